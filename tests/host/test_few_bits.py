@@ -13,9 +13,9 @@ from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import DeviceError, RunResult
+from bitstep.pipeline.results import DeviceError
 from bitstep.quantization import quantize
-from bitstep.training.checkpoint import describe_job, remaining_job
+from bitstep.training.checkpoint import describe_job, job_after
 from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
@@ -144,8 +144,9 @@ def test_any_epoch_is_a_start():
     job = plan(data, config, Objective(), training).job
     whole = GoldenDevice(config).train(job)
     for done in range(5):
-        first = RunResult(whole.models[:done], whole.intercepts[:done], whole.counters)
-        rest = GoldenDevice(config).train(remaining_job(job, first))
+        start = (whole.models[done - 1], int(whole.intercepts[done - 1])) if done else \
+            (job.model, job.intercept)
+        rest = GoldenDevice(config).train(job_after(job, done, *start))
         np.testing.assert_array_equal(rest.models, whole.models[done:])
     assert describe_job(job)["bits of model and updates"] == [6, 5]
 

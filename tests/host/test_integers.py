@@ -14,10 +14,12 @@ from tests.narrow import DEFAULT, narrow_integers
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.levels import counting, layers, optimal
+from bitstep.pipeline.results import RunResult
 from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import level_tables, quantize, weave_rows
-from bitstep.training import copies, epochs
+from bitstep.training import copies
 from bitstep.training.choices import resolve_training
+from bitstep.training.loop import tracks
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.scores import scoring, stopping
@@ -134,10 +136,10 @@ def test_rows_of_weights(narrow):
 
 def test_cycles_of_a_long_run(narrow):
     """Half a minute at 100 MHz."""
-    runs = epochs._Runs(make_job([[1, 2]], [1], epochs=3))
-    runs.done += [(np.zeros(2, np.int32), 0, 2**30)] * 3
-    narrow(epochs)
-    assert runs.result().epoch_cycles == (2**30, 2**31, 3 * 2**30)
+    run = RunResult(np.zeros((1, 2), np.int32), np.zeros(1, np.int32), {}, (2**30,))
+    narrow(tracks)
+    whole = tracks.joined([run] * 3, make_job([[1, 2]], [1]))
+    assert whole.epoch_cycles == (2**30, 2**31, 3 * 2**30)
 
 
 def test_bytes_of_several_outputs(monkeypatch):

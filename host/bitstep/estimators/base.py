@@ -118,7 +118,9 @@ class LowPrecisionModel(Preparing):
         floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[kept],
                             steps=trained.steps[:kept + 1], loss=entries[kept]["train_loss"])
         self.noise_floor_ = None if floor is None else floor.share
-        self._rows = prepared.choice
+        rows = prepared.choice      # as far as a model file holds them
+        self._rows = RowChoice(bits=rows.bits, encoding=rows.encoding, refetch=rows.refetch,
+                               levels=rows.levels)
         self._learn(trained, entries, before, classes)
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 

@@ -88,7 +88,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     planes : int, list of int, "auto" or None, default=None
         Bit planes, 1 to 16, that each epoch reads of woven rows: one copy of 16 bits a value, from
         which every precision is read. Of a list the last counts for all epochs beyond it. ``auto``:
-        see :mod:`bitstep.training.precision`; 4 with solver ``bit-centred``. None: rows
+        see :mod:`bitstep.training.loop.precision`; 4 with solver ``bit-centred``. None: rows
         of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
     tol : float, default=0.0
         Share of what there was to gain that is not worth an epoch: training stops once the loss

@@ -84,7 +84,7 @@ class Training:
     correction_period : int, "auto" or "within"
         Rows between diagonal corrections, a multiple of ``batch`` and less than the rows;
         ``"auto"``: see :func:`bitstep.training.stepping.automatic_period`; where no such multiple
-        is less than the rows, :func:`bitstep.training.epochs.runner_of` corrects between epochs, or
+        is less than the rows, :mod:`bitstep.training.loop.corrections` corrects between epochs, or
         ``"within"`` is refused. Without effect if nothing is to be corrected.
     proximal_period : int or "auto"
         Rows between proximal steps, a multiple of ``batch``; ``"auto"``: see
@@ -95,10 +95,10 @@ class Training:
         Largest weight that must be representable, as a multiple of the largest label. A smaller
         one gives a finer model; a weight beyond it ends the run with an error. None:
         :func:`bitstep.training.ranges.automatic_range`, which may grow
-        (:mod:`bitstep.training.growing`).
+        (:mod:`bitstep.training.loop.growing`).
     planes : tuple of int, "auto" or None
         Bit planes of woven rows that each epoch reads, 1 to 16; ``"auto"``: see
-        :mod:`bitstep.training.precision`. None for rows of fixed bits.
+        :mod:`bitstep.training.loop.precision`. None for rows of fixed bits.
     solver : {"sgd", "bit-centred"}
         ``bit-centred``: the epochs are outer steps, and ``steps`` and ``planes`` those of their
         inner passes (:mod:`bitstep.training.bit_centred`).

@@ -48,7 +48,7 @@ class Plan:
         Largest weight that is representable, as a multiple of the largest label.
     between_epochs : bool
         True if the epochs are too short for diagonal corrections within them:
-        :func:`bitstep.training.epochs.runner_of` makes one after each epoch.
+        :mod:`bitstep.training.loop.corrections` makes one after each epoch.
     """
 
     job: TrainingJob
@@ -79,7 +79,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         a job of all epochs would have run them.
     between_epochs : bool
         True if the caller can make corrections between epochs that are too short for any within
-        (:func:`bitstep.training.epochs.runner_of`).
+        (:mod:`bitstep.training.loop.corrections`).
 
     Returns
     -------

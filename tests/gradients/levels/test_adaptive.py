@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitstep import gradients
+import bitstep_gradients as gradients
 from bitstep_gradients import Key, MessageError, list_codecs
 from bitstep_gradients.codecs.levels.adaptive import update_steps
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.gradients.helpers import check_mean, check_variance, errors
 
-from bitstep import gradients
+import bitstep_gradients as gradients
 from bitstep_gradients import BFloat16, Key, MessageError, kernels
 from bitstep_gradients.codecs.levels import bounds, rounding
 from bitstep_gradients.codecs.levels.rounding import ONE, ROUNDING_STREAM

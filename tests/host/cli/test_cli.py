@@ -219,11 +219,11 @@ class InterruptedLater(Device):
     def __init__(self, config, *, run, epoch):
         self.config, self.run, self.epoch, self.clock_hz = config, run, epoch, None
 
-    def train(self, job, **options):
+    def begin(self, jobs, **options):
         self.run -= 1
         if self.run == 0:
-            return FakeDevice(self.config, interrupt=self.epoch).train(job, **options)
-        return FakeDevice(self.config).train(job, **options)
+            return FakeDevice(self.config, interrupt=self.epoch).begin(jobs, **options)
+        return FakeDevice(self.config).begin(jobs, **options)
 
     def close(self):
         pass

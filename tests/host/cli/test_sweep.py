@@ -1,13 +1,13 @@
 """``bitstep train --sweep``: candidates on the same rows, a table, and the best model."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 from command_line import train
 
 from bitstep.cli import main
-from bitstep.pipeline.results import ModelsInterrupted
 from bitstep.training.model_file import load_model
 
 
@@ -120,13 +120,17 @@ def test_options_that_do_not_go_together(numbers, tmp_path, monkeypatch, capsys,
 def test_interrupt(numbers, tmp_path, monkeypatch, capsys):
     """After an epoch of all the best is written; before that nothing is."""
     from bitstep.devices.golden import GoldenDevice
-    real = GoldenDevice.train
+    real = GoldenDevice.epochs
 
-    def train_models(device, jobs, *, on_epoch, **_):
-        raise ModelsInterrupted([real(device, job) for job in jobs][:kept])
-    monkeypatch.setattr(GoldenDevice, "models", 8)
-    monkeypatch.setattr(GoldenDevice, "train_models", train_models)
+    def epochs(device, job):
+        runs.append(job)
+        for epoch in real(device, job):
+            yield epoch
+            if len(runs) == kept:
+                raise KeyboardInterrupt
+    monkeypatch.setattr(GoldenDevice, "epochs", epochs)
     for kept in (1, 2):
+        runs: list[Any] = []
         assert sweep(numbers[0], "--sweep", "step=0.01,0.02", "--out", tmp_path / "m.npz") == 130
         assert (tmp_path / "m.npz").exists() == (kept == 2)
         assert ("every candidate had an epoch" in capsys.readouterr().err) == (kept == 1)

@@ -14,10 +14,10 @@ from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels,
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.choices import resolve_training
+from bitstep.training.loop.precision import PlaneRule
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.planes import resolve_planes
-from bitstep.training.precision import PlaneRule
 from bitstep.training.train import train_model
 
 SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]

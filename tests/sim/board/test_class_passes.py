@@ -21,7 +21,7 @@ from bitstep.golden.sgd import train
 from bitstep.pipeline.config import MODEL_WIDTH
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
+from bitstep.pipeline.registers import OFFSETS, Control, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import UPDATES_LIMIT, RunError
 from bitstep.pipeline.woven import weave
 from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
@@ -134,14 +134,19 @@ class Aborted(TestedDevice):
 
     def __init__(self, device, number, cycle):
         super().__init__(device)
-        self.left, self.cycle = number, cycle
+        self.left, self.cycle = number + 1, cycle
+
+    def write(self, offset, value):
+        """As the board's, and count the starts."""
+        self.left -= offset == OFFSETS["CONTROL"] and value == Control.START
+        super().write(offset, value)
 
     def wait(self, done, timeout_s):
         """As the board's."""
         if self.left == 0:
+            self.left = -1
             self.device.board.run(self.cycle)
-            self.device.write(0x20, Control.ABORT)
-        self.left -= 1
+            self.device.write(OFFSETS["CONTROL"], Control.ABORT)
         return self.device.wait(done, timeout_s)
 
 
