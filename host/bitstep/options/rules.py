@@ -261,10 +261,10 @@ def _reason(one: str, other: str) -> str:
 REMEDIES = {
     "refetching, unbounded codes": "choose {encoding=nearest} or {encoding=stochastic}, or leave "
     "{refetch} out",
-    "several models, few bits": "leave one of the two out",
     "dense rows, refetching": "choose {refetch=False}, or leave {dense} out",
     "several models, refetching": "choose one of {models=1} and {refetch=False}",
 }
+
 RULES: tuple[Rule, ...] = (
     # Quantized files
     Rule(name="choice of stored rows", one=Trait({
