@@ -28,7 +28,7 @@ MAY_IMPORT = {
 MAX_FLOORS = 5
 FLOORS = {
     "bitstep": ["pipeline data plugins checks machine writing compiling levels progress",
-                "golden quantization cycles",
+                "golden quantization cycles options",
                 "training devices", "estimators search cli", "doctor __init__ __main__"],
     "bitstep_gradients": ["errors kernels vectors", "keys wire", "codecs", "control registry",
                           "exchange __init__", "torch", "lab"],

@@ -134,7 +134,7 @@ def test_partial_fit_with_class_weights():
     model = LowPrecisionClassifier(class_weight={2: 3}, random_state=0)
     model.partial_fit(X[:50], CLASSES[:50], classes=[0, 1, 2])
     assert model.n_samples_seen_ == 50 + 2 * (CLASSES[:50] == 2).sum()
-    with pytest.raises(ValueError, match=r"needs all rows at once, .* a dictionary"):
+    with pytest.raises(ValueError, match=r"needs all rows at once; give a dictionary"):
         model.set_params(class_weight="balanced").partial_fit(X, CLASSES)
 
 

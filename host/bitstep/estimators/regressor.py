@@ -7,10 +7,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
 from bitstep.estimators.base import LowPrecisionModel
+from bitstep.options.models import MODELS
 from bitstep.quantization import QuantizedDataset, label_bits_of, quantize_labels
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.training.chunks import clipped
-from bitstep.training.models import MODELS
 from bitstep.training.weights import checked_weights
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.options.rules import Request
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
@@ -193,13 +195,11 @@ def _check_shared_epochs(trainings):
     if len({len(training.steps) for training in trainings}) != 1:
         raise ValueError("All candidates must have as many epochs")
     for training in trainings:
-        reason = "solver='bit-centred'" if training.solver == "bit-centred" else \
-            "planes='auto'" if training.planes == "auto" else \
-            "tol or early_stopping" if training.stopping is not None else None
-        if reason:
-            raise ValueError(f"Candidates share their passes over the rows, but with {reason} each "
-                             "model has passes of its own; leave that out, or search with "
-                             "scikit-learn's GridSearchCV")
+        stopping = training.stopping
+        Request(PYTHON, {
+            "sweep": True, "solver": training.solver, "planes": training.planes,
+            "early_stopping": stopping is not None and stopping.held_out,
+            "tol": stopping.tol if stopping is not None else None}).check()
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:

@@ -101,12 +101,11 @@ def test_candidates_that_leave_their_range(numbers, capsys):
 @pytest.mark.parametrize("options, message", [
     (["--sweep", "bits=3,4"], "must be one of step, l2, l1, box"),
     (["--sweep", "step"], "must be a number above 0"),
-    (["--sweep", "step=1,-1"], "must be a number above 0, not '-1'"),
+    (["--sweep", "step=1,-1"], "must be a number above 0, or auto, not '-1'"),
     (["--sweep", "l2=1,1.0"], "must have each value once"),
     (["--sweep", "l2=1", "--sweep", "l2=2"], "--sweep l2 was given twice"),
     (["--sweep", "step=1", "--step", "2"], "--step does not go together with --sweep step"),
-    (["--sweep", "step=1", "--checkpoint", "x"], "--checkpoint does not go together with --sweep"),
-    (["--sweep", "step=1", "--schedule", "steps.txt"], "--step does not go together with a file")])
+    (["--sweep", "step=1", "--schedule", "steps.txt"], "--step 1 does not go together with --sch")])
 def test_options_that_do_not_go_together(numbers, tmp_path, monkeypatch, capsys, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "steps.txt").write_text("0.1\n0.1\n0.1\n")

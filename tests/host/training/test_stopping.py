@@ -344,6 +344,6 @@ def test_candidates_share_epochs():
     problem = Problem()
     training = problem.training(stopping=Stopping(problem.held, True))
     with open_device("golden", problem.config) as device, \
-            pytest.raises(ValueError, match="but with tol or early_stopping each model"):
+            pytest.raises(ValueError, match="candidates share their epochs"):
         train_candidates(problem.outputs, device, problem.config,
                          [(problem.objective, training)])

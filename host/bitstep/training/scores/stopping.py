@@ -20,12 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.checks import check_integer, is_number
+from bitstep.options.table import PATIENCE
 from bitstep.pipeline.results import RunResult
 from bitstep.training.planning import Plan
 from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows
-
-PATIENCE = 5
-VALIDATION_FRACTION = 0.1
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,3 +51,8 @@ MODELS = {
     "logistic": Model(task="classification", loss=Loss.LOGISTIC, bits=8, encoding="stochastic",
                       text="logistic regression"),
 }
+
+
+def model_of(loss: Loss) -> str:
+    """Name of the first model that minimises a loss."""
+    return next(name for name, model in MODELS.items() if model.loss == loss)
