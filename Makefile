@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow test-arm test-pynq test-torch test-wheel sim lint rtl speed pipelines
-.PHONY: area wheel bitstream bitstream-check prove prove-mutations coverage docs site examples clean
+.PHONY: demo test test-slow night test-arm test-pynq test-torch test-wheel sim lint rtl speed pipelines
+.PHONY: area wheel bitstream bitstream-check prove prove-mutations docs
+.PHONY: coverage coverage-rtl coverage-jobs coverage-faults site examples clean
 .DEFAULT_GOAL := demo
 , := ,
 
@@ -67,11 +68,18 @@ demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated
 		--report build/breast_cancer.json --plot build/breast_cancer.png
 	@echo "Models, reports and loss curves are in build/."
 
-test: libpython                 ## all tests, the cocotb benches among them
+test: libpython                 ## the tests of each change, the cocotb benches among them
 	$(BIN)/python -m pytest -n $(JOBS)
 
-test-slow: $(VENV)/.stamp       ## RTL against golden model for every width and bus; half an hour
+test-slow: $(VENV)/.stamp       ## the other tests: every width and bus, fresh drawn jobs; hours
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+# Each of them ends, whatever became of those before.
+NIGHT := test-slow prove-mutations coverage-rtl coverage-jobs coverage-faults test-pynq \
+	test-arm test-wheel
+
+night:                          ## all that takes long, with a table at the end; a night
+	@$(PYTHON) tests/night.py $(MAKE) $(NIGHT)
 
 sim: libpython                  ## every cocotb bench, with a table of what ran
 	$(BIN)/python -m bitstep_sim.benches
@@ -89,7 +97,8 @@ $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 	@touch $@
 
 test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel and races, in 1 to 8 processes
-	$(TORCH_VENV)/bin/python -m pytest -q tests/torch
+	$(TORCH_VENV)/bin/python -m pytest -q tests/gradients/torch \
+		tests/lab/quantized_networks
 
 test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13
 	$(BIN)/python tests/wheel/environments.py
@@ -144,9 +153,15 @@ prove-mutations: $(VENV)/.stamp ## that each proof breaks by faults in the RTL; 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
 	$(BIN)/python -m bitstep_sim.proofs --mutations --jobs $(JOBS)
 
-coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults found; an hour
+coverage: coverage-rtl coverage-jobs coverage-faults
+
+coverage-rtl: $(VENV)/.stamp    ## lines and toggles of the RTL that the benches reach
 	$(BIN)/python -m bitstep_sim.coverage rtl
+
+coverage-jobs: $(VENV)/.stamp   ## configurations and options that the tests of the board run
 	$(BIN)/python -m bitstep_sim.coverage jobs
+
+coverage-faults: $(VENV)/.stamp ## which faults in the RTL the tests find; an hour
 	$(BIN)/python -m bitstep_sim.coverage faults
 
 # Graphviz (Debian: graphviz) is needed for the drawing alone; without it the stored one stays.

@@ -5,7 +5,9 @@ line of progress, which a busy machine would show and an idle one would not.
 import math
 import os
 import secrets
+from collections import Counter, defaultdict
 from importlib.util import find_spec
+from itertools import combinations
 
 import pytest
 
@@ -24,6 +26,42 @@ def pytest_configure(config):
         # A busy machine is slow, which is no fault of what is tested.
         settings.register_profile("bitstep", deadline=None)
         settings.load_profile("bitstep")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave to ``-m slow`` what a test with the mark ``covering`` does not need.
+
+    Of its combinations of arguments the test then runs as many as make every value
+    (``covering(1)``) or every two values (``covering(2)``) meet.
+    """
+    tests = defaultdict(list)
+    for item in items:
+        if (mark := item.get_closest_marker("covering")) is not None:
+            tests[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (_, strength), cases in tests.items():
+        for item in _beyond(cases, strength):
+            item.add_marker("slow")
+
+
+def _beyond(cases, strength):
+    """Cases without which all values still meet; values are about as frequent in the others."""
+    values = {case: [tuple((name, repr(case.callspec.params[name]))
+                           for name in map(str.strip, mark.args[0].split(",")))
+                     for mark in case.iter_markers("parametrize")] for case in cases}
+    lacking = {case: set(combinations(of_case, min(strength, len(of_case))))
+               for case, of_case in values.items()}
+    uses = Counter()
+    while lacking:
+        case = max(lacking, key=lambda case: (
+            len(lacking[case]), -sum(uses[value] for value in values[case])))
+        met = lacking.pop(case)
+        if not met:
+            return [case, *lacking]
+        uses.update(values[case])
+        for others in lacking.values():
+            others -= met
+    return []
 
 
 def pytest_report_header(config):

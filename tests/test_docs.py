@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
-PACKAGES = {"bitstep": "host", "bitstep_lab": "host", "bitstep_hw": "hw", "bitstep_sim": "sim"}
+PACKAGES = {"bitstep": "host", "bitstep_gradients": "host", "bitstep_lab": "host",
+            "bitstep_hw": "hw", "bitstep_sim": "sim"}
 MAX_COLUMNS = 120
 MAX_PARAGRAPH = 5
 
@@ -163,8 +164,9 @@ def test_architecture_names_functions_where_they_are():
 
 
 def public_names():
-    """Public packages of the library, with the names that they export."""
-    for file in sorted((ROOT / "host/bitstep").rglob("__init__.py")):
+    """Public packages of the libraries, with the names that they export."""
+    for file in sorted(file for library in ("bitstep", "bitstep_gradients")
+                       for file in (ROOT / "host" / library).rglob("__init__.py")):
         package = ".".join(file.relative_to(ROOT / "host").parent.parts)
         for node in ast.parse(file.read_text("utf-8")).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":

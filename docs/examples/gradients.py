@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from bitstep.gradients import ErrorFeedback, Key, make_codec
+from bitstep_gradients import ErrorFeedback, Key, make_codec
 
 WORKERS, FEATURES, STEPS, RATE = 4, 256, 60, 0.2
 rng = np.random.default_rng(0)

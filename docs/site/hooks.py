@@ -10,6 +10,7 @@ from mkdocs.exceptions import PluginError
 sys.path[:0] = [str(Path(__file__).parents[2] / folder) for folder in ("host", "hw", "sim")]
 
 from bitstep.cli.reference import reference  # noqa: E402
+from bitstep.options.page import page as options_page  # noqa: E402
 
 # Tags that make a browser load something from elsewhere as soon as the page is open.
 _LOADED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^>]*>|"
@@ -23,6 +24,8 @@ def on_page_markdown(markdown, page, config, files):
     """Put the options of the command line, and the sources of examples, in place of markers."""
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", reference())
+    if "<!-- options -->" in markdown:
+        markdown = markdown.replace("<!-- options -->", options_page())
     return re.sub(r"<!-- source: ([\w.]+) -->", lambda found: _source(config, found[1]), markdown)
 
 

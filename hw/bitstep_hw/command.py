@@ -5,6 +5,7 @@ from typing import Any
 
 from bitstep.cli.configuration import add_configuration_options, configuration
 from bitstep.cli.paths import check_writable
+from bitstep.options.table import OPTIONS
 from bitstep.writing import write_text
 
 
@@ -15,8 +16,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         description="Generate the RTL of one pipeline as Verilog; the top is bitstep_top.",
         epilog="Example: bitstep rtl --bits 4 --bus-width 512 --out bitstep_top.v")
     add_configuration_options(parser)
-    parser.add_argument("--woven", action="store_true", help="woven rows: bit planes, of which "
-                        "each epoch reads as many as it asks for (`bitstep quantize --woven`)")
+    OPTIONS["woven"].declare(parser, help="woven rows: bit planes, of which each epoch reads as "
+                             "many as it asks for (`bitstep quantize --woven`)")
     parser.add_argument("--out", default="bitstep_top.v", metavar="FILE.v",
                         help="file to write (default: bitstep_top.v)")
     return parser

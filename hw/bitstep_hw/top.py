@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from amaranth import Cat, Module, Signal, Value
 from amaranth.back import rtlil, verilog
+from amaranth.hdl import Fragment, _ir
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -260,18 +261,35 @@ def without_cycle_search() -> Iterator[None]:
 
 
 def to_rtlil(top) -> str:
-    """Return the RTLIL of a top; the same text on every machine, free of paths."""
+    """Return the RTLIL of a top, free of paths; the same text on every machine with the same minor
+    version of Python, by whose bytecode Amaranth names signals.
+    """
     with without_cycle_search():
         return rtlil.convert(top, name=TOP, emit_src=False)
+
+
+def cells(top) -> str:
+    """Return the cells of a top's netlist as text: numbered, without names but those of its ports
+    and memories. Another Python gives the same text.
+    """
+    # Amaranth's own, so its version is exact (pyproject.toml); RTLIL has the names.
+    ports = {"__".join(map(str, path)): (
+        Value.cast(value),
+        _ir.PortDirection.Input if member.flow == In else _ir.PortDirection.Output)
+        for path, member, value in top.signature.flatten(top)}
+    with without_cycle_search():
+        netlist = _ir.build_netlist(Fragment.get(top, None), ports=ports, name=TOP)
+        return "\n".join(f"{cell.module_idx} {cell!r}" for cell in netlist.cells)
 
 
 @functools.cache
 def identity(config: PipelineConfig) -> int:
     """Return the identity of the hardware for ``config``: 128 bits of the hash of its netlist.
 
-    The netlist is the RTLIL of :class:`Top` with the number 0 in the place of the
-    identity. So a comment or a docstring changes no identity, and a change of a constant, a formula
-    or a register of the host library does if it changes the hardware. Takes 2 to 15 seconds;
+    The netlist is that of :class:`Top` with the number 0 in the place of the identity; names do not
+    count (:func:`cells`). So a comment, a docstring or another Python changes no identity, and a
+    change of a constant, a formula or a register of the host library does if it changes the
+    hardware. Takes 1 to 15 seconds;
     :func:`bitstep_sim.board.verilog.identity` keeps what it found in the user's cache folder.
 
     Parameters
@@ -279,7 +297,7 @@ def identity(config: PipelineConfig) -> int:
     config : PipelineConfig
         Configuration of the pipeline.
     """
-    digest = hashlib.sha256(to_rtlil(Top(config)).encode()).digest()
+    digest = hashlib.sha256(cells(Top(config)).encode()).digest()
     return int.from_bytes(digest[:IDENTITY_BITS // 8], "little")
 
 

@@ -124,18 +124,19 @@ def pytest_configure(config) -> None:
     from bitstep.devices.golden import GoldenDevice
     from bitstep.devices.register_device import RegisterDevice
     for kind in (GoldenDevice, RegisterDevice):
-        kind.train = _noted(kind.train)
+        kind.begin = _noted(kind.begin)
 
 
 def _noted(plain):
-    def train(self, job, *arguments, **options):
+    def begin(self, jobs, *arguments, **options):
         asked = getattr(self, "registers", None)
         lookahead = asked.get("LOOKAHEAD") if isinstance(asked, dict) else None
         with open(os.environ[LOG], "a", encoding="utf-8") as file:
-            file.write(json.dumps(describe(job, lookahead)) + "\n")
-        return plain(self, job, *arguments, **options)
+            for job in jobs:
+                file.write(json.dumps(describe(job, lookahead)) + "\n")
+        return plain(self, jobs, *arguments, **options)
 
-    return train
+    return begin
 
 
 def describe(job, lookahead: int | None = None) -> dict[str, str]:

@@ -26,12 +26,6 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.doctor.jobs import expected_of, training_jobs
 from bitstep.golden.dither import dithers, epoch_keys
 from bitstep.golden.rounded_model import rounded_model
-from bitstep.gradients.codecs.levels.adaptive import Alq
-from bitstep.gradients.keys import Key
-from bitstep.gradients.registry import list_codecs, make_codec
-from bitstep.gradients.wire.payloads.huffman import Huffman
-from bitstep.gradients.wire.payloads.plain import Fixed, Radix
-from bitstep.gradients.wire.positions import decode_positions, encode_positions
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
@@ -47,6 +41,12 @@ from bitstep.training.planning import plan
 from bitstep.training.scores.scoring import scored_codes, scored_features, spaced
 from bitstep.training.scores.stopping import held_out
 from bitstep.training.train import train_model
+from bitstep_gradients.codecs.levels.adaptive import Alq
+from bitstep_gradients.keys import Key
+from bitstep_gradients.registry import list_codecs, make_codec
+from bitstep_gradients.wire.payloads.huffman import Huffman
+from bitstep_gradients.wire.payloads.plain import Fixed, Radix
+from bitstep_gradients.wire.positions import decode_positions, encode_positions
 
 MANY_ROWS = 131_081         # the least number that times 16,383, the last scored row's, is 2**31
 SHAPES = ((1, 1), (3, 65_536), (257, 300), (MANY_ROWS, 1), (200_000, 3))

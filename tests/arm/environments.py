@@ -24,14 +24,15 @@ PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 PACKAGES = ("python3", "python3-numpy", "python3-pytest", "python3-hypothesis")
 QEMU = {"armhf": ("qemu-arm-static", "qemu-arm"),
         "arm64": ("qemu-aarch64-static", "qemu-aarch64")}
-# Of tests/host: readers of data, devices, golden model, files, and what was wrong before. Left out
+# Below tests: readers of data, devices, golden model, files, and what was wrong before. Left out
 # is what is not on a board (compiled loops, scikit-learn) or takes minutes in emulation; commands,
 # checkpoints and the doctor's jobs are among the digests.
 TESTS = (
-    "test_integers.py", "test_numpy_alone.py", "data/test_tails.py", "devices/test_driver.py",
-    "devices/test_pynq.py", "golden/test_dither.py", "golden/test_float.py",
-    "golden/test_threefry.py", "gradients/test_positions.py",
-    "training/test_model_file.py", "training/test_weights.py",
+    "host/test_integers.py", "host/test_numpy_alone.py", "host/data/test_tails.py",
+    "host/devices/test_driver.py", "host/devices/test_pynq.py", "host/golden/test_dither.py",
+    "host/golden/test_float.py", "host/golden/test_threefry.py", "host/training/test_model_file.py",
+    "host/training/test_weights.py", "gradients/test_integers.py",
+    "gradients/test_numpy_alone.py", "gradients/test_positions.py",
 )
 FACTS = """
 import numpy, platform
@@ -155,7 +156,7 @@ def examine(architecture: str, arguments: list[str]) -> int:
               flush=True)
     # Debian's pytest and NumPy are older, and warn of what later ones do not.
     run = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments,
-                          *(str(ROOT / "tests" / "host" / name) for name in TESTS)],
+                          *(str(ROOT / "tests" / name) for name in TESTS)],
                          cwd=ROOT, env=environment)
     return 1 if differing or run.returncode else 0
 

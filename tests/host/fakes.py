@@ -26,9 +26,12 @@ from bitstep.pipeline.registers import (
     Loss,
     Status,
 )
+from bitstep.pipeline.results import TrainingInterrupted
 from bitstep.pipeline.shapes import label_bytes
 from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import LabelStream, QuantizedDataset, QuantizedRows, Scaler
+from bitstep.training.loop.loop import TrainingLoop
+from bitstep.training.loop.tracks import Track
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 
@@ -89,6 +92,20 @@ def planned(data, config, *, initial=None, first_epoch=0, between_epochs=False, 
     """A plan from the fields of objective and training."""
     return plan(data, config, *settings(**options), initial=initial, first_epoch=first_epoch,
                 between_epochs=between_epochs)
+
+
+def run_plan(device, made, *, earlier=None, **options):
+    """Result of a planned job that goes through the loop of a training, after earlier epochs."""
+    track = Track(lambda _: (made, None))
+    if earlier is not None:
+        track.go_on(earlier)
+    loop = TrainingLoop(device, [track], **options)
+    loop.run()
+    if track.error:
+        raise track.error
+    if loop.interrupted:
+        raise TrainingInterrupted([track.result])
+    return track.result
 
 
 def make_job(levels, labels, *, bits=4, mantissa=1, shift=1,

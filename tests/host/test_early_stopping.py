@@ -89,8 +89,7 @@ def test_warm_start_goes_on_from_the_best(tmp_path):
     ({"early_stopping": 1}, "early_stopping must be True or False, not 1"),
     ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction must be between"),
     ({"tol": -1.0}, "tol must be a number of at least 0"),
-    ({"n_iter_no_change": 0}, "n_iter_no_change must be an integer of at least 1, not 0"),
-    ({"early_stopping": True, "solver": "bit-centred"}, "needs solver='sgd'")])
+    ({"n_iter_no_change": 0}, "n_iter_no_change must be an integer of at least 1, not 0")])
 def test_bad_parameters(options, message):
     with pytest.raises(ValueError, match=message):
         LowPrecisionRegressor(**options).fit(np.eye(8), np.arange(8.0))
@@ -98,8 +97,6 @@ def test_bad_parameters(options, message):
 
 def test_what_does_not_go_together():
     X, y = WINE
-    with pytest.raises(ValueError, match="early_stopping must be False for partial_fit"):
-        LowPrecisionClassifier(early_stopping=True).partial_fit(X, y)
     search = LowPrecisionSearchCV(LowPrecisionClassifier(early_stopping=True), {"l2": [0.0, 0.1]})
-    with warnings.catch_warnings(), pytest.raises(ValueError, match="but with tol or"):
+    with warnings.catch_warnings(), pytest.raises(ValueError, match="share their epochs"):
         search.fit(X, y)

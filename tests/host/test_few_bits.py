@@ -12,13 +12,10 @@ from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import DeviceError, RunResult
+from bitstep.pipeline.results import DeviceError
 from bitstep.quantization import quantize
-from bitstep.training.checkpoint import describe_job, remaining_job
-from bitstep.training.choices import resolve_rows
-from bitstep.training.models import MODELS
+from bitstep.training.checkpoint import describe_job, job_after
 from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
@@ -89,11 +86,11 @@ def test_candidates():
 
 
 @pytest.mark.parametrize("options, text", [
-    ({"model_bits": 1}, "model_bits must be an integer from 2 to 16, or 0 for all bits, not 1"),
+    ({"model_bits": 1}, "model_bits must be an integer from 2 to 16, or 0 for all, not 1"),
     ({"update_bits": "8"}, "update_bits must be an integer from 2 to 16, .* not '8'"),
-    ({"model_bits": 8, "bits": 32}, "are for rows of 1 to 8 bits without planes"),
-    ({"update_bits": 8, "planes": 4}, "are for rows of 1 to 8 bits without planes"),
-    ({"update_bits": 8, "solver": "bit-centred"}, "are for rows of 1 to 8 bits without planes")])
+    ({"model_bits": 8, "bits": 32}, "are rounded for rows of 1 to 8 bits alone"),
+    ({"update_bits": 8, "planes": 4}, "are rounded for rows of 1 to 8 bits alone"),
+    ({"update_bits": 8, "solver": "bit-centred"}, "are rounded for rows of 1 to 8 bits alone")])
 def test_wrong_options(options, text):
     with pytest.raises(ValueError, match=text):
         LowPrecisionRegressor(**options).fit(X, Y)
@@ -106,13 +103,9 @@ def test_devices_without_it():
 
 
 def test_refetching_that_is_asked_for():
-    with pytest.raises(ValueError, match="without planes and without refetch"):
+    with pytest.raises(ValueError, match="rows are decided by bounds of a model of all bits"):
         LowPrecisionClassifier(loss="hinge", refetch=True, model_bits=8).fit(X, Y > 0)
-    assert not resolve_rows(MODELS["svm"], few_bits=True).refetch
-    assert resolve_rows(MODELS["svm"]).refetch
-    with pytest.raises(ValueError, match="leave them out"):
-        resolve_rows(MODELS["linreg"], encoding=WOVEN, few_bits=True)
-    with pytest.raises(ValueError, match="Solver 'bit-centred' has a model and updates of all"):
+    with pytest.raises(ValueError, match="are rounded for rows of 1 to 8 bits alone"):
         Training(steps=[0.1], solver="bit-centred", planes=(4,), model_bits=4)
 
 
@@ -151,8 +144,9 @@ def test_any_epoch_is_a_start():
     job = plan(data, config, Objective(), training).job
     whole = GoldenDevice(config).train(job)
     for done in range(5):
-        first = RunResult(whole.models[:done], whole.intercepts[:done], whole.counters)
-        rest = GoldenDevice(config).train(remaining_job(job, first))
+        start = (whole.models[done - 1], int(whole.intercepts[done - 1])) if done else \
+            (job.model, job.intercept)
+        rest = GoldenDevice(config).train(job_after(job, done, *start))
         np.testing.assert_array_equal(rest.models, whole.models[done:])
     assert describe_job(job)["bits of model and updates"] == [6, 5]
 
@@ -193,9 +187,10 @@ def test_command_line(table, tmp_path, capsys):
 @pytest.mark.parametrize("options, text", [
     (["--model-bits", 1], "--model-bits: must be an integer from 2 to 16, or 0 for all, not"),
     (["--update-bits", 17], "--update-bits: must be an integer from 2 to 16, or 0 for all, not"),
-    (["--model-bits", 4, "--bits", 32], "--model-bits and --update-bits are for rows of 1 to 8"),
-    (["--update-bits", 4, "--planes", 4], "--model-bits and --update-bits are for rows of 1 to 8"),
-    (["--model-bits", 4, "--model", "svm", "--refetch"], "and --refetch; leave them out")])
+    (["--model-bits", 4, "--bits", 32], "are rounded for rows of 1 to 8 bits alone"),
+    (["--update-bits", 4, "--planes", 4], "are rounded for rows of 1 to 8 bits alone"),
+    (["--model-bits", 4, "--model", "svm", "--refetch"],
+     "--model-bits 4 does not go together with --refetch")])
 def test_wrong_use(table, capsys, options, text):
     assert _code(["train", str(table), "--device", "golden", *map(str, options)]) == 2
     assert text in capsys.readouterr().err

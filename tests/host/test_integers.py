@@ -3,33 +3,30 @@
 """
 
 import ast
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes import make_job
+from tests.narrow import DEFAULT, narrow_integers
 
 from bitstep.devices.golden import GoldenDevice
-from bitstep.gradients.codecs.levels import adaptive
-from bitstep.gradients.registry import make_codec
-from bitstep.gradients.wire import positions
-from bitstep.gradients.wire.payloads import base, plain
 from bitstep.levels import counting, layers, optimal
+from bitstep.pipeline.results import RunResult
 from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import level_tables, quantize, weave_rows
-from bitstep.training import copies, epochs
+from bitstep.training import copies
 from bitstep.training.choices import resolve_training
+from bitstep.training.loop import tracks
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.scores import scoring, stopping
 from bitstep.training.train import target_outputs, train_model
 
-SOURCES = Path(__file__).resolve().parents[2] / "host" / "bitstep"
-# Calls whose integers are default ones, unless they are told otherwise.
-DEFAULT = {"arange", "flatnonzero", "nonzero", "argsort", "searchsorted", "lexsort", "bincount",
-           "count_nonzero", "digitize", "cumsum"}
+SOURCES = Path(__file__).resolve().parents[2] / "host"
+ON_BOARDS = ("bitstep", "bitstep_gradients")
 GROWING = (ast.Mult, ast.LShift, ast.Pow, ast.MatMult)
 OF_C = {"int_", "uint", "long", "ulong", "intc", "uintc", "longlong", "ulonglong"}
 
@@ -78,7 +75,8 @@ def found_in(text):
 
 
 def test_no_source_depends_on_the_width_of_a_long():
-    assert not [f"{path.relative_to(SOURCES)}:{line}" for path in sorted(SOURCES.rglob("*.py"))
+    assert not [f"{path.relative_to(SOURCES)}:{line}" for package in ON_BOARDS
+                for path in sorted((SOURCES / package).rglob("*.py"))
                 for line in found_in(path.read_text("utf-8"))]
 
 
@@ -93,33 +91,10 @@ def test_what_the_sources_are_searched_for(text, count):
     assert len(list(found_in(text))) == count
 
 
-class Narrow:
-    """NumPy as on a 32-bit machine, as far as the tests below go."""
-
-    intp = np.int32
-
-    def __getattr__(self, name):
-        made = getattr(np, name)
-        if name not in {*DEFAULT, "repeat"}:
-            return made
-
-        def narrow(*arguments, **options):
-            counts = {"bincount": arguments[0], "repeat": arguments[-1]}.get(name)
-            if isinstance(counts, np.ndarray) and not np.can_cast(counts.dtype, np.int32):
-                raise TypeError(f"Cannot cast array data from {counts.dtype} to int32")
-            found = np.asarray(made(*arguments, **options))
-            known = options.get("dtype") is not None or found.dtype.kind != "i" or name == "repeat"
-            return found if known else found.astype(np.int32)
-        return narrow
-
-
 @pytest.fixture
 def narrow(monkeypatch):
     """Make the default integers of some modules 32 bits wide."""
-    def change(*modules):
-        for module in modules:
-            monkeypatch.setattr(module, "np", Narrow(), raising=False)
-    return change
+    return partial(narrow_integers, monkeypatch)
 
 
 @pytest.mark.parametrize("n_rows", [16_385, 131_080, 131_081, 1_000_003, 2**31 - 1])
@@ -138,31 +113,6 @@ def test_many_held_out_rows(narrow):
     train, held = stopping.held_out(n_rows, 0.2, 5)
     assert held.tolist() == expected
     assert sorted([*train.tolist(), *expected]) == list(range(n_rows))
-
-
-@pytest.mark.parametrize("payload, n_symbols", [
-    *product([plain.Fixed(), plain.Radix()], [3, 7, 257, 70_000, 2**31]), (plain.Radix(), 2**40)])
-def test_wide_symbols(narrow, monkeypatch, payload, n_symbols):
-    monkeypatch.setattr(plain.kernels, "find_kernels", lambda: None)    # as on a board
-    symbols = (np.random.PCG64(1).random_raw(99) % np.uint64(n_symbols)).astype(np.int64)
-    narrow(base, plain)
-    decoded = payload.decode(payload.encode(symbols, n_symbols), 99, n_symbols)
-    np.testing.assert_array_equal(decoded, symbols)
-
-
-def test_counts_of_symbols(narrow, monkeypatch):
-    monkeypatch.setattr(base.kernels, "find_kernels", lambda: None)
-    narrow(base)
-    counts = base.count_symbols(np.array([1, 1, 3], np.int64), 5)
-    assert (counts.dtype, counts.tolist()) == (np.int64, [0, 2, 0, 1, 0])
-
-
-@pytest.mark.parametrize("name", ["qcs", "nuqsgd"])
-def test_expected_bits(narrow, name):
-    codec, vector = make_codec(name), np.linspace(-1, 1, 99, dtype=np.float32)
-    expected = codec.expected_bits(vector)
-    narrow(counting)
-    assert codec.expected_bits(vector) == expected
 
 
 def test_optimal_levels(narrow, monkeypatch):
@@ -184,29 +134,12 @@ def test_rows_of_weights(narrow):
     assert found.tolist() == expected.tolist()
 
 
-def test_far_positions(narrow):
-    places, count = np.array([5, 2**30, 2**33 - 1]), 2**33
-    coded = positions.encode_positions(places, count)
-    narrow(base, positions)
-    np.testing.assert_array_equal(positions.decode_positions(coded, 3, count), places)
-
-
-def test_statistics_of_many_buckets(narrow):
-    """The buckets that ranks tell of: 700 times 3,100,000 is beyond 2**31."""
-    size = 3_100_000
-    vector = np.arange(size, dtype=np.float32)
-    codec = adaptive.Alq(bits=3, bucket_size=1, samples=350)
-    expected = [(2 * number + 1) * size // 700 for number in range(350)]
-    narrow(adaptive)
-    assert codec.statistics(vector)[:, 2].tolist() == expected
-
-
 def test_cycles_of_a_long_run(narrow):
     """Half a minute at 100 MHz."""
-    runs = epochs._Runs(make_job([[1, 2]], [1], epochs=3))
-    runs.done += [(np.zeros(2, np.int32), 0, 2**30)] * 3
-    narrow(epochs)
-    assert runs.result().epoch_cycles == (2**30, 2**31, 3 * 2**30)
+    run = RunResult(np.zeros((1, 2), np.int32), np.zeros(1, np.int32), {}, (2**30,))
+    narrow(tracks)
+    whole = tracks.joined([run] * 3, make_job([[1, 2]], [1]))
+    assert whole.epoch_cycles == (2**30, 2**31, 3 * 2**30)
 
 
 def test_bytes_of_several_outputs(monkeypatch):

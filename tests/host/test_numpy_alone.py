@@ -17,7 +17,6 @@ sys.meta_path.insert(0, Block())
 import bitstep
 import bitstep.cli, bitstep.data, bitstep.devices.golden, bitstep.devices.register_device
 import bitstep.golden.sgd, bitstep.pipeline.results, bitstep.training.model_file
-import bitstep.gradients.exchange
 import bitstep.training.schedules, bitstep.training.train
 from bitstep.quantization import load_quantized
 

@@ -284,7 +284,7 @@ def test_a_refused_chunk_leaves_the_model():
     ({"label_range": (5, 2)}, "label_range must be a pair of finite numbers, .* not 5 and 2$"),
     ({"label_range": (1, 2, 3)}, r"label_range must be 'auto' or a pair \(low, high\) of two n"),
     ({"label_range": (0, 1e200)}, "below 1e.100 in magnitude"),
-    ({"model_range": 0}, "model_range must be positive, not 0"),
+    ({"model_range": 0}, "model_range must be a number above 0, or auto, not 0"),
     ({"model_range": 1e12}, "model_range must be at most")])
 def test_bad_ranges(parameters, message):
     with pytest.raises(ValueError, match=message):

@@ -230,14 +230,20 @@ def test_devices_show_their_models():
     jobs = [plan(QuantizedDataset(rows, sign_labels(np.sign(rng.standard_normal(50)))), config,
                  objective, training).job for _ in range(2)]
     for name in ("golden", "cpu"):
-        seen = []
+        results: list[Any] = []
+        own: list[Any] = []
         with open_device(name, config) as device:
-            results: list[Any] = device.train_models(
-                jobs, on_words=lambda *state, seen=seen: seen.append(state))
-        for number, result in enumerate(results):
-            own = [(words.tolist(), intercept) for one, words, intercept in seen if one == number]
-            assert own == list(zip(result.models.tolist(), result.intercepts.tolist(),
-                                   strict=True))
+            for part in device.parts(jobs):
+                seen: list[Any] = [[] for _ in part]
+                with device.begin(part) as run:
+                    for _ in run.epochs():
+                        for number, words, intercept in run.words():
+                            seen[number].append((words.tolist(), intercept))
+                    results += run.outcomes()
+                own += seen
+        assert own == [list(zip(result.models.tolist(), result.intercepts.tolist(), strict=True))
+                       for result in results]
+        assert list(map(len, own)) == [3, 3]
 
 
 @pytest.mark.parametrize("verbose", [-1, 1.5, "yes", None])

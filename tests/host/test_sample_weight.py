@@ -116,11 +116,25 @@ def test_stream_of_single_rows_of_small_weight():
     assert 12 <= model.n_iter_ <= 50            # 31 on average, 5 deviations are 23
 
 
+@pytest.mark.parametrize("size", [1 / 240, 0.01, 1e-9])
+def test_chunks_of_small_weights_say_so(size):
+    """Weights of 1/n are no weights of `fit`, and leave a chunk next to no row."""
+    model = LowPrecisionRegressor(random_state=0, schedule="constant", **RANGES)
+    model.partial_fit(X[:20], TARGETS[:20])
+    with pytest.warns(WeightWarning, match=r"[%] of the rows of this call are not read.* multiply"):
+        model.partial_fit(X, TARGETS, np.full(len(X), size))
+
+
+def test_chunks_of_some_small_weights_say_nothing():
+    model = LowPrecisionRegressor(random_state=0, schedule="constant", **RANGES)
+    model.partial_fit(X, TARGETS, np.where(np.arange(len(X)) % 2, 1.0, 1e-3))
+
+
 def test_partial_fit_with_class_weights():
     model = LowPrecisionClassifier(class_weight={2: 3}, random_state=0)
     model.partial_fit(X[:50], CLASSES[:50], classes=[0, 1, 2])
     assert model.n_samples_seen_ == 50 + 2 * (CLASSES[:50] == 2).sum()
-    with pytest.raises(ValueError, match=r"needs all rows at once, .* a dictionary"):
+    with pytest.raises(ValueError, match=r"needs all rows at once; give a dictionary"):
         model.set_params(class_weight="balanced").partial_fit(X, CLASSES)
 
 

@@ -1,5 +1,7 @@
 """A model store whose words a component under test and the testbench share."""
 
+import functools
+
 import numpy as np
 from amaranth import Module
 from amaranth.lib import wiring
@@ -8,23 +10,25 @@ from support import put, read_model, ticks, write_model
 from bitstep.pipeline.parts.widths import ceil_div
 from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.model.words import ModelWords, lend
+from bitstep_sim.testing.harness import Elaborated
 
 
-def beside_store(config, dut):
-    """The component and a store, connected as in the pipeline.
+@functools.lru_cache(maxsize=8)
+def beside_store(component, config):
+    """A component of this class and a store, connected as in the pipeline.
 
     Returns
     -------
-    module, words
+    component, module, words
         ``words`` are the store's, for a testbench that uses them while the component is not busy.
     """
     m = Module()
-    m.submodules.dut = dut
+    m.submodules.dut = dut = component(config=config)
     m.submodules.store = store = ModelStore(config=config)
     words = ModelWords(config=config).create(path=("outer",))
     wiring.connect(m, words, store.words)
     lend(m, store.words, dut)
-    return m, words
+    return dut, Elaborated(m), words
 
 
 def set_shape(ctx, dut, config, n_features):

@@ -3,7 +3,7 @@
 import random
 
 import numpy as np
-from amaranth import Elaboratable, Module, Signal
+from amaranth import Cat, Elaboratable, Module, Shape, Signal, Value
 from amaranth.lib import data
 
 from bitstep.pipeline.levels import unpack_labels
@@ -31,13 +31,48 @@ class Clocked(Elaboratable):
         return m
 
 
+def _parts(port, value):
+    """Pairs of a value of Amaranth and the integer that it gets."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        if isinstance(port, data.View):
+            yield port.as_value(), _packed(port.shape(), value)
+        else:
+            for element, part in zip(port, value, strict=False):
+                yield from _parts(element, part)
+    elif isinstance(value, dict):
+        yield port.as_value(), port.shape().const(value).as_value().value
+    else:
+        yield Value.cast(port), int(value)
+
+
+def _packed(layout, elements):
+    """Bits of the first elements of an array of numbers or of arrays."""
+    packed, width = 0, Shape.cast(layout.elem_shape).width
+    assert len(elements) <= layout.length
+    for index, element in enumerate(elements):
+        if isinstance(element, (list, tuple, np.ndarray)):
+            element = _packed(layout.elem_shape, element)
+        packed |= (int(element) & (1 << width) - 1) << index * width
+    return packed
+
+
+def put_at_once(ctx, pairs):
+    """Set ports, given with their values. The simulator settles once for all of them, which takes
+    longer than anything else in most tests.
+    """
+    values, packed, offset = [], 0, 0
+    for port, value in pairs:
+        for part, number in _parts(port, value):
+            values.append(part)
+            packed |= (number & (1 << len(part)) - 1) << offset
+            offset += len(part)
+    if values:
+        ctx.set(Cat(values), packed)
+
+
 def put(ctx, port, value):
     """Set a port, or every element of an array of ports."""
-    if isinstance(value, (list, tuple, np.ndarray)):
-        for element, part in enumerate(value):
-            put(ctx, port[element], part)
-    else:
-        ctx.set(port, value if isinstance(value, dict) else int(value))
+    put_at_once(ctx, [(port, value)])
 
 
 def take(ctx, port):
@@ -45,14 +80,25 @@ def take(ctx, port):
     if isinstance(port, list):
         return [take(ctx, element) for element in port]
     if isinstance(port, data.View) and isinstance(port.shape(), data.ArrayLayout):
-        return [take(ctx, port[element]) for element in range(port.shape().length)]
+        return _elements(port.shape(), ctx.get(port.as_value()))
     return ctx.get(port)
+
+
+def _elements(layout, packed):
+    """Elements of an array that is packed into an integer."""
+    shape = Shape.cast(layout.elem_shape)
+    elements = [packed >> index * shape.width & (1 << shape.width) - 1
+                for index in range(layout.length)]
+    if isinstance(layout.elem_shape, data.ArrayLayout):
+        return [_elements(layout.elem_shape, element) for element in elements]
+    if shape.signed:
+        return [element - (element >> shape.width - 1 << shape.width) for element in elements]
+    return elements
 
 
 def put_all_of(ctx, component, values):
     """Set ports by name."""
-    for name, value in values.items():
-        put(ctx, getattr(component, name), value)
+    put_at_once(ctx, [(getattr(component, name), value) for name, value in values.items()])
 
 
 async def ticks(ctx, cycles):

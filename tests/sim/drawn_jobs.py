@@ -1,6 +1,7 @@
 """Configurations and drawn jobs that several tests of the simulated board share."""
 
 import dataclasses
+import functools
 import itertools
 import os
 import zlib
@@ -12,6 +13,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep_sim.testing.covering_jobs import LINEAR, allowed_lookahead, cover
 from bitstep_sim.testing.random_jobs import random_job
 
 PROFILE = {"database": None, "suppress_health_check": list(HealthCheck)}
@@ -46,7 +48,8 @@ SEVERAL = PipelineConfig(bits=8, max_features=4096, lookahead=3, models=4, proxi
 # Five rows of three features leave a code of a beat unused, and three places of labels.
 DENSE = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
 LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, cycles_per_update=4)
-LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
+# Configurations that share a covering array.
+COVERED = ([*CONFIGS, *WIDE], [REFETCH], [FLOAT, LOGISTIC, *TABLES])
 
 
 def _every_width():
@@ -82,11 +85,6 @@ MORE_CONFIGS = [
       for bits, row_format, lookahead in (
           (1, "one_level", 2), (8, "one_level", 0), (3, "two_levels", 4), (32, "float32", 3))),
 ]
-
-
-def allowed_lookahead(config, beats):
-    """Values of LOOKAHEAD that the pipeline takes for rows of ``beats`` beats."""
-    return [d for d in range(config.lookahead + 1) if beats <= config.line_depth(d + 1)]
 
 
 def losses(config):
@@ -141,3 +139,10 @@ def jobs(draw, config):
 def fresh_seed(name):
     """A seed of hypothesis for the test ``name``, another one in every run (tests/conftest.py)."""
     return seed(zlib.crc32(f"{os.environ['BITSTEP_TEST_SEED']} {name}".encode()))
+
+
+@functools.lru_cache
+def covering_rows(salt=""):
+    """Rows of two arrays, in each of which every three options' values meet in other company."""
+    return [row for configs in COVERED for part in ("first", "second")
+            for row in cover(configs, salt=f"{part} {salt}")]

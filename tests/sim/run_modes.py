@@ -1,5 +1,7 @@
 """Runs of every mode of the pipeline, each on a pipeline that has it."""
 
+from typing import Any
+
 from centred_runs import constants_of, gradient_job
 from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, TABLES
 
@@ -23,7 +25,14 @@ FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True
                               cycles_per_update=4)
 
 
-def plain(config, **options):
+def sizes(n_features, n_rows, other) -> dict[str, Any]:
+    """Options of a job: sizes and seed, ``other`` ones of a run that follows."""
+    if other:
+        return {"n_features": -(-n_features // 3), "n_rows": n_rows + 4, "seed": 1}
+    return {"n_features": n_features, "n_rows": n_rows}
+
+
+def plain(config, other=False):
     """A run with all that a pipeline has."""
     loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.HINGE if config.refetch \
         else Loss.LEAST_SQUARES
@@ -32,39 +41,40 @@ def plain(config, **options):
     if config.row_format == "float32":
         period = 2 * config.lookahead + 2
     job = random_job(
-        config, n_features=min(config.rows.capacity, 2 * config.rows.lanes - 1), n_rows=9,
-        warm=True,
+        config, **sizes(min(config.rows.capacity, 2 * config.rows.lanes - 1), 9, other), warm=True,
         batch=batch, loss=loss, correction_period=period, cell_half_levels=2 * config.refetch,
         proximal_period=batch * 3 * config.proximal, model_bits=config.model_bits,
-        update_bits=8 * config.rounded_updates, **options)
+        update_bits=8 * config.rounded_updates)
     return lambda device: device.train_models([job])
 
 
-def several(config):
-    """A run with as many models as a pipeline has."""
+def several(config, other=False):
+    """A run with as many models as a pipeline has; another one has one less."""
     loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
-    jobs = random_jobs(config, config.models, n_features=3, n_rows=13, batch=4, warm=True,
+    jobs = random_jobs(config, config.models - other, **sizes(3, 13, other), batch=4, warm=True,
                        loss=loss, speeds=[0.3, 0.1])
     return lambda device: device.train_models(jobs)
 
 
-def inner_pass(config):
+def inner_pass(config, other=False):
     """A pass of bit-centred training, with derivatives as labels."""
     loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.SQUARED_HINGE
-    job = random_woven_job(config, n_features=20, n_rows=9, planes=(4,), speed=0.01, loss=loss,
+    shape = sizes(20, 9, other)
+    job = random_woven_job(config, **shape, planes=(4,), speed=0.01, loss=loss,
                            label_format=LabelFormat.INT32, correction_period=3,
-                           **constants_of(20, 1, 1 << 12))
+                           **constants_of(shape["n_features"], 1, 1 << 12))
     return lambda device: device.train_models([job])
 
 
-def full_pass(config):
+def full_pass(config, other=False):
     """The sum of all gradients, then a run that writes the rows' derivatives."""
     loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.SQUARED_HINGE
-    job = gradient_job(config, n_features=20, n_rows=9, loss=loss, scale=1e-6)
+    job = gradient_job(config, **sizes(20, 9, other), loss=loss, scale=1e-6)
     return lambda device: device.gradient(job, derivative_planes=6)
 
 
-# Name -> configuration, and the function of it that returns a run: a function of a device.
+# Name -> configuration, and the function of it that returns a run, or another one: a function of a
+# device.
 MODES = {
     **{config.name: (config, plain) for config in (
         *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS)},

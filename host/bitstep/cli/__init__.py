@@ -18,6 +18,7 @@ from bitstep.cli.options import UsageError
 from bitstep.cli.progress import shown
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.words import in_options
+from bitstep.options.rules import RuleError
 from bitstep.plugins import entry_points
 
 GROUP = "bitstep.commands"
@@ -150,6 +151,10 @@ def _run(parsed: argparse.Namespace) -> int:
         code = parsed.run(parsed)
         sys.stdout.flush()
         return code
+    except RuleError as error:
+        if parsed.debug:
+            raise
+        parsed.parser.error(str(error))
     except UsageError as error:
         parsed.parser.error(in_options(str(error), parsed.parser))
     except BrokenPipeError:     # who read our output has seen enough, as in `bitstep ... | head`

@@ -12,7 +12,9 @@ import numpy as np
 from bitstep.cli.options import UsageError, class_text
 from bitstep.cli.paths import check_readable, check_writable
 from bitstep.cli.problem import Request
+from bitstep.cli.request import request_of
 from bitstep.cli.validation import stopping_settings
+from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.manifest import read_manifest
 from bitstep.training.checkpoint import (
     Checkpoint,
@@ -24,19 +26,6 @@ from bitstep.training.checkpoint import (
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.planning import plan
-from bitstep.training.schedules import SCHEDULES
-
-
-def add_checkpoint_options(group: Any) -> None:
-    """Declare the options of :func:`read_start`."""
-    group.add_argument("--init", metavar="MODEL.npz", help="start from the weights of a model file "
-                       "instead of zeros; it must have the features and classes of DATA")
-    group.add_argument("--checkpoint", metavar="FILE", help="after every epoch, write all that "
-                       "--resume needs if the run is stopped")
-    group.add_argument("--resume", metavar="FILE", help="go on with a run that was stopped, from "
-                       "its checkpoint, to the same model, bit for bit. Give DATA and the options "
-                       "of that run; --device may differ. FILE is kept up to date, unless "
-                       "--checkpoint names another")
 
 
 @dataclass(frozen=True)
@@ -140,7 +129,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
         "solver": None if training.solver == "sgd" else training.solver,
         "lookahead": config.effective_lookahead(beats) if floats else None,
-        **stopping_settings(arguments)}
+        **stopping_settings(request_of(arguments))}
 
 
 def make_writer(start: Start, arguments: argparse.Namespace,

@@ -1,49 +1,22 @@
 """Weights of classes on the command line: rows to train on, as often as their class asks for."""
 
-import argparse
 import sys
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import UsageError, class_text, number
+from bitstep.cli.options import UsageError, class_text
 from bitstep.data import Dataset
+from bitstep.options.rules import Request
+from bitstep.options.table import weights_of
 from bitstep.training.copies import pass_rows
 from bitstep.training.weights import row_weights
 
 
-def class_weight(text: str) -> str:
-    """Type of an option: ``balanced``, or classes with their weights, separated by commas."""
-    if text != "balanced":
-        weights_of(text)
-    return text
-
-
-def weights_of(text: str) -> dict[str, float]:
-    """Weights by class of a text such as ``no=1,yes=5``."""
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        name, equals, weight = part.rpartition("=")
-        if not equals or not name.strip() or name.strip() in found:
-            raise argparse.ArgumentTypeError("must be balanced, or each class once with its weight,"
-                                             f" as in no=1,yes=5, not {text!r}")
-        found[name.strip()] = number(0, above=False)(weight)
-    return found
-
-
-def asked_weight(arguments: argparse.Namespace, task: str) -> Any:
-    """Weights by class that the options ask for: ``balanced``, a dictionary or None.
-
-    Raises
-    ------
-    UsageError
-        If there are no classes.
-    """
-    asked = getattr(arguments, "class_weight", None)
-    if asked is not None and task == "regression":
-        raise UsageError(f"--class-weight is for classes, and {arguments.data} is a regression; "
-                         "leave it out, or name a model of classes (--model)")
+def asked_weight(request: Request) -> Any:
+    """Weights by class that the options ask for: ``balanced``, a dictionary or None."""
+    asked = request["class_weight"]
     return asked if asked in (None, "balanced") else weights_of(asked)
 
 

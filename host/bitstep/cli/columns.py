@@ -1,6 +1,5 @@
 """What a command says of the columns and weights of its rows."""
 
-import argparse
 import sys
 
 import numpy as np
@@ -13,8 +12,8 @@ def warn_of_waste(text: str) -> None:
     print(f"bitstep: warning: {text}; --scaler quantile clips it", file=sys.stderr)
 
 
-def warn_of_optimum(arguments: argparse.Namespace, clip: np.ndarray | None,
-                     features: np.ndarray | None, deviation: float = 0.0) -> None:
+def warn_of_optimum(solver: str, clip: np.ndarray | None,
+                    features: np.ndarray | None, deviation: float = 0.0) -> None:
     """Say on standard error if the optimum is another one than that of the rows."""
-    if text := other_optimum(getattr(arguments, "solver", "sgd"), clip, features, deviation):
+    if text := other_optimum(solver, clip, features, deviation):
         print(f"bitstep: warning: {text}", file=sys.stderr)

@@ -7,7 +7,6 @@ from typing import Any
 from bitstep.cli.options import UsageError, integer, number
 from bitstep.cli.progress import StatusLine
 from bitstep.devices import DeviceError, available, default_device, device_class, options_of
-from bitstep.pipeline.parts.widths import MAX_DENSE_MODELS, MAX_MODELS
 
 # Options of the command line and the parameters of a device's class.
 _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
@@ -40,23 +39,6 @@ def add_device_options(group: Any, default: str | None = None) -> None:
     group.add_argument("--bitfile", metavar="FILE.bit", help="pynq: bitstream to load, with its "
                        ".hwh and .json beside it (default: one that `bitstep deploy` left for "
                        "such a pipeline)")
-
-
-def add_models_option(group: Any) -> None:
-    """Declare the number of models that a pipeline trains in one pass, for commands whose pipeline
-    has no option for it.
-    """
-    group.add_argument("--models", dest="device_models", type=integer(1, MAX_DENSE_MODELS),
-                       metavar="N", help="sim: models that the pipeline trains in one pass over "
-                       "the rows, such as classes and candidates of --sweep (1 to "
-                       f"{MAX_MODELS}, to {MAX_DENSE_MODELS} with --dense; default: 1)")
-
-
-def check_models(arguments: argparse.Namespace) -> None:
-    """Raise :class:`UsageError` for more models than the pipeline of the options can have."""
-    if not arguments.dense and (arguments.device_models or 1) > MAX_MODELS:
-        raise UsageError(f"--models must be from 1 to {MAX_MODELS} without --dense, not "
-                         f"{arguments.device_models}")
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, Any]:

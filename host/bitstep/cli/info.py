@@ -9,7 +9,7 @@ import numpy as np
 
 from bitstep.cli.configuration import add_configuration_options, configuration
 from bitstep.cli.options import (
-    add_label_column_option,
+    add_options,
     class_text,
     is_quantized,
     label_column,
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "its name")
     parser.add_argument("--registers", action="store_true", help="show the register map only")
     parser.add_argument("--data", action="store_true", help="show the data sets that have a name")
-    add_label_column_option(parser)
+    add_options(parser, "label_column")
     add_configuration_options(parser)
     return parser
 

@@ -1,9 +1,8 @@
 """Options that subcommands share: their types, declarations, defaults and checks."""
 
 import argparse
-import math
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,61 +10,34 @@ import numpy as np
 
 from bitstep.data import dataset_names
 from bitstep.data.columns.labels import LAST
-from bitstep.pipeline.parts.formats import FLOAT_BITS, MAX_DENSE_FEATURES, WOVEN
-from bitstep.pipeline.parts.widths import BUS_WIDTHS, MAX_LOOKAHEAD
-from bitstep.quantization import ENCODINGS, LEVELS
+from bitstep.options.models import MODELS
+from bitstep.options.rules import Request
+from bitstep.options.table import OPTIONS
+from bitstep.options.types import Integer, Number
+from bitstep.options.types import or_auto as or_auto
+from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
+from bitstep.quantization import ENCODINGS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
-from bitstep.quantization.scaling import SCALERS
-from bitstep.training.models import MODELS
 
 
 class UsageError(Exception):
     """Options that do not go together: usage is printed, and the exit code is 2."""
 
 
-def integer(low: int, high: int | None = None) -> Callable[[str], int]:
-    """Type of an option: an integer of at least ``low`` and at most ``high``."""
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if value < low or (high is not None and value > high):
-            limits = f"of at least {low}" if high is None else f"from {low} to {high}"
-            raise argparse.ArgumentTypeError(f"must be an integer {limits}, not {text!r}")
-        return value
-    return parse
+integer, number = Integer, Number      # types of options that are one command's
 
 
-def number(low: float, *, above: bool = True) -> Callable[[str], float]:
-    """Type of an option: a finite number above ``low``, or also ``low`` itself."""
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value) or value < low or (above and value == low):
-            raise argparse.ArgumentTypeError(
-                f"must be a number {'above' if above else 'of at least'} {low:g}, not {text!r}")
-        return value
-    return parse
+def add_options(group: Any, *names: str) -> None:
+    """Declare options of the table.
 
-
-def stored_bits(text: str) -> int:
-    """Type of an option: bits of a code, or those of a floating-point number."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 1 <= value <= 8 and value != FLOAT_BITS:
-        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 8, or {FLOAT_BITS} for "
-                                         f"floating-point rows, not {text!r}")
-    return value
-
-
-def or_auto(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Type of an option: ``auto``, or what ``parse`` takes."""
-    return lambda text: text if text == "auto" else parse(text)
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+    names : str
+        Keys of :data:`bitstep.options.table.OPTIONS`.
+    """
+    for name in names:
+        OPTIONS[name].declare(group)
 
 
 def add_pipeline_options(parser: argparse.ArgumentParser, *, by_model: bool = True) -> None:
@@ -76,27 +48,12 @@ def add_pipeline_options(parser: argparse.ArgumentParser, *, by_model: bool = Tr
     by_model : bool
         Whether the command has an option ``--model``, on which the defaults depend.
     """
-    default = _defaults if by_model else lambda name: getattr(MODELS["linreg"], name)
-    parser.add_argument("--bits", type=stored_bits, metavar="B",
-                        help=f"stored bits per value, 1 to 8, or {FLOAT_BITS}: floating-point rows "
-                        f"(default: {default('bits')})")
-    parser.add_argument("--encoding", choices=tuple(ENCODINGS), metavar="E",
-                        help=f"how values become codes: {', '.join(ENCODINGS)} (default: "
-                        f"{default('encoding')}; float with --bits {FLOAT_BITS})")
-    parser.add_argument("--levels", choices=LEVELS,
-                        help="uniform: equally spaced; optimal: each column has a table of the "
-                        "levels of least variance, for nearest, stochastic and compensated up to "
-                        "5 bits (default: uniform)")
-    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS,
-                        help="bits in a beat of the row bus (default: 64)")
-
-
-def _defaults(name: str) -> str:
-    """Defaults of an option, as a text that says for which models they hold."""
-    models: dict[Any, list[str]] = {}
-    for model, kind in MODELS.items():
-        models.setdefault(getattr(kind, name), []).append(model)
-    return "; ".join(f"{value} for {', '.join(names)}" for value, names in models.items())
+    usual = MODELS["linreg"]
+    changes = {} if by_model else {
+        "bits": {"default_text": str(usual.bits)},
+        "encoding": {"default_text": f"{usual.encoding}; float with --bits {FLOAT_BITS}"}}
+    for name in ("bits", "encoding", "levels", "bus_width"):
+        OPTIONS[name].declare(parser, **changes.get(name, {}))
 
 
 def default_model(task: str, encoding: str | None) -> str:
@@ -115,60 +72,20 @@ def default_model(task: str, encoding: str | None) -> str:
     return "ls-svm" if encoding == WOVEN or ENCODINGS[encoding].corrected else "logistic"
 
 
-def asked_encoding(arguments: argparse.Namespace) -> str | None:
-    """Encoding of the rows that the options ask for; None: no word of it."""
-    woven = getattr(arguments, "woven", False) or getattr(arguments, "planes", None) is not None \
-        or getattr(arguments, "solver", "sgd") == "bit-centred"
-    return WOVEN if woven else arguments.encoding
-
-
-def add_lookahead_option(parser: argparse.ArgumentParser) -> None:
-    """Option for the look-ahead of the pipeline."""
-    parser.add_argument("--lookahead", type=or_auto(integer(0, MAX_LOOKAHEAD)), default="auto",
-                        metavar="N", help="rows of look-ahead, or auto: as many as the rows need "
-                        "to never wait (default: auto)")
-
-
-def add_dense_option(parser: argparse.ArgumentParser) -> None:
-    """Option for a pipeline of dense rows."""
-    parser.add_argument("--dense", action="store_true", help="rows without padding, several in a "
-                        f"beat, for up to {MAX_DENSE_FEATURES} features that fit into one: faster "
-                        "with batches of a beat's rows and more, and with several models in a "
-                        "pass")
+def asked_encoding(request: Request) -> str | None:
+    """Encoding of the rows that the options ask for; None: open."""
+    woven = request["woven"] or request["planes"] is not None or request["solver"] == "bit-centred"
+    return WOVEN if woven else request["encoding"]
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Options for reading, splitting and quantizing a data set."""
     parser.add_argument("data", metavar="DATA", help="a file (LIBSVM text, .csv, .tsv, .npy, .npz, "
                         ".parquet, .arrow), or a name: see `bitstep info --data`")
-    add_label_column_option(parser)
+    add_options(parser, "label_column")
     parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets (default: "
                         "$BITSTEP_DATA, else the cache folder)")
-    parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
-                        help="linreg: linear regression; classifiers: ls-svm (squared error), "
-                        "l2-svm (squared hinge), svm (hinge), logistic (log loss), one-vs-rest "
-                        "for more than two classes (default: linreg or logistic, by the labels; "
-                        "ls-svm for classes with --encoding compensated or double-symmetric)")
-    parser.add_argument("--scaler", choices=SCALERS,
-                        help="how columns are taken to [-1, 1]: minmax from their range, maxabs "
-                        "from their largest magnitude, quantile as minmax, but clipped at the "
-                        "quantiles 0.1 %% and 99.9 %% where these at least halve the range "
-                        "(default: quantile; minmax with --solver bit-centred)")
-    parser.add_argument("--train-rows", type=integer(1), metavar="N", help="rows to train on; the "
-                        "others are the test set (default: all rows)")
-    parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction,
-                        help="draw the rows at random by the seed (default: yes)")
-    parser.add_argument("--copies", type=integer(1, 255), metavar="C", help="independently drawn "
-                        "copies of the rows, read in turn by the epochs (default: 1)")
-    parser.add_argument("--seed", type=integer(0), metavar="K",
-                        help="seed of shuffle, codes and the rounding of updates (default: 0)")
-
-
-def add_label_column_option(parser: argparse.ArgumentParser) -> None:
-    """Option that says which column of a file is the label."""
-    parser.add_argument("--label-column", metavar="NAME|N", help="column of the label in a .csv, "
-                        ".tsv, .npy, .parquet or .arrow file: its name, or its number from 0; -1 "
-                        "is the last one (default: the last column)")
+    add_options(parser, "model", "scaler", "train_rows", "shuffle", "copies", "seed")
 
 
 def label_column(arguments: argparse.Namespace) -> str | int:
@@ -188,12 +105,16 @@ def is_quantized(path: str) -> bool:
         return False
 
 
-def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndarray,
+def task_of(request: Request, source: str, name: str, task: str, labels: np.ndarray,
             class_names: Sequence[str] | None = None) -> str:
     """Task that the option ``--model`` asks for, or, without it, the data set's own.
 
     Parameters
     ----------
+    request : Request
+        Options.
+    source : str
+        The data as the user named them.
     name : str
         Data set, or part of it, for messages.
     task : {"regression", "classification"}
@@ -208,7 +129,7 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
     ValueError
         If the labels are no classes and the model needs some.
     """
-    model = arguments.model or default_model(task, asked_encoding(arguments))
+    model = request["model"] or default_model(task, asked_encoding(request))
     if MODELS[model].task == "regression":
         if class_names:
             raise ValueError(f"{name}: the labels are names ({_named(class_names)}), and {model} "
@@ -217,7 +138,7 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
         return "regression"
     found = distinct(labels)
     # A file with more than two labels says nothing of its task; a name does.
-    if arguments.data in dataset_names() and task == "regression":
+    if source in dataset_names() and task == "regression":
         raise ValueError(f"{name} is a regression, {model} needs classes; use --model linreg, or "
                          "another data set (`bitstep info --data`)")
     if len(found) < 2:

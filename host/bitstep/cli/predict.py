@@ -9,7 +9,7 @@ import numpy as np
 
 from bitstep.cli.options import (
     UsageError,
-    add_label_column_option,
+    add_options,
     class_text,
     is_quantized,
     label_column,
@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("model", metavar="MODEL.npz", help="model of `bitstep train --out`")
     parser.add_argument("data", metavar="DATA", help="a file or a name, as for `bitstep train`, or "
                         "a file of `bitstep quantize` with the model's bits and encoding")
-    add_label_column_option(parser)
+    add_options(parser, "label_column")
     parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets")
     parser.add_argument("--out", metavar="FILE", help="write the predictions, one a line")
     add_quiet_option(parser)

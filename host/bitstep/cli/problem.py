@@ -17,9 +17,11 @@ from bitstep.cli.options import (
     task_of,
 )
 from bitstep.cli.progress import Bar, shown
-from bitstep.cli.request import RowRequest, request_codes, request_rows
-from bitstep.cli.validation import check_features, hold_out
+from bitstep.cli.request import check_requests, stored_request
+from bitstep.cli.validation import hold_out
 from bitstep.data import Dataset, load, split
+from bitstep.options.models import MODELS, Model
+from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import WOVEN
@@ -35,8 +37,8 @@ from bitstep.quantization import (
     weave_rows,
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
+from bitstep.training.choices import Resolved, RowChoice, resolve
 from bitstep.training.losses import accuracies, code_accuracies, code_losses, mean_losses, measures
-from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
@@ -50,8 +52,8 @@ class Problem:
     ----------
     name : str
     model : str
-        A key of :data:`bitstep.training.models.MODELS`.
-    request : RowRequest
+        A key of :data:`bitstep.options.models.MODELS`.
+    request : RowChoice
         Description of the rows.
     outputs : list of QuantizedDataset
         The same packed rows, one set of labels for each output of the model.
@@ -69,7 +71,7 @@ class Problem:
 
     name: str
     model: str
-    request: RowRequest
+    request: RowChoice
     outputs: list[QuantizedDataset]
     classes: np.ndarray
     train_set: Dataset | None
@@ -204,35 +206,48 @@ class Request:
     resumed: int = 0
 
 
-def prepare(arguments: argparse.Namespace) -> Problem:
+def prepare(arguments: argparse.Namespace,
+            requests: list[RuleRequest]) -> tuple[Problem, list[Resolved]]:
     """Read, split and quantize what a command's DATA names.
+
+    Parameters
+    ----------
+    arguments : Namespace
+    requests : list of bitstep.options.rules.Request
+        Of each candidate of a sweep, with their options checked.
+
+    Returns
+    -------
+    problem : Problem
+    resolved : list of Resolved
+        The requests, with all that was open.
 
     Raises
     ------
-    UsageError
-        If options contradict each other or a quantized data set.
+    UsageError, RuleError
+        If options contradict each other or the data.
     """
     if is_quantized(arguments.data):
-        check_features(arguments)
-        return _from_codes(arguments)
-    asked = {"refetch": arguments.refetch, "batch": arguments.batch}
-    request_rows(arguments, **asked)        # an error now, since reading may take minutes
+        return _from_codes(arguments, requests)
     dataset = load(arguments.data, data_home=arguments.data_home,
                    label_column=label_column(arguments), progress=not shown.quiet)
     names = dataset.class_names
-    task = task_of(arguments, dataset.name, dataset.task, dataset.labels, names)
-    model = arguments.model or default_model(task, asked_encoding(arguments))
-    request = request_rows(arguments, model=model, **asked)
-    train_set, test_set = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
-    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels,
-            names)
-    train_set, validation_set = hold_out(arguments, train_set, task, request.seed)
-    weight, deviation = asked_weight(arguments, task), 0.0
+    asked, source = requests[0], arguments.data
+    task = task_of(asked, source, dataset.name, dataset.task, dataset.labels, names)
+    model = asked["model"] or default_model(task, asked_encoding(asked))
+    resolved = check_requests([one.filled(model=model).knowing(n_features=dataset.n_features)
+                               for one in requests], resolve)
+    request = resolved[0].rows
+    train_set, test_set = split(dataset, asked["train_rows"], bool(request.shuffle), request.seed)
+    task_of(asked, source, f"{dataset.name}, the rows to train on", dataset.task,
+            train_set.labels, names)
+    train_set, validation_set = hold_out(asked, train_set, task, request.seed)
+    weight, deviation = asked_weight(asked), 0.0
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
         labels = quantize_labels(train_set.labels, train_set.n_rows,
-                                 center_labels=arguments.intercept,
+                                 center_labels=bool(asked["intercept"]),
                                  label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
@@ -240,10 +255,11 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
-    warn_of_optimum(arguments, clip, train_set.features, deviation)
+    warn_of_optimum(request.solver, clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
-                   None if validation_set is None else _clipped(validation_set, clip), deviation)
+                   None if validation_set is None else _clipped(validation_set, clip),
+                   deviation), resolved
 
 
 def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
@@ -256,7 +272,7 @@ def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
     return dataset
 
 
-def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows | WovenRows:
+def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows | WovenRows:
     """Quantize the rows of a data set.
 
     Parameters
@@ -276,21 +292,25 @@ def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> Quanti
             seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to)
 
 
-def _from_codes(arguments):
+def _from_codes(arguments, requests):
     data = load_quantized(arguments.data)
-    if isinstance(data.rows, WovenRows) and arguments.bus_width:    # for a bus of any width
-        data = replace(data, rows=replace(data.rows, bus_width=arguments.bus_width))
-    request = request_codes(arguments, data)
-    model = arguments.model or default_model(data.task, data.encoding)
-    if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None and not request.refetch \
+    asked = requests[0]
+    if isinstance(data.rows, WovenRows) and asked["bus_width"]:     # for a bus of any width
+        data = replace(data, rows=replace(data.rows, bus_width=asked["bus_width"]))
+    model = asked["model"] or default_model(data.task, data.encoding)
+    resolved = check_requests([
+        stored_request(one, arguments.data, data, model).knowing(n_features=data.n_features)
+        for one in requests], resolve)
+    if LOSSES[MODELS[model].loss].one_sided and asked["refetch"] is None \
+            and not resolved[0].rows.refetch \
             and data.encoding != WOVEN and ENCODINGS[data.encoding].cell:
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
-    warn_of_optimum(arguments, data.scaler.clip, None)
+    warn_of_optimum(resolved[0].rows.solver, data.scaler.clip, None)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:
         outputs = stored_outputs(data)
         classes = data.classes
-    return Problem(arguments.data, model, request, outputs, classes, None, None)
+    return Problem(arguments.data, model, resolved[0].rows, outputs, classes, None, None), resolved

@@ -11,6 +11,7 @@ from bitstep.cli.columns import warn_of_waste
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
+    add_options,
     add_pipeline_options,
     asked_encoding,
     default_model,
@@ -20,15 +21,14 @@ from bitstep.cli.options import (
 )
 from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import Bar, add_quiet_option, shown
-from bitstep.cli.request import RowRequest, request_rows
+from bitstep.cli.request import request_of
 from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
-from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.parts.formats import FINE_WIDTH
-from bitstep.quantization import ENCODINGS, WovenOptions, label_bits_of, quantize_labels
+from bitstep.pipeline.parts.formats import FINE_WIDTH, WOVEN
+from bitstep.quantization import WovenOptions, label_bits_of, quantize_labels
 from bitstep.quantization.encoder import RowOptions
 from bitstep.quantization.streaming import Chosen, choose_rows, write_quantized
-from bitstep.training.models import MODELS
+from bitstep.training.choices import Resolved, check_options, resolve
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -42,13 +42,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "cod-rna --model svm --out cod-rna.npz")
     add_data_options(parser)
     add_pipeline_options(parser)
-    parser.add_argument("--fine-rows", action=argparse.BooleanOptionalAction,
-                        help="add a copy with 16 bits a value, from which `bitstep train --model "
-                        "svm` reads rows again (default: yes with --model svm and --encoding "
-                        "nearest or stochastic)")
-    parser.add_argument("--woven", action="store_true", help="write woven rows: one copy of 16 "
-                        "bits a value, stored bit plane by bit plane, from which `bitstep train "
-                        "--planes` and `--solver bit-centred` read as many bits as they want")
+    add_options(parser, "fine_rows", "woven")
     parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
     add_quiet_option(parser)
     return parser
@@ -57,18 +51,20 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Quantize and write."""
     check_writable(arguments.out, sources=[arguments.data])
-    request, _ = _resolved(arguments, arguments.model)      # an error now, not after a long pass
+    asked = check_options(request_of(arguments))        # an error now, not after a long pass
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
     table = open_table(arguments.data, data_home=arguments.data_home,
                        label_column=label_column(arguments), progress=not shown.quiet)
-    survey, chosen = _survey(table, arguments.train_rows, request)
+    survey, chosen = _survey(table, arguments.train_rows, asked["shuffle"], asked["seed"])
     own = table.task or task_of_labels(survey.labels)
-    task = task_of(arguments, table.name, own, survey.labels, table.class_names)
-    request, options = _resolved(
-        arguments, arguments.model or default_model(task, asked_encoding(arguments)))
+    task = task_of(asked, arguments.data, table.name, own, survey.labels, table.class_names)
+    resolved = resolve(asked.filled(
+        model=default_model(task, asked_encoding(asked))))
+    request, options = resolved.rows, _row_options(resolved)
     trained = chosen.labels(survey)
-    task_of(arguments, f"{table.name}, the rows to train on", own, trained, table.class_names)
+    task_of(asked, arguments.data, f"{table.name}, the rows to train on", own, trained,
+            table.class_names)
     labels = quantize_labels(trained, chosen.count, task=task,
                              label_bits=label_bits_of(request.encoding))
     if labels.classes is not None and table.class_names is not None:
@@ -88,34 +84,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _resolved(arguments: argparse.Namespace, model: str | None
-              ) -> tuple[RowRequest, RowOptions | WovenOptions]:
-    """Options of the rows, for a model or, if that is not known yet, any."""
-    request = request_rows(arguments, model=model)
-    if arguments.fine_rows and arguments.woven:
-        raise UsageError("--fine-rows does not go together with --woven, whose rows have 16 bits a "
-                         "value")
-    if arguments.woven:
-        return request, WovenOptions(bus_width=request.bus_width, scaler=request.scaler,
-                                     seed=request.seed)
-    cells = bool(ENCODINGS[request.encoding].cell) and request.levels == "uniform"
-    if arguments.fine_rows and request.levels != "uniform":
-        raise UsageError("--fine-rows needs --levels uniform, since refetching needs equally "
-                         "spaced levels")
-    if arguments.fine_rows and not cells:
-        raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound "
-                         f"the value, not {request.encoding}")
-    fine_rows = LOSSES[MODELS[model or "linreg"].loss].one_sided and cells \
-        if arguments.fine_rows is None else arguments.fine_rows
-    return request, RowOptions(
-        bits=request.bits, encoding=request.encoding, bus_width=request.bus_width,
-        scaler=request.scaler, copies=request.copies, seed=request.seed, fine_rows=fine_rows,
-        levels=request.levels)
+def _row_options(resolved: Resolved) -> RowOptions | WovenOptions:
+    """Options of the rows to write."""
+    rows, fine_rows = resolved.rows, resolved.request["fine_rows"]
+    if rows.encoding == WOVEN:
+        return WovenOptions(bus_width=rows.bus_width, scaler=rows.scaler, seed=rows.seed)
+    return RowOptions(
+        bits=rows.bits, encoding=rows.encoding, bus_width=rows.bus_width, scaler=rows.scaler,
+        copies=rows.copies, seed=rows.seed, levels=rows.levels,
+        fine_rows=rows.refetch if fine_rows is None else fine_rows)
 
 
-def _survey(table: Table, train_rows: int | None, request: RowRequest) -> tuple[Survey, Chosen]:
+def _survey(table: Table, train_rows: int | None, shuffle: bool,
+            seed: int) -> tuple[Survey, Chosen]:
     """The first pass, and the rows to quantize."""
-    shuffle, seed = bool(request.shuffle), request.seed
     if train_rows is None:
         with Bar(None if table.sequential else table.count_rows(), "reading", " rows") as bar:
             survey = table.survey(progress=bar.to)

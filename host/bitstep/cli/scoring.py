@@ -1,11 +1,12 @@
 """Rows that a command scores models on while they are trained."""
 
-import argparse
 from dataclasses import replace
 
 from bitstep.cli.problem import Problem
 from bitstep.cli.validation import stops
 from bitstep.data import Dataset
+from bitstep.options.rules import Request
+from bitstep.options.table import PATIENCE
 from bitstep.training.scores.scoring import (
     SCORED_ROWS,
     ScoredRows,
@@ -13,18 +14,19 @@ from bitstep.training.scores.scoring import (
     scored_features,
     spaced,
 )
-from bitstep.training.scores.stopping import PATIENCE, Stopping
+from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import class_targets
 
 
-def stopping_of(arguments: argparse.Namespace, problem: Problem) -> Stopping | None:
+def stopping_of(request: Request, problem: Problem) -> Stopping | None:
     """The rule that the options ask for; None for all epochs."""
-    if not stops(arguments):
+    if not stops(request):
         return None
     held = problem.validation_set is not None
     rows = _scored(problem, problem.validation_set) if problem.validation_set is not None \
         else scored_rows(problem, SCORED_ROWS)
-    return Stopping(rows, held, arguments.tol or 0.0, arguments.n_iter_no_change or PATIENCE)
+    return Stopping(rows, held, request["tol"] or 0.0,
+                    request["n_iter_no_change"] or PATIENCE)
 
 
 def scored_rows(problem: Problem, count: int) -> ScoredRows:

@@ -8,26 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import UsageError, number, or_auto
+from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
-from bitstep.cli.training_options import few_bits
+from bitstep.cli.request import request_of
+from bitstep.options.rules import Request as RuleRequest
+from bitstep.options.table import OPTIONS
 from bitstep.pipeline.results import SaturationError
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import numbers, text_table
 
-PARAMETERS = {"step": or_auto(number(0)), "l2": number(0, above=False),
-              "l1": number(0, above=False), "box": number(0), "model-bits": few_bits,
-              "update-bits": few_bits}
-ALONE = ("init", "checkpoint", "resume")        # options of one training
+PARAMETERS = {name.replace("_", "-"): option.kind for name, option in OPTIONS.items()
+              if option.sweep}
 
 
 def add_sweep_option(group: Any) -> None:
     """Declare ``--sweep``."""
-    group.add_argument("--sweep", action="append", type=_parameter, metavar="NAME=V,V,...",
-                       help=f"train a model for each value of an option, {', '.join(PARAMETERS)}, "
-                       "in as few passes over the rows as the device needs, and keep the best: by "
-                       "the test rows if there are any, else by the training loss. Given several "
-                       "times: every combination")
+    option = OPTIONS["sweep"]
+    group.add_argument(option.flag, action="append", type=_parameter, metavar=option.metavar,
+                       help=f"{option.help}. Options: {', '.join(PARAMETERS)}")
 
 
 def _parameter(text: str) -> tuple[str, list[Any]]:
@@ -41,34 +39,29 @@ def _parameter(text: str) -> tuple[str, list[Any]]:
     return name, found
 
 
-def candidates(arguments: argparse.Namespace) -> list[argparse.Namespace]:
-    """The options of every candidate; without ``--sweep`` the options themselves.
+def candidates(request: RuleRequest) -> list[RuleRequest]:
+    """The request of every candidate; without ``--sweep`` the request itself.
 
     Raises
     ------
     UsageError
-        If options do not go together with a sweep.
+        If a parameter is swept twice, or given besides.
     """
-    if not getattr(arguments, "sweep", None):       # other commands have no such option
-        return [arguments]
-    names = [name for name, _ in arguments.sweep]
+    if not request["sweep"]:
+        return [request]
+    names = [name for name, _ in request["sweep"]]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"--sweep {name} was given twice: give all values at once")
-        if getattr(arguments, _destination(name)):
+        if request[_option(name)]:
             raise UsageError(f"--{name} does not go together with --sweep {name}, which has its "
                              "values; leave one of the two out")
-    for name in ALONE:
-        if getattr(arguments, name) is not None:
-            raise UsageError(f"--{name} does not go together with --sweep: it is for one training; "
-                             "sweep first, then train with the best values")
-    places = [_destination(name) for name in names]
-    return [argparse.Namespace(**{**vars(arguments), **dict(zip(places, values, strict=True))})
-            for values in itertools.product(*(values for _, values in arguments.sweep))]
+    return [request.asking(**dict(zip(map(_option, names), values, strict=True)))
+            for values in itertools.product(*(values for _, values in request["sweep"]))]
 
 
-def _destination(name: str) -> str:
-    """Name of an option's value among the arguments."""
+def _option(name: str) -> str:
+    """Key of an option that is swept."""
     return name.replace("-", "_")
 
 
@@ -137,9 +130,9 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
     tested = problem.test_set is not None and problem.test_set.n_rows > 0
     by, accuracy = ("test_metric" if tested else "train_loss"), problem.task == "classification"
     entries, scores = [], []
-    for one, options in zip(found, candidates(arguments), strict=True):
+    for one, options in zip(found, candidates(request_of(arguments)), strict=True):
         entry: dict[str, Any] = {
-            "parameters": {name: getattr(options, _destination(name))
+            "parameters": {name: options[_option(name)]
                            for name, _ in arguments.sweep},
             "train_loss": None, "train_accuracy": None, "test_metric": None,
             "left_range_in_epoch": None, "model_range": None}

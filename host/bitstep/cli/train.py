@@ -12,59 +12,44 @@ import numpy as np
 from bitstep.cli.advice import noise_of, remedy, warning_of
 from bitstep.cli.checkpoints import (
     Start,
-    add_checkpoint_options,
     check_paths,
     initial_model,
     make_writer,
     read_start,
 )
-from bitstep.cli.device import (
-    add_device_options,
-    add_models_option,
-    check_models,
-    device_options,
-)
+from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
-    add_dense_option,
-    add_lookahead_option,
+    add_options,
     add_pipeline_options,
     is_quantized,
     number,
 )
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
-from bitstep.cli.problem import Problem, Request, prepare
+from bitstep.cli.problem import Request, prepare
 from bitstep.cli.progress import Bar, CommandWatch, add_quiet_option
 from bitstep.cli.report import check_plot, final, make_report, plot, print_report
-from bitstep.cli.request import usage_error
+from bitstep.cli.request import check_early, check_requests, request_of
 from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
-from bitstep.cli.together import check_dense, check_solver
-from bitstep.cli.training_options import (
-    add_bits_options,
-    add_solver_options,
-    add_training_options,
-)
-from bitstep.cli.validation import add_stopping_options, check_stopping_options
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
+from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.parts.formats import WOVEN
-from bitstep.pipeline.results import RunError, SaturationError
+from bitstep.pipeline.results import RunError, SaturationError, sum_counters
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.choices import ChoiceError, resolve_training
-from bitstep.training.counters import sum_counters
-from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of_all
-from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
+from bitstep.training.schedules import read_steps, schedule_steps
 from bitstep.training.scores.watch import rows_to_look_at
 from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import write_json
 
-DEFAULT_EPOCHS = 20
+# What is minimised, and by which steps.
+TRAINING = ("epochs", "step", "schedule", "batch", "l2", "l1", "box", "refetch", "class_weight",
+            "intercept", "model_range")
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -74,21 +59,19 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         description="Train a linear model on DATA, which is quantized to B bits a value and "
         "streamed through the pipeline of a device.",
         epilog="Examples: bitstep train cadata --bits 4 --epochs 20 --out model.npz --report "
-        "run.json; bitstep train cod-rna --model svm. The report is described in docs/report.md.")
+        "run.json; bitstep train cod-rna --model svm. Options that go together: docs/options.md. "
+        "The report is described in docs/report.md.")
     add_data_options(parser)
     add_pipeline_options(parser)
     training = parser.add_argument_group("training")
-    add_training_options(training)
-    add_bits_options(training)
-    add_solver_options(training)
-    add_stopping_options(training)
+    add_options(training, *TRAINING, "model_bits", "update_bits", "solver", "planes", "tol",
+                "early_stopping", "validation_fraction", "n_iter_no_change")
     add_sweep_option(training)
-    add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
+    add_options(parser.add_argument_group("start, and long runs (docs/runs.md)"),
+                "init", "checkpoint", "resume")
     device = parser.add_argument_group("device")
     add_device_options(device)
-    add_models_option(device)
-    add_lookahead_option(device)        # type: ignore[arg-type]
-    add_dense_option(device)            # type: ignore[arg-type]
+    add_options(device, "device_models", "lookahead", "dense")
     device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
                         "time without progress of the device in seconds (default: 600)")
     output = parser.add_argument_group("output")
@@ -102,7 +85,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
     options = device_options(arguments)
-    check_models(arguments)
     check_paths(arguments)
     if arguments.plot:
         check_plot(arguments.plot)
@@ -179,67 +161,47 @@ def _opened(request: Request, options: dict[str, Any], writer: CheckpointWriter 
             options["progress"].clear()
 
 
-def make_request(arguments: argparse.Namespace) -> Request:
+def make_request(arguments: argparse.Namespace, **changes: Any) -> Request:
     """The request of a training without a sweep; see :func:`make_requests`."""
-    return make_requests(arguments)[0]
+    return make_requests(arguments, **changes)[0]
 
 
-def make_requests(arguments: argparse.Namespace) -> list[Request]:
+def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request]:
     """Read and quantize the data, and resolve the options; of a sweep, those of every candidate.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        Of this command, or of another one that trains on data.
+    changes
+        Options in place of those of the arguments.
 
     Raises
     ------
-    UsageError
+    UsageError, RuleError
         If options do not go together.
     """
-    check_stopping_options(arguments)
-    check_solver(arguments)
-    every = candidates(arguments)
-    by_name = arguments.schedule in SCHEDULES
-    if not by_name and every[0].step is not None:
-        raise UsageError("--step does not go together with a file of steps (--schedule "
-                         f"{arguments.schedule}), which holds the steps themselves")
-    if not arguments.intercept and arguments.scaler != "maxabs" and not is_quantized(
-            arguments.data):
-        raise UsageError("--no-intercept needs --scaler maxabs, which does not shift columns")
-    epochs, schedule = arguments.epochs or DEFAULT_EPOCHS, arguments.schedule
-    if not by_name:         # now, since reading and quantizing may take minutes
-        epochs = arguments.epochs or len(read_steps(Path(schedule)))
+    stored = {"stored": arguments.data} if is_quantized(arguments.data) else {}
+    request = request_of(arguments, **stored).asking(**changes)
+    asked = check_requests(candidates(request), check_early)
+    epochs, schedule = request["epochs"] or DEFAULT_EPOCHS, request["schedule"]
+    if schedule not in SCHEDULES:       # now, since reading and quantizing may take minutes
+        epochs = request["epochs"] or len(read_steps(Path(schedule)))
         schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
-    problem = prepare(arguments)
-    check_solver(arguments, problem.request.encoding)
-    check_dense(arguments, problem)
-    wishes = [_wish(problem, one, epochs, schedule) for one in every]
+    problem, resolved = prepare(arguments, asked)
+    rows, stopping = problem.outputs[0].rows, stopping_of(request, problem)
+    wishes = [(one.objective, one.training(rows, epochs=epochs, schedule=schedule,
+                                           stopping=stopping, certified=not problem.deviation))
+              for one in resolved]
     try:
-        config = pipeline_of_all(problem.outputs[0].rows, wishes, arguments.lookahead,
-                                 arguments.dense)
+        config = pipeline_of_all(rows, wishes, request["lookahead"], request["dense"])
     except ValueError as error:
         raise UsageError(str(error)) from error
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
-                    schedule=arguments.schedule, config=config, device=arguments.device,
-                    step_asked=one.step not in (None, "auto"), init=arguments.init)
-            for one, (objective, training) in zip(every, wishes, strict=True)]
-
-
-def _wish(problem: Problem, arguments: argparse.Namespace, epochs: int,
-          schedule: Any) -> tuple[Objective, Training]:
-    """What one candidate minimises, and how."""
-    rows = problem.outputs[0].rows
-    objective = Objective(loss=problem.kind.loss, l2=arguments.l2, l1=arguments.l1,
-                          box=arguments.box, refetch=problem.request.refetch)
-    try:
-        return objective, resolve_training(
-            rows, objective, epochs=epochs, schedule=schedule, batch=arguments.batch,
-            step="auto" if arguments.step is None else arguments.step,
-            fit_intercept=arguments.intercept, model_range=arguments.model_range,
-            solver=arguments.solver, stopping=stopping_of(arguments, problem),
-            tol=arguments.tol or 0.0 if arguments.solver == "bit-centred" else 0.0,
-            certified=not problem.deviation, model_bits=arguments.model_bits,
-            update_bits=arguments.update_bits,
-            planes="auto" if rows.encoding == WOVEN and arguments.planes is None
-            else arguments.planes)
-    except ChoiceError as error:
-        raise usage_error(error, arguments, model=problem.model) from error
+                    schedule=request["schedule"], config=config,
+                    device=getattr(arguments, "device", "cpu"),
+                    step_asked=one["step"] not in (None, "auto"), init=request["init"])
+            for one, (objective, training) in zip(asked, wishes, strict=True)]
 
 
 def _watch(request: Request, device: Device, n_models: int) -> CommandWatch:

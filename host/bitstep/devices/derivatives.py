@@ -1,6 +1,5 @@
-"""Jobs of runs that write derivatives, and the counters of a full pass in two runs."""
+"""Jobs of runs that write derivatives."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from bitstep.pipeline.job import EpochSteps, TrainingJob
@@ -18,13 +17,3 @@ def derivative_job(job: TrainingJob, planes: int) -> TrainingJob:
     left = job.at(EpochSteps(0, 1, planes=planes)).label_shift - DERIVATIVE_FRACTION
     shift = max(-(-left // SHIFT_UNIT), 1)
     return replace(job, epochs=(EpochSteps(1 << SHIFT_UNIT * shift - left, shift, planes=planes),))
-
-
-def joined_counters(one: Mapping[str, int | None],
-                    other: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Counters of two runs; None of what is not known of one of them."""
-    found: dict[str, int | None] = {}
-    for name, number in one.items():
-        more = other[name]
-        found[name] = None if number is None or more is None else number + more
-    return found

@@ -2,22 +2,22 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from bitstep.devices import joint_runs
 from bitstep.devices.base import Buffer, RegisterAccess, fill, labels_buffer
 from bitstep.devices.progress import Progress
+from bitstep.pipeline.device import Run
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import ModelLayout, pack_dense
-from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
+from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Saturation, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
-    ModelsInterrupted,
     RunTimeoutError,
     SaturationError,
-    TrainingInterrupted,
     collect,
     run_error,
 )
@@ -45,19 +45,16 @@ def check_identity(device: RegisterAccess) -> None:
                           f"{device.config.name}")
 
 
-class Run:
+class RegisterRun(Run):
     """One job, or several side by side, on one device of the register protocol.
 
     Parameters
     ----------
-    device : RegisterAccess
-    job : TrainingJob
-    stack : contextlib.ExitStack
-        Frees the buffers at its end.
-    others : sequence of TrainingJob
-        Jobs of the same run (:func:`bitstep.devices.joint_runs.same_run`), for further models.
-    to_the_end : bool
-        False: the first model that leaves its range ends the run.
+    device : RegisterDevice
+    jobs : sequence of TrainingJob
+        One, or jobs of the same run (:func:`bitstep.devices.joint_runs.same_run`).
+    timeout_s, to_the_end
+        See :meth:`bitstep.pipeline.device.Device.begin`.
 
     Attributes
     ----------
@@ -68,44 +65,48 @@ class Run:
 
     registers = {"GRADIENT": 0, "DERIVATIVES": 0}   # others: GradientRun, DerivativeRun
 
-    def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack,
-                 others: Sequence[TrainingJob] = (), *, to_the_end: bool = True):
-        self.device, self.job, self.stack = device, job, stack
-        self.jobs, self.to_the_end = [job, *others], to_the_end
-        self.layout = ModelLayout(device.config, job.n_features)
-        self.rows = [pack_dense(copy, device.config) for copy in job.rows] \
-            if device.config.dense else job.rows
+    def __init__(self, device: Any, jobs: Sequence[TrainingJob], timeout_s: float = 60.0, *,
+                 to_the_end: bool = True):
+        self.device, self.job, self.timeout_s = device, jobs[0], timeout_s
+        self.jobs, self.to_the_end = list(jobs), to_the_end
+        self.layout = ModelLayout(device.config, self.job.n_features)
+        self.rows = [pack_dense(copy, device.config) for copy in self.job.rows] \
+            if device.config.dense else self.job.rows
+        self.flags_models = device.config.models > 1    # which a model's last word holds
+        self.saturated, self.saturation, self._told = False, 0, 0
         self.buffers: dict[str, Buffer] = {}
-        self._stop_previous()
-        self._load()
+        self.stack = contextlib.ExitStack()     # frees the buffers
+        with self.stack:
+            self._stop_previous()
+            self._load()
+            self.stack = self.stack.pop_all()
 
-    def finish(self, timeout_s, on_epoch=None, on_models=None, on_words=None):
-        """Start the run, wait for its end and return the result; see
-        :meth:`bitstep.pipeline.device.Device.train`. Whatever else ends the wait aborts the run.
-        """
-        progress = Progress(self, timeout_s, on_epoch, on_models, on_words)
-        try:
-            self.write("CONTROL", Control.START)
-            self._wait(progress, timeout_s)
-            # A serial line takes a while for these, in which Ctrl-C must lose nothing either.
-            status, error, saturation = map(self.read, ("STATUS", "ERROR", "SATURATION"))
-            result = self.result()
-        except KeyboardInterrupt:
-            self.abort()
-            raise TrainingInterrupted(self.result()) from None
-        except RunTimeoutError:         # is aborted already
-            raise
-        except BaseException:
-            with contextlib.suppress(DeviceError):      # the first error is the one to report
-                self.abort()
-            raise
+    def close(self):
+        """Free the buffers."""
+        self.stack.close()
+
+    def epochs(self):
+        """See :meth:`bitstep.pipeline.device.Run.epochs`."""
+        progress, count = Progress(self, self.timeout_s), len(self.job.epochs)
+        self.write("CONTROL", Control.START)
+        while not progress.finished:
+            self.device.wait(progress.look, self.timeout_s)
+            for done in progress.show():
+                yield done * len(self.jobs)
+            if not progress.finished and progress.idle_s > self.timeout_s:
+                raise self._timeout(progress)
+        # A serial line takes a while for these, in which Ctrl-C must lose nothing either.
+        status, error, self.saturation = map(self.read, ("STATUS", "ERROR", "SATURATION"))
+        self.saturated = error == Error.SATURATED
+        if self.saturated:
+            return
+        done = min(self.read("EPOCHS_DONE"), count)
         if status & Status.FAILED or error != Error.NONE:
-            raise run_error(error, saturation, result, len(self.job.epochs))
-        if result.epochs_done != len(self.job.epochs):
+            raise run_error(error, self.saturation, self.result(), count)
+        if done != count:
             raise DeviceError(f"Device '{self.device.name}' reports the end of the run after "
-                              f"{result.epochs_done} of {len(self.job.epochs)} epochs, without an "
-                              "error: it does not follow the protocol")
-        return result
+                              f"{done} of {count} epochs, without an error: it does not follow "
+                              "the protocol")
 
     def read(self, name):
         """Read a 32-bit register."""
@@ -132,18 +133,6 @@ class Run:
         self.write("CONTROL", Control.ABORT)
         return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, ABORT_TIMEOUT_S)
 
-    def finish_models(self, timeout_s, on_epoch=None, on_words=None):
-        """Start the run, wait for its end and return what became of every job; see
-        :meth:`bitstep.pipeline.device.Device.train_models`.
-        """
-        report = (lambda done: on_epoch(done * len(self.jobs))) if on_epoch else None
-        try:
-            with contextlib.suppress(SaturationError):
-                self.finish(timeout_s, report, on_words=on_words)
-        except TrainingInterrupted:
-            raise ModelsInterrupted(self.outcomes()) from None
-        return self.outcomes()
-
     @property
     def blocks(self) -> int:
         """Blocks as large as a model that an epoch writes."""
@@ -159,18 +148,27 @@ class Run:
         return self.results()[0]
 
     def outcomes(self):
-        """Return the result of every job, or the error with which it ended."""
+        """See :meth:`bitstep.pipeline.device.Run.outcomes`."""
+        if not self.flags_models:
+            result = self.result()
+            return [SaturationError(Saturation(self.saturation), result) if self.saturated
+                    else result]
         flags, written = self.read("SATURATION"), self._written()
         if len(self.jobs) > 8:
             flags |= self.read("SATURATION_MORE") << 24
         return [joint_runs.outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
                 for number, result in enumerate(self.results())]
 
-    def words(self, epoch):
-        """Yield number, model words and intercept word of every job after an epoch, but for jobs
-        that have left their range.
+    def words(self):
+        """See :meth:`bitstep.pipeline.device.Run.words`; no words of jobs that have left their
+        range.
         """
-        written = self._written()[epoch - 1]
+        done = min(self.read("EPOCHS_DONE"), len(self.job.epochs)) if self.device.shows_models \
+            else 0
+        if done <= self._told:
+            return
+        self._told = done
+        written = self._written()[done - 1]
         models, intercepts = self.layout.unpack(written)
         for number, (model, intercept) in enumerate(zip(models, intercepts.tolist(), strict=True)):
             # With several jobs a model's last word holds the flags of what left its range.
@@ -199,18 +197,17 @@ class Run:
             raise DeviceError(f"Device '{self.device.name}' is busy with another run and did not "
                               f"stop within {ABORT_TIMEOUT_S:g} s: reset it")
 
-    def _wait(self, progress, timeout_s):
-        while not (self.device.wait(progress.ended, timeout_s) and progress.finished):
-            if progress.idle_s > timeout_s:
-                idle_s, status = progress.idle_s, self.read("STATUS")
-                done = self.read("EPOCHS_DONE")
-                stopped = self.abort()
-                raise RunTimeoutError(
-                    f"Device '{self.device.name}' made no progress for {idle_s:.1f} s "
-                    f"(STATUS 0x{status:08x}, {done} of {len(self.job.epochs)} epochs done, "
-                    f"{self.read_pair('BEATS')} row beats read); the run was "
-                    + ("aborted" if stopped else "told to abort but did not: reset the device"),
-                    self.result())
+    def _timeout(self, progress):
+        """Abort a run that makes no progress; the error."""
+        idle_s, status = progress.idle_s, self.read("STATUS")
+        done = self.read("EPOCHS_DONE")
+        stopped = self.abort()
+        return RunTimeoutError(
+            f"Device '{self.device.name}' made no progress for {idle_s:.1f} s "
+            f"(STATUS 0x{status:08x}, {done} of {len(self.job.epochs)} epochs done, "
+            f"{self.read_pair('BEATS')} row beats read); the run was "
+            + ("aborted" if stopped else "told to abort but did not: reset the device"),
+            self.result())
 
     def _load(self):
         """Allocate, check and fill every buffer, then write the registers."""

@@ -125,4 +125,4 @@ def outcome_of(result: RunResult, written: np.ndarray, flags: int) -> Outcome:
     good = int((seen != 0).argmax())
     result = replace(result, models=result.models[:good].copy(),
                      intercepts=result.intercepts[:good].copy())
-    return SaturationError(good + 1, Saturation(int(seen[good])), result)
+    return SaturationError(Saturation(int(seen[good])), result)

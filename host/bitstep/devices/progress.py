@@ -7,13 +7,20 @@ from bitstep.pipeline.results import beats_read
 
 
 class Progress:
-    """Progress of a run: its end, and the time since anything has happened."""
+    """Progress of a run: its end, finished epochs, and the time since anything has happened.
 
-    def __init__(self, run, timeout_s, on_epoch, on_models, on_words):
+    Attributes
+    ----------
+    epochs_done : int
+        At the last look.
+    finished : bool
+        True if the run was over at the last look.
+    """
+
+    def __init__(self, run, timeout_s):
         self.run, self.timeout_s = run, timeout_s
-        self.on_epoch, self.on_models, self.on_words = on_epoch, on_models, on_words
         self.total = beats_read(run.job, len(run.job.epochs))
-        self.epochs_done, self.seen = 0, None
+        self.epochs_done, self.shown, self.seen = 0, 0, None
         self.changed = time.monotonic()
         self.finished = False
 
@@ -22,24 +29,21 @@ class Progress:
         """Seconds since the last progress."""
         return time.monotonic() - self.changed
 
-    def ended(self):
-        """Return True when there is nothing to wait for: the run is over, or has made no progress
-        for too long.
+    def look(self):
+        """Return True when there is nothing to wait for: an epoch or the run is over, or there was
+        no progress for too long.
         """
         self.finished = bool(self.run.read("STATUS") & Status.DONE)
-        epochs_done = self.run.read("EPOCHS_DONE")
+        self.epochs_done = self.run.read("EPOCHS_DONE")
         # Beats beyond the job's are no progress: so a pipeline that runs wild is stopped, too.
-        seen = (epochs_done, min(self.run.read_pair("BEATS"), self.total))
+        seen = (self.epochs_done, min(self.run.read_pair("BEATS"), self.total))
         if seen != self.seen:
             self.seen, self.changed = seen, time.monotonic()
-        if epochs_done > self.epochs_done:
-            self.epochs_done = epochs_done
-            if self.on_epoch:
-                self.on_epoch(epochs_done)
-            if self.on_models:
-                self.on_models(self.run.result())
-            if self.on_words:
-                for number, words, intercept in self.run.words(epochs_done):
-                    self.on_words(number, words, intercept)
-            self.changed = time.monotonic()     # what was called may have taken long
-        return self.finished or self.idle_s > self.timeout_s
+        return self.finished or self.epochs_done > self.shown or self.idle_s > self.timeout_s
+
+    def show(self):
+        """Yield the number of finished epochs if it has grown since the last call."""
+        if self.epochs_done > self.shown:
+            self.shown = self.epochs_done
+            yield self.shown
+            self.changed = time.monotonic()     # what the caller did may have taken long

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from bitstep.devices.base import Buffer, KeptRows, RegisterAccess
-from bitstep.devices.derivatives import derivative_job, joined_counters
-from bitstep.devices.driver import Run, check_identity
+from bitstep.devices.derivatives import derivative_job
+from bitstep.devices.driver import RegisterRun, check_identity
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.software import check_gradient
-from bitstep.pipeline.device import ALL_BITS, Device, OnWords
+from bitstep.pipeline.device import ALL_BITS, Device, Run
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat, Saturation
@@ -20,12 +20,11 @@ from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
     GradientSum,
-    ModelsInterrupted,
-    Outcome,
-    RunResult,
     SaturationError,
     check_job,
     collect,
+    result_of,
+    sum_counters,
 )
 from bitstep.pipeline.shapes import label_bytes
 
@@ -48,20 +47,24 @@ class RegisterDevice(RegisterAccess, Device):
     """
 
     few_bits = True         # where the pipeline has the options
-    shows_models = True     # to on_words: reading a model while the pipeline runs costs little
+    shows_models = True     # reading a model while the pipeline runs costs little
     clock_hz: float     # pyright: ignore[reportIncompatibleVariableOverride]  # there is one
 
-    def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
-              on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None,
-              on_words: OnWords | None = None) -> RunResult:
-        """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
+    def begin(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
+              to_the_end: bool = True) -> Run:
+        """Load a run into the device's memory and registers; see
+        :meth:`bitstep.pipeline.device.Device.begin`.
+        """
         check_identity(self)
-        self._check(job)
-        with contextlib.ExitStack() as stack:
-            run = Run(self, job, stack)
-            return run.finish(timeout_s, on_epoch, on_models,
-                              on_words if self.shows_models else None)
+        for job in jobs:
+            self._check(job)
+        return RegisterRun(self, jobs, timeout_s, to_the_end=to_the_end)
+
+    def parts(self, jobs: Sequence[TrainingJob]) -> Iterator[list[TrainingJob]]:
+        """Yield jobs in their order, as many together as the pipeline has models and as can share
+        a run (:func:`bitstep.devices.joint_runs.same_run`).
+        """
+        return runs_of(jobs, self.models)
 
     def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
                  timeout_s: float = 60.0) -> GradientSum:
@@ -76,13 +79,12 @@ class RegisterDevice(RegisterAccess, Device):
             raise DeviceError(NO_GRADIENT.format(self.name))
         if self.kept_rows is not None:
             self.kept_rows.free_labels()
-        with contextlib.ExitStack() as stack:
-            found = GradientRun(self, job, stack).sums(timeout_s)
+        with GradientRun(self, job, timeout_s) as run:
+            found = run.sums()
         if found.saturation or not derivative_planes:
             return found
-        with contextlib.ExitStack() as stack:
-            run = DerivativeRun(self, derivative_job(job, derivative_planes), stack)
-            return run.beside(found, timeout_s)
+        with DerivativeRun(self, derivative_job(job, derivative_planes), timeout_s) as run:
+            return run.beside(found)
 
     @contextlib.contextmanager
     def keep_rows(self) -> Iterator[None]:
@@ -117,38 +119,6 @@ class RegisterDevice(RegisterAccess, Device):
     def shares_pass(self, one: TrainingJob, other: TrainingJob) -> bool:
         """True if one run can train the models of two jobs."""
         return same_run(one, other)
-
-    def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
-                     on_epoch: Callable[[int], None] | None = None,
-                     on_words: OnWords | None = None,
-                     to_the_end: bool = True) -> list[Outcome]:
-        """Train models, as many in a run as the pipeline has and as can share one
-        (:func:`bitstep.devices.joint_runs.same_run`); see
-        :meth:`bitstep.pipeline.device.Device.train_models`.
-        """
-        if self.models == 1:
-            return super().train_models(jobs, timeout_s=timeout_s, on_epoch=on_epoch,
-                                        on_words=on_words, to_the_end=to_the_end)
-        check_identity(self)
-        for job in jobs:
-            self._check(job)
-        outcomes: list[Outcome] = []
-        before = 0
-        for members in runs_of(jobs, self.models):
-            report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
-            first = len(outcomes)
-            show = (lambda number, words, intercept, first=first: on_words(
-                first + number, words, intercept)) if on_words and self.shows_models else None
-            with contextlib.ExitStack() as stack:
-                run = Run(self, members[0], stack, members[1:], to_the_end=to_the_end)
-                try:
-                    outcomes += run.finish_models(timeout_s, report, show)
-                except ModelsInterrupted as stopped:
-                    raise ModelsInterrupted([*outcomes, *stopped.outcomes]) from None
-            if not to_the_end and any(isinstance(one, SaturationError) for one in outcomes):
-                break
-            before += sum(len(job.epochs) for job in members)
-        return outcomes
 
 
 class ForwardingDevice(RegisterDevice):
@@ -189,32 +159,39 @@ class ForwardingDevice(RegisterDevice):
         self.device.close()
 
 
-class GradientRun(Run):
+class GradientRun(RegisterRun):
     """A run that sums the gradient of a job's loss at its model: an epoch of one batch, in which no
     word leaves its range. It is the low half of a sum of 64 bits, whose high half is written behind
-    it (docs/memory-layout.md). Parameters as of :class:`bitstep.devices.driver.Run`.
+    it (docs/memory-layout.md).
+
+    Parameters
+    ----------
+    device : RegisterDevice
+    job : TrainingJob
+    timeout_s : float
+        See :meth:`bitstep.pipeline.device.Device.begin`.
     """
 
     registers = {"GRADIENT": 1, "DERIVATIVES": 0}
 
-    def __init__(self, device, job: TrainingJob, stack: contextlib.ExitStack):
-        super().__init__(device, replace(
+    def __init__(self, device: RegisterDevice, job: TrainingJob, timeout_s: float):
+        super().__init__(device, [replace(
             job, batch=job.n_rows, correction_period=0, proximal_period=0, constants=None,
-            constant_intercept=0), stack)
+            constant_intercept=0)], timeout_s)
+        self.flags_models = False
 
     @property
     def blocks(self) -> int:
         """Blocks as large as a model that an epoch writes: both halves of the sums."""
         return 2
 
-    def sums(self, timeout_s: float) -> GradientSum:
+    def sums(self) -> GradientSum:
         """Run to the end; return what the words of the first model have lost."""
         job = self.job
-        try:
-            self.finish(timeout_s)
-        except SaturationError as error:
-            return GradientSum(np.zeros(job.n_features, np.int64), 0, error.saturation,
-                               counters=error.result.counters)
+        (outcome,) = self.finish()
+        if isinstance(outcome, SaturationError):
+            return GradientSum(np.zeros(job.n_features, np.int64), 0, outcome.saturation,
+                               counters=outcome.result.counters)
         low, high = self.results()
         words = job.model - _joined(low.models[0], high.models[0])
         intercept = job.intercept - _joined(low.intercepts, high.intercepts)
@@ -244,15 +221,14 @@ class DerivativeRun(GradientRun):
         return [collect([self.job.model] * done, [self.job.intercept] * done, self.job.n_features,
                         counters)]
 
-    def beside(self, gradient: GradientSum, timeout_s: float) -> GradientSum:
+    def beside(self, gradient: GradientSum) -> GradientSum:
         """Run to the end; return a gradient together with the derivatives."""
-        try:
-            counters = self.finish(timeout_s).counters
-            saturation, derivatives = Saturation(0), self._derivatives()
-        except SaturationError as error:
-            counters, saturation, derivatives = error.result.counters, error.saturation, None
+        (outcome,) = self.finish()
+        saturation, derivatives = (outcome.saturation, None) \
+            if isinstance(outcome, SaturationError) else (Saturation(0), self._derivatives())
         return replace(gradient, saturation=saturation, derivatives=derivatives,
-                       counters=joined_counters(gradient.counters, counters))
+                       counters=sum_counters(
+                           [gradient.counters, result_of(outcome).counters]))
 
     def _derivatives(self):
         self.models.from_device()

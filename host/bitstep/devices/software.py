@@ -3,28 +3,30 @@
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import EpochModel
 from bitstep.golden.sigmoid import FINE_ARGUMENT
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.device import Device, OnWords
+from bitstep.pipeline.device import Device, Run
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES, has_derivatives
 from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
-from bitstep.pipeline.registers import Error, Loss
+from bitstep.pipeline.registers import Loss, Saturation
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
     GradientSum,
+    Outcome,
     RunResult,
     RunTimeoutError,
-    TrainingInterrupted,
+    SaturationError,
     beats_read,
     check_job,
     collect,
-    run_error,
 )
 
 
@@ -84,41 +86,14 @@ class SoftwareDevice(Device):
         return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
                        job.n_features, counters)
 
-    def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
-              on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None,
-              on_words: OnWords | None = None) -> RunResult:
-        """Run a job; see :meth:`bitstep.pipeline.device.Device.train`."""
+    def begin(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
+              to_the_end: bool = True) -> Run:
+        """See :meth:`bitstep.pipeline.device.Device.begin`."""
+        del to_the_end
+        (job,) = jobs
         check_job(job, self.config)
-        done: list[EpochModel] = []
-
-        def result(saturated=False):
-            return self.result(job, done, saturated=saturated)
-
         self.prepare(job)
-        started = time.monotonic()
-        try:
-            for epoch in self.epochs(job):
-                if epoch and epoch.saturation:
-                    raise run_error(Error.SATURATED, epoch.saturation, result(True),
-                                    len(job.epochs))
-                if epoch:
-                    done.append(epoch)
-                    if on_epoch:
-                        on_epoch(len(done))
-                    if on_models:
-                        on_models(result())
-                    if on_words:
-                        on_words(0, epoch.model, epoch.intercept)
-                elapsed, started = time.monotonic() - started, time.monotonic()
-                if elapsed > timeout_s and len(done) < len(job.epochs):
-                    raise RunTimeoutError(
-                        f"Device {self.name!r} took {elapsed:.1f} s for {self.portion}, more than "
-                        f"the limit of {timeout_s:g} s, with {len(done)} of {len(job.epochs)} "
-                        "epochs done; give it more time or use fewer rows", result())
-            return result()     # Ctrl-C while counters are computed must lose nothing either
-        except KeyboardInterrupt:
-            raise TrainingInterrupted(result()) from None
+        return SoftwareRun(self, job, timeout_s)
 
     def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
                  timeout_s: float = 60.0) -> GradientSum:
@@ -131,3 +106,53 @@ class SoftwareDevice(Device):
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+class SoftwareRun(Run):
+    """A run of one job on the host's processor.
+
+    Parameters
+    ----------
+    device : SoftwareDevice
+    job : TrainingJob
+    timeout_s : float
+        See :meth:`bitstep.pipeline.device.Device.begin`.
+    """
+
+    def __init__(self, device: SoftwareDevice, job: TrainingJob, timeout_s: float):
+        self.device, self.job, self.timeout_s = device, job, timeout_s
+        self.jobs = [job]
+        self.done: list[EpochModel] = []
+        self.saturation = Saturation(0)
+
+    def epochs(self) -> Iterator[int]:
+        """See :meth:`bitstep.pipeline.device.Run.epochs`."""
+        started = time.monotonic()
+        for epoch in self.device.epochs(self.job):
+            if epoch and epoch.saturation:
+                self.saturation = epoch.saturation
+                return
+            if epoch:
+                self.done.append(epoch)
+                yield len(self.done)
+            elapsed, started = time.monotonic() - started, time.monotonic()
+            if elapsed > self.timeout_s and len(self.done) < len(self.job.epochs):
+                raise RunTimeoutError(
+                    f"Device {self.device.name!r} took {elapsed:.1f} s for {self.device.portion}, "
+                    f"more than the limit of {self.timeout_s:g} s, with {len(self.done)} of "
+                    f"{len(self.job.epochs)} epochs done; give it more time or use fewer rows",
+                    self._result())
+
+    def outcomes(self) -> list[Outcome]:
+        """See :meth:`bitstep.pipeline.device.Run.outcomes`."""
+        if self.saturation:
+            return [SaturationError(self.saturation, self._result())]
+        return [self._result()]
+
+    def words(self) -> Iterator[tuple[int, np.ndarray, int]]:
+        """See :meth:`bitstep.pipeline.device.Run.words`."""
+        if self.done:
+            yield 0, self.done[-1].model, self.done[-1].intercept
+
+    def _result(self) -> RunResult:
+        return self.device.result(self.job, self.done, saturated=bool(self.saturation))

@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 
 from bitstep.golden.sgd import train
+from bitstep.options.models import model_of
+from bitstep.options.rules import Request
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
@@ -15,9 +18,8 @@ from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import ALIGNMENT, PLANES, WovenLayout, weave
 from bitstep.quantization import QuantizedDataset, quantize, quantize_labels, weave_rows
-from bitstep.training.objective import Objective, Training
+from bitstep.training.choices import resolve
 from bitstep.training.planning import plan
-from bitstep.training.schedules import automatic_step
 
 ENCODINGS = {"one_level": "nearest", "two_levels": "double", "float32": "float"}
 EPOCHS = 3
@@ -36,8 +38,8 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     initial : bool
         True for a start from a random model.
     options
-        Of :class:`bitstep.training.objective.Objective` and ``Training``, such as ``l2`` and
-        ``batch``. Woven rows have different planes in each epoch unless there are ``planes``.
+        Of :data:`bitstep.options.table.OPTIONS`, such as ``l2`` and ``batch``. Woven rows have
+        different planes in each epoch unless there are ``planes``.
     """
     rng = np.random.default_rng(seed)
     if loss is None:
@@ -48,26 +50,27 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     if classes:
         values = np.where(values > np.median(values), 1.0, -1.0)
     task = "classification" if classes else "regression"
+    planes = [_PLANES[number % len(_PLANES)] for number in range(epochs)]
+    rows: dict[str, Any] = {"planes": planes} if config.row_format == WOVEN else {
+        "bits": config.bits, "encoding": ENCODINGS[config.row_format]}
+    resolved = resolve(Request(PYTHON, {
+        **rows, "model": model_of(loss), "bus_width": config.bus_width, "copies": copies,
+        "seed": seed, "refetch": refetch, **options}))
     if config.row_format == WOVEN:
-        options.setdefault("planes", tuple(_PLANES[number % len(_PLANES)]
-                                           for number in range(epochs)))
         data = QuantizedDataset(weave_rows(features, bus_width=config.bus_width, seed=seed),
                                 quantize_labels(values, n_rows, task=task))
     else:
-        data = quantize(features, values, bits=config.bits, encoding=ENCODINGS[config.row_format],
+        data = quantize(features, values, bits=config.bits, encoding=resolved.rows.encoding,
                         bus_width=config.bus_width, copies=copies, seed=seed, fine_rows=refetch,
                         task=task)
-    step = automatic_step(data.rows, options.get("batch", 1), True, loss=loss)
+    start = None
     if initial:
         stored = data.stored_labels()
         largest = 0.1 * data.label_scale * float(np.abs(stored).max())
-        options["initial"] = (rng.uniform(-largest, largest, n_features),
-                              data.label_offset + largest)
-    objective = Objective(loss=loss, refetch=refetch, **{
-        name: options.pop(name) for name in ("l2", "l1", "box") if name in options})
-    start = options.pop("initial", None)
-    training = Training(steps=step / np.arange(1, epochs + 1), **options)
-    return plan(data, config, objective, training, initial=start).job
+        start = (rng.uniform(-largest, largest, n_features),
+                 data.label_offset + largest)
+    return plan(data, config, resolved.objective, resolved.training(data.rows, epochs=epochs),
+                initial=start).job
 
 
 def features_of(config: PipelineConfig, beats: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.devices.driver import Run
+from bitstep.devices.driver import RegisterRun
 from bitstep.doctor.content import (
     Difference,
     Digests,
@@ -43,7 +43,7 @@ def buffers(session: Session) -> None:
         if title == "plain" or "hinge" in title:
             continue                # these have no buffer that the others do not have
         with contextlib.ExitStack() as stack:
-            found = Run(session.device, job, stack).buffers
+            found = stack.enter_context(RegisterRun(session.device, [job])).buffers
             _host_test(session, found, f"buffers of a job ({title})")
 
 
@@ -56,7 +56,7 @@ def large(session: Session) -> None:
     singles = beat_jobs(config)
     with contextlib.ExitStack() as stack:       # the large one must leave room for these
         for other in (job, singles[0]):
-            Run(session.device, other, stack)
+            stack.enter_context(RegisterRun(session.device, [other]))
         size = session.largest(session.memory_bytes)
     with contextlib.ExitStack() as stack:
         buffer = session.device.allocate(size)
@@ -67,10 +67,10 @@ def large(session: Session) -> None:
                                 "not done: the host's own are wrong already")
             return
         session.need_runs()
-        with contextlib.ExitStack() as inner:
-            _copies(session, Run(session.device, job, inner), images[0], size)
-        with contextlib.ExitStack() as inner:
-            _rows(session, Run(session.device, singles[0], inner), singles, buffer, size)
+        with RegisterRun(session.device, [job]) as run:
+            _copies(session, run, images[0], size)
+        with RegisterRun(session.device, singles[:1]) as run:
+            _rows(session, run, singles, buffer, size)
 
 
 def words(session: Session) -> None:

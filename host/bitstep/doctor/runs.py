@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from bitstep.devices.driver import Run
+from bitstep.devices.driver import RegisterRun
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.doctor.jobs import (
     difference,
@@ -39,7 +39,7 @@ def interrupt(session: Session) -> None:
               "reboot the board; use pynq's own SD image, whose Linux offers the interrupt (UIO), "
               "and a login shell of root")
     with contextlib.ExitStack() as stack:
-        Run(device, job, stack)
+        stack.enter_context(RegisterRun(device, [job]))
         session.write("CONTROL", Control.START)
         try:
             came, early = _await(session)
@@ -212,8 +212,9 @@ def _long_run(session, stack):
     n_rows = max(1, room // 4 // config.rows.beat_bytes)
     n_epochs = min(EPOCHS, max(1, room // 4 // 16))
     # Models are written over each other, so that memory for one is enough.
-    run = Run(session.device, still_job(config, n_features=config.rows.lanes, n_rows=n_rows,
-                                        model=np.ones(config.rows.lanes, np.int32)), stack)
+    run = stack.enter_context(RegisterRun(session.device, [still_job(
+        config, n_features=config.rows.lanes, n_rows=n_rows,
+        model=np.ones(config.rows.lanes, np.int32))]))
     epoch_table = session.device.allocate(16 * n_epochs)
     stack.callback(epoch_table.free)
     entry = np.array(run.job.epochs[0].words(), "<u8").view(np.uint8)

@@ -1,8 +1,7 @@
 """The stream of rows: its speed, and that of the port."""
 
-import contextlib
 
-from bitstep.devices.driver import Run
+from bitstep.devices.driver import RegisterRun
 from bitstep.doctor.jobs import difference, expected_of, make_job
 from bitstep.doctor.session import Session
 
@@ -64,8 +63,7 @@ def _fitting(session, n_features, n_rows):
     while True:
         job = make_job(session.config, n_features=n_features, n_rows=n_rows, epochs=1)
         try:
-            with contextlib.ExitStack() as stack:
-                Run(session.device, job, stack)
+            RegisterRun(session.device, [job]).close()
             return n_rows
         except MemoryError:
             if n_rows < 2:

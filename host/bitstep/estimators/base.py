@@ -14,12 +14,13 @@ from bitstep.checks import check_integer
 from bitstep.data.views import dense_blocks
 from bitstep.estimators.parameters import given
 from bitstep.estimators.preparing import Prepared, Preparing
+from bitstep.options.table import OPTIONS, SCHEDULES
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import QuantizedRows, WovenRows
 from bitstep.quantization.bounds import Bounds
 from bitstep.quantization.scaling import clipped_features
-from bitstep.training.choices import RowChoice, resolve_training
+from bitstep.training.choices import RowChoice
 from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
 from bitstep.training.copies import Pass
 from bitstep.training.estimator_file import estimator_model, restore
@@ -27,7 +28,7 @@ from bitstep.training.losses import outputs
 from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of_all
-from bitstep.training.schedules import SCHEDULES, automatic_step
+from bitstep.training.schedules import automatic_step
 from bitstep.training.scores.fits import (
     history_entries,
     print_history,
@@ -39,13 +40,13 @@ from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel
 
 # Parameters of candidates that are trained side by side: those that leave the rows as they are.
-CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range", "model_bits",
-                        "update_bits")
+CANDIDATE_PARAMETERS = tuple(name for name, option in OPTIONS.items() if option.search)
 
 
 def _check_same_rows(estimators: Sequence[Any], prepared: Prepared) -> None:
     """Raise ValueError unless rows that were prepared for one candidate are those of all."""
-    if any(one._choice(one._kind(), prepared.batch) != prepared.choice for one in estimators):
+    features = prepared.features.shape[1]
+    if any(one._resolved(prepared.batch, features).rows != prepared.choice for one in estimators):
         raise ValueError("Candidates with all bits of model and updates would fetch rows of the "
                          "hinge loss again, and those with few bits cannot; give refetch=False")
 
@@ -96,15 +97,11 @@ class LowPrecisionModel(Preparing):
     def _wishes(self, prepared: Prepared, epochs: int,
                 resume: bool) -> tuple[Objective, Training]:
         """What is minimised, and how."""
-        objective = Objective(loss=self._kind().loss, l2=self.l2, l1=self.l1, box=self.box,
-                              refetch=prepared.choice.refetch)
+        resolved = self._resolved(prepared.batch, prepared.features.shape[1])
+        objective = resolved.objective
         step = self._next_step(prepared.rows, objective, prepared.batch) if resume else self.step
-        return objective, resolve_training(
-            prepared.rows, objective, epochs=epochs, schedule=self.schedule, batch=prepared.batch,
-            step=step, fit_intercept=self.fit_intercept, model_range=given(self.model_range),
-            solver=self.solver, tol=self.tol if self.solver == "bit-centred" else 0.0,
-            planes=self._planes(), certified=not prepared.deviation,
-            model_bits=self.model_bits, update_bits=self.update_bits,
+        return objective, resolved.training(
+            prepared.rows, epochs=epochs, step=step, certified=not prepared.deviation,
             stopping=stopping_of(
                 self, prepared.held, prepared.columns.values, prepared.labels.values,
                 prepared.rows.scaler, objective.loss, classes=self._is_classifier))
@@ -121,7 +118,9 @@ class LowPrecisionModel(Preparing):
         floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[kept],
                             steps=trained.steps[:kept + 1], loss=entries[kept]["train_loss"])
         self.noise_floor_ = None if floor is None else floor.share
-        self._rows = prepared.choice
+        rows = prepared.choice      # as far as a model file holds them
+        self._rows = RowChoice(bits=rows.bits, encoding=rows.encoding, refetch=rows.refetch,
+                               levels=rows.levels)
         self._learn(trained, entries, before, classes)
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
@@ -201,6 +200,8 @@ class LowPrecisionModel(Preparing):
                                  for one, chosen in zip(copies, candidates, strict=True)]
         if not estimators:
             raise ValueError("There must be at least one candidate")
+        for one in estimators:
+            one._check_shared()
         passed, classes = estimators[0]._checked(X, y, sample_weight)
         for one in estimators[1:]:
             one._checked(X, y, chunk=True)      # names and number of the features

@@ -8,8 +8,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from bitstep.estimators.base import LowPrecisionModel
+from bitstep.estimators.parameters import given
+from bitstep.options.models import MODELS
 from bitstep.training.losses import decide
-from bitstep.training.models import MODELS
 from bitstep.training.train import class_targets, target_outputs
 from bitstep.training.weights import checked_weights, row_weights
 
@@ -167,9 +168,6 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             All labels; needed by the first call if y lacks some.
         """
         self._check_partial()
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            raise ValueError(f"class_weight={self.class_weight!r} needs all rows at once, which "
-                             "partial_fit has not; give a dictionary of weights by class")
         return self._fit(X, y, sample_weight, classes=classes, epochs=1,
                          resume=hasattr(self, "coef_"), chunk=True)
 
@@ -234,11 +232,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         return CLASSIFIERS[self.loss]
 
     def _asked_refetch(self):
-        if isinstance(self.refetch, str) and self.refetch == "auto":
-            return None
-        if isinstance(self.refetch, (bool, np.bool_)):
-            return bool(self.refetch)
-        raise ValueError(f"refetch must be 'auto', True or False, not {self.refetch!r}")
+        return given(self.refetch)
 
     def _outputs(self, rows, labels):
         return target_outputs(rows, labels.values)

@@ -10,11 +10,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from bitstep.devices import default_device, device_class, open_device
+from bitstep.options.models import MODELS, Model
+from bitstep.options.rules import Request
+from bitstep.options.table import OPTIONS
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
-from bitstep.training.choices import RowChoice, resolve_rows, resolve_scaler
-from bitstep.training.models import Model
+from bitstep.training.choices import check_options, resolve_scaler
 from bitstep.training.scores.fits import status_of
+
+# Options whose parameters have other values, or a default that asks for nothing.
+OTHERWISE = ("model", "seed", "planes", "refetch", "validation_fraction", "n_iter_no_change")
 
 
 class Parameters(BaseEstimator):
@@ -66,10 +71,6 @@ class Parameters(BaseEstimator):
     def _is_classifier(self) -> bool:
         return self._kind().task == "classification"
 
-    def _planes(self) -> Any:
-        """Planes of woven rows as asked for; None: rows of fixed bits."""
-        return "auto" if self.planes is None and self.solver == "bit-centred" else self.planes
-
     def _scaler(self) -> str:
         """How columns are scaled, with the default filled in."""
         return resolve_scaler(given(self.scaler), self.solver)
@@ -78,27 +79,32 @@ class Parameters(BaseEstimator):
         """Refetching as asked for; None: wherever it is possible."""
         return False
 
-    def _choice(self, model: Model, batch: int) -> RowChoice:
-        """Bits, encoding and refetching, with the defaults filled in."""
-        if isinstance(self.bits, str) and self.bits != "auto":
-            raise ValueError(f"bits must be 'auto', an integer from 1 to 8, or {FLOAT_BITS}, "
-                             f"not {self.bits!r}")
-        woven = self._planes() is not None
-        if woven and (given(self.encoding) is not None or self.copies != 1):
-            raise ValueError("Woven rows (planes, or solver 'bit-centred') have an encoding of "
-                             "their own and one copy; leave encoding and copies out, not "
-                             f"{self.encoding!r} and {self.copies}")
-        encoding = WOVEN if woven else given(self.encoding)
-        return resolve_rows(model, bits=given(self.bits), encoding=encoding,
-                            refetch=self._asked_refetch(), batch=batch, levels=self.levels,
-                            few_bits=bool(self.model_bits or self.update_bits))
+    def _request(self, batch: int | None = None, **facts: Any) -> Request:
+        """Options that the parameters ask for.
+
+        Parameters
+        ----------
+        batch : int or None
+            None: the parameter's.
+        facts
+            See :data:`bitstep.options.rules.FACTS`.
+        """
+        options, kind = self._device_options(), self._kind()
+        asked = {name: given(getattr(self, option.python, None))
+                 for name, option in OPTIONS.items() if option.python and name not in OTHERWISE}
+        asked |= {name: options[name] for name in ("bus_width", "lookahead", "dense")}
+        asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
+                  "planes": self.planes, "refetch": self._asked_refetch(),
+                  "batch": self.batch if batch is None else batch}
+        return Request(PYTHON, asked, facts=facts)
+
+    def _check_shared(self) -> None:
+        """Raise RuleError if a candidate cannot share its passes with others."""
+        check_options(self._request().asking(sweep=True))
 
     def _check_partial(self) -> None:
         """Raise ValueError if parameters are those of a whole training."""
-        if self.early_stopping:
-            raise ValueError("early_stopping must be False for partial_fit, which trains one epoch "
-                             "and cannot hold rows out of all calls; score the model on rows of "
-                             "your own between the calls")
+        check_options(self._request(partial_fit=True))
 
     def _seed(self) -> int:
         """The seed, or one that is drawn."""

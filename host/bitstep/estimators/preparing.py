@@ -21,10 +21,16 @@ from bitstep.quantization import (
 )
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.quantization.scaling import RangeWarning, columns_of, scaler_of_columns
-from bitstep.training.choices import OptimumWarning, RowChoice, other_optimum
+from bitstep.training.choices import (
+    OptimumWarning,
+    Resolved,
+    RowChoice,
+    check_options,
+    other_optimum,
+    resolve,
+)
 from bitstep.training.chunks import Clipped, chunk_seed, clipped
 from bitstep.training.copies import Pass, WeightWarning, pass_rows
-from bitstep.training.objective import check_batch
 from bitstep.training.scores.fits import Held, check_verbose, hold_out
 
 
@@ -55,32 +61,31 @@ class Preparing(Parameters):
 
     def _prepare(self, given: Pass, resume: bool) -> Prepared:
         """Quantized rows and labels."""
-        if not self.fit_intercept and self._scaler() != "maxabs":
-            raise ValueError("fit_intercept=False needs scaler='maxabs', which does not shift "
-                             f"columns, not {self._scaler()!r}")
         options = self._device_options()
-        check_batch(self.batch)
         check_verbose(self.verbose)
-        if given.note:
-            warnings.warn(given.note, WeightWarning, stacklevel=5)
         features, targets, held = hold_out(given.features, given.targets, self,
                                            classes=self._is_classifier, draw_seed=self._seed)
         batch = min(self.batch, len(features))
-        choice = self._choice(self._kind(), batch)
+        resolved = self._resolved(batch, features.shape[1])
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
         columns = self._columns(features, kept, resume)
         labels = self._labels(targets, kept)
         if other := other_optimum(self.solver, columns.clip, features, given.deviation):
             warnings.warn(other, OptimumWarning, stacklevel=5)
-        rows = self._quantized(features, columns, choice, options["bus_width"], kept)
-        return Prepared(features, options, batch, choice, kept, columns, labels, rows,
+        rows = self._quantized(features, columns, resolved.rows, kept)
+        return Prepared(features, options, batch, resolved.rows, kept, columns, labels, rows,
                         self._outputs(rows, labels), held, given.deviation)
+
+    def _resolved(self, batch: int, n_features: int) -> Resolved:
+        """The parameters, with all that was left open."""
+        return resolve(self._request(batch, n_features=n_features))
 
     def _checked(self, X, y, sample_weight=None) -> tuple[Pass, np.ndarray | None]:
         """Rows of a pass with the targets of the outputs, and classes of a first call."""
         raise NotImplementedError
 
     def _validated(self, X, y, resume: bool, **options) -> tuple[np.ndarray, np.ndarray]:
+        check_options(self._request())      # before anything is done with the data
         checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume,
                                      accept_sparse="csr", **options)
         return checked
@@ -103,6 +108,8 @@ class Preparing(Parameters):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
                              "a number")
+        if found.note:
+            warnings.warn(found.note, WeightWarning, stacklevel=5)
         return found
 
     def _columns(self, features: Any, kept: bool, resume: bool) -> Clipped:
@@ -126,15 +133,15 @@ class Preparing(Parameters):
         return Clipped(targets, Bounds(np.array([-1.0]), np.array([1.0])), 0, "")
 
     def _quantized(self, features: Any, columns: Clipped, choice: RowChoice,
-                   bus_width: int, kept: bool) -> QuantizedRows | WovenRows:
+                   kept: bool) -> QuantizedRows | WovenRows:
         seed = self._seed()
         if isinstance(self.random_state, (int, np.integer)) and kept and seed >= 0:
             seed = chunk_seed(seed, features, self.first_rows_)
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self._scaler())
         if choice.encoding == WOVEN:
-            return weave_rows(columns.values, bus_width=bus_width, scaler=scaler, seed=seed)
+            return weave_rows(columns.values, bus_width=choice.bus_width, scaler=scaler, seed=seed)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
-                             bus_width=bus_width, scaler=scaler, copies=self.copies,
+                             bus_width=choice.bus_width, scaler=scaler, copies=self.copies,
                              seed=seed, fine_rows=choice.refetch, levels=choice.levels)
 
     def _outputs(self, rows: QuantizedRows | WovenRows, labels: Clipped) -> list[QuantizedDataset]:

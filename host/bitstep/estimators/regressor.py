@@ -7,10 +7,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
 from bitstep.estimators.base import LowPrecisionModel
+from bitstep.options.models import MODELS
 from bitstep.quantization import QuantizedDataset, label_bits_of, quantize_labels
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.training.chunks import clipped
-from bitstep.training.models import MODELS
 from bitstep.training.weights import checked_weights
 
 
@@ -88,7 +88,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     planes : int, list of int, "auto" or None, default=None
         Bit planes, 1 to 16, that each epoch reads of woven rows: one copy of 16 bits a value, from
         which every precision is read. Of a list the last counts for all epochs beyond it. ``auto``:
-        see :mod:`bitstep.training.precision`; 4 with solver ``bit-centred``. None: rows
+        see :mod:`bitstep.training.loop.precision`; 4 with solver ``bit-centred``. None: rows
         of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
     tol : float, default=0.0
         Share of what there was to gain that is not worth an epoch: training stops once the loss
@@ -233,6 +233,8 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         -----
         bitstep.quantization.bounds.ClippingWarning
             Once, if values lie beyond the ranges; ``clipped_`` counts them.
+        bitstep.training.copies.WeightWarning
+            If weights are so small that less than a quarter of the rows are read.
         """
         self._check_partial()
         return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"), chunk=True)

@@ -6,6 +6,7 @@ belongs to the row format, :attr:`PipelineConfig.rows`, or to a stage, in
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -45,6 +46,70 @@ def _choice(name: str, value: Any, allowed: tuple) -> None:
 def _between(name: str, value: Any, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name} must be an integer from {low} to {high}, not {value!r}")
+
+
+# Groups of choices that exclusions are about: values of fields, each of which is of the group.
+TRAITS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "refetching": {"refetch": bool},
+    "level tables": {"level_tables": bool},
+    "proximal steps": {"proximal": bool},
+    "few bits": {"model_bits": bool, "rounded_updates": bool},
+    "dense rows": {"dense": bool},
+    "several models": {"models": lambda models: models is not None and models > 1},
+    "look-ahead": {"lookahead": lambda rows: rows not in (None, "auto", 0)},
+    "slow updates": {"cycles_per_update": lambda cycles: cycles not in (None, 2)},
+    "logistic loss": {"solver": lambda solver: solver == "logistic"},
+    "one bit": {"bits": lambda bits: bits == 1},
+    "many levels": {"bits": lambda bits: bits is not None and bits > MAX_TABLE_BITS},
+    "two levels": {"row_format": lambda rows: rows == "two_levels"},
+    "unbounded codes": {"row_format": lambda rows: rows not in (None, "one_level")},
+    "untabled codes": {"row_format": lambda rows: rows not in (None, "one_level")},
+    "woven rows": {"row_format": lambda rows: rows == WOVEN},
+    "no whole codes": {"row_format": lambda rows: rows in ("float32", WOVEN)},
+}
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Two groups of :data:`TRAITS` that one pipeline cannot have together, and the reason."""
+
+    one: str
+    other: str
+    reason: str
+
+
+EXCLUSIONS = (
+    Exclusion("two levels", "one bit", "a code of two samples takes at least 2 bits"),
+    Exclusion("refetching", "unbounded codes", "the codes of rows that may be read again must "
+              "bound their values"),
+    Exclusion("refetching", "logistic loss", "only the update of the hinge loss depends on nothing "
+              "but the side of a bound"),
+    Exclusion("refetching", "level tables", "refetching needs equally spaced levels"),
+    Exclusion("level tables", "untabled codes", "a table has the level of each code of one sample"),
+    Exclusion("level tables", "many levels", "a table takes a memory in every lane, of at most "
+              f"2**{MAX_TABLE_BITS} levels"),
+    Exclusion("several models", "refetching", "each model would have rows of its own to read "
+              "again"),
+    Exclusion("several models", "woven rows", "each model would scale the rows differently"),
+    Exclusion("several models", "few bits", "a pass rounds one model"),
+    Exclusion("few bits", "no whole codes", "a model and updates are rounded for rows of 1 to 8 "
+              "bits alone"),
+    Exclusion("few bits", "refetching", "rows are decided by bounds of a model of all bits"),
+    Exclusion("dense rows", "few bits", "dense rows have no place where a model or updates are "
+              "rounded"),
+    Exclusion("dense rows", "no whole codes", "dense rows are codes of 1 to 8 bits, one after the "
+              "other"),
+    Exclusion("dense rows", "logistic loss", "its update takes 6 cycles, and the rows of a beat "
+              "are taken together every 2"),
+    Exclusion("dense rows", "slow updates", "the rows of a beat are taken together every 2 cycles"),
+    Exclusion("dense rows", "look-ahead", "it would need the products of each row with all rows of "
+              "the beats before"),
+    Exclusion("dense rows", "proximal steps", "dense rows have no place where weights are shrunk "
+              "or bounded"),
+    Exclusion("dense rows", "level tables", "dense rows have no tables of levels"),
+    Exclusion("dense rows", "refetching", "the rows of a beat are taken together, and none is read "
+              "again"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,51 +221,25 @@ class PipelineConfig:
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        if self.row_format == "two_levels" and self.bits < 2:
-            raise ValueError("bits must be at least 2 for row format 'two_levels', not "
-                             f"{self.bits}")
-        if self.refetch and (self.row_format, self.solver) != ("one_level", "linear"):
-            raise ValueError("A pipeline with refetch must have row format 'one_level' and solver "
-                             f"'linear', not {self.row_format!r} and {self.solver!r}")
-        if self.level_tables and (self.row_format != "one_level" or self.refetch
-                                  or self.bits > MAX_TABLE_BITS):
-            raise ValueError(f"A pipeline with level_tables must have row format 'one_level', at "
-                             f"most {MAX_TABLE_BITS} bits and no refetch, not "
-                             f"{self.row_format!r}, {self.bits} and {self.refetch}")
-        if self.models > 1 and (self.refetch or self.row_format == WOVEN):
-            # A row would be decided, or scaled, differently for each model.
-            raise ValueError("A pipeline with more than one of models must have no refetch and a "
-                             f"row format other than {WOVEN!r}, not {self.refetch} and "
-                             f"{self.row_format!r}")
-        self._check_few_bits()
-        if self.dense:
-            self._check_dense()
-
-    def _check_few_bits(self):
         if self.model_bits != 0 or isinstance(self.model_bits, bool):
             _between("model_bits that are not 0", self.model_bits, *FEW_BITS)
-        if self.drains and (self.row_format in ("float32", WOVEN) or self.refetch or self.dense
-                            or self.models > 1):
-            raise ValueError("A pipeline with model_bits or rounded_updates must have row format "
-                             "'one_level' or 'two_levels' that is not dense, no refetch and 1 of "
-                             f"models, not {self.row_format!r}, {self.dense}, {self.refetch} and "
-                             f"{self.models}")
+        self._check_exclusions()
+        if self.dense:
+            most = min(MAX_DENSE_FEATURES, self.bus_width // self.bits)
+            if self.max_features > most:
+                raise ValueError(
+                    f"Dense rows of {self.bits} bits on a bus of {self.bus_width} must have 1 to "
+                    f"{most} features (max_features), not {self.max_features}; for more, rows that "
+                    "are not dense waste little")
 
-    def _check_dense(self):
-        _choice("row_format of dense rows", self.row_format, ("one_level", "two_levels"))
-        most = min(MAX_DENSE_FEATURES, self.bus_width // self.bits)
-        if self.max_features > most:
-            raise ValueError(f"Dense rows of {self.bits} bits on a bus of {self.bus_width} must "
-                             f"have 1 to {most} features (max_features), not {self.max_features}; "
-                             "for more, rows that are not dense waste little")
-        for name, value in (("solver", "linear"), ("cycles_per_update", 2), ("lookahead", 0)):
-            _choice(f"{name} of dense rows", getattr(self, name), (value,))
-        for name, meaning in (
-                ("proximal", "L1 and a box constraint"), ("level_tables", "optimal levels"),
-                ("refetch", "rows that are read again")):
-            if getattr(self, name):
-                raise ValueError(f"A pipeline for dense rows must have no {name}, which is for "
-                                 f"{meaning}; leave that out, or dense rows")
+    def _check_exclusions(self):
+        said = {trait: " and ".join(f"{name}={getattr(self, name)!r}" for name, holds in
+                                    fields.items() if holds(getattr(self, name)))
+                for trait, fields in TRAITS.items()}
+        for one in EXCLUSIONS:
+            if said[one.one] and said[one.other]:
+                raise ValueError(f"{said[one.one]} does not go together with {said[one.other]}: "
+                                 f"{one.reason}; leave one of the two out")
 
     # What the choices make
 

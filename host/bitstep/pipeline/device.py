@@ -1,9 +1,9 @@
 """A device that runs training jobs, as everything that trains sees it."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import (
     DeviceError,
     GradientSum,
-    ModelsInterrupted,
     Outcome,
+    RunError,
     RunResult,
     SaturationError,
     TrainingInterrupted,
@@ -31,8 +31,7 @@ ALL_BITS = ("The pipeline of device '{}' has {} of all bits, and a job asks for 
             "'cpu', or train those with 0 by themselves")
 
 _Self = TypeVar("_Self", bound="Device")
-# Called with the number of a job, and the model words and intercept word of its last epoch.
-OnWords = Callable[[int, np.ndarray, int], None]
+_Run = TypeVar("_Run", bound="Run")
 
 
 def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
@@ -53,18 +52,88 @@ def share_labels(jobs: Sequence[TrainingJob]) -> bool:
         job.labels is first.labels or np.array_equal(job.labels, first.labels)) for job in jobs[1:])
 
 
-def words_of(on_words: OnWords | None, number: int) -> dict[str, Any]:
-    """The option ``on_words`` of a call for one of several jobs; none if nobody asks."""
-    if on_words is None:
-        return {}
-    return {"on_words": lambda _, words, intercept: on_words(number, words, intercept)}
+class Run(ABC):
+    """Jobs that a device trains together, from the first epoch to the last; a context manager,
+    which gives back what the run holds.
+
+    Attributes
+    ----------
+    jobs : sequence of TrainingJob
+    """
+
+    jobs: Sequence[TrainingJob]
+
+    @abstractmethod
+    def epochs(self) -> Iterator[int]:
+        """Start, and go on while the caller asks for more.
+
+        Yields the number of finished epochs, summed over the jobs, whenever it has grown; it may
+        grow by more than 1. A pipeline goes on meanwhile. A model that leaves its range ends the
+        run, or its part of it, without an exception: see :meth:`outcomes`.
+
+        Raises
+        ------
+        RunError
+            If the run ended early for any other reason.
+        """
+
+    @abstractmethod
+    def outcomes(self) -> list[Outcome]:
+        """Result of every job so far, or the error with which it ended. Counters may hold a part of
+        the epoch after the last finished one.
+        """
+
+    @abstractmethod
+    def words(self) -> Iterator[tuple[int, np.ndarray, int]]:
+        """Number in the run, model words and intercept word of each job that has finished an epoch
+        since the last call; nothing on devices where that takes long. They must not be changed.
+        """
+
+    def abort(self) -> object:
+        """Stop before the end; :meth:`outcomes` are of what was finished."""
+        return None         # where nothing goes on unless it is asked for
+
+    def close(self) -> None:
+        """Give back what the run holds."""
+        return None
+
+    def finish(self, on_epoch: Callable[[int], None] | None = None) -> list[Outcome]:
+        """Run to the end, and call ``on_epoch`` with what :meth:`epochs` yields.
+
+        Raises
+        ------
+        TrainingInterrupted
+            On Ctrl-C, with the outcomes.
+        RunError
+            See :meth:`epochs`.
+        """
+        try:
+            for done in self.epochs():
+                if on_epoch:
+                    on_epoch(done)
+            return self.outcomes()      # Ctrl-C while counters are read must lose nothing either
+        except KeyboardInterrupt:
+            self.abort()
+            raise TrainingInterrupted(self.outcomes()) from None
+        except RunError:                # it is over
+            raise
+        except BaseException:
+            with suppress(DeviceError):         # the first error is the one to report
+                self.abort()
+            raise
+
+    def __enter__(self: _Run) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Device(Protocol):
     """A pipeline that runs training jobs; as a context manager it closes itself at the end.
 
     A device with registers and shared memory is a
-    :class:`~bitstep.devices.register_device.RegisterDevice`, which implements ``train``.
+    :class:`~bitstep.devices.register_device.RegisterDevice`, which implements ``begin``.
 
     Attributes
     ----------
@@ -93,28 +162,47 @@ class Device(Protocol):
     models: int = 1
 
     @abstractmethod
+    def begin(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
+              to_the_end: bool = True) -> Run:
+        """Make a run of jobs ready to start.
+
+        Parameters
+        ----------
+        jobs : sequence of TrainingJob
+            A member of :meth:`parts`.
+        timeout_s : float
+            Longest time in seconds without progress: no row beat read and no epoch finished.
+            (The golden model: longest time for an epoch.)
+        to_the_end : bool
+            True: a model that leaves its range does not end the others. False: it ends the run.
+
+        Raises
+        ------
+        DeviceError
+            If the device is not what it claims to be or cannot run the job; nothing was
+            transferred.
+        MemoryError
+            If the device has not enough memory.
+        """
+        ...
+
+    def parts(self, jobs: Sequence[TrainingJob]) -> Iterator[list[TrainingJob]]:
+        """Yield jobs in their order, as many together as one run trains."""
+        for job in jobs:
+            yield [job]
+
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
-              on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None,
-              on_words: OnWords | None = None) -> RunResult:
+              on_epoch: Callable[[int], None] | None = None) -> RunResult:
         """Run a job to its end.
 
         Parameters
         ----------
         job : TrainingJob
         timeout_s : float
-            Longest time in seconds without progress: no row beat read and no epoch finished.
-            (The golden model: longest time for an epoch.)
+            See :meth:`begin`.
         on_epoch : callable
             Called with the number of finished epochs whenever it has grown; it may grow by more
             than 1 between calls.
-        on_models : callable
-            Called after ``on_epoch`` with the models of every epoch that is finished so far. The
-            pipeline goes on meanwhile, so counters may hold a part of the next epoch. Without it
-            no model is copied before the end.
-        on_words : callable
-            Called after ``on_epoch`` with 0 and the model and intercept of the last finished
-            epoch, by devices where that costs next to nothing. They must not be changed.
 
         Returns
         -------
@@ -123,9 +211,6 @@ class Device(Protocol):
 
         Raises
         ------
-        DeviceError
-            If the device is not what it claims to be or cannot run the job; nothing was
-            transferred.
         RunError
             If the run ended early: :class:`~bitstep.pipeline.results.SaturationError`,
             :class:`~bitstep.pipeline.results.BusError`,
@@ -133,10 +218,13 @@ class Device(Protocol):
             in ``result``.
         TrainingInterrupted
             On Ctrl-C, with the finished epochs in ``result``.
-        MemoryError
-            If the device has not enough memory.
+        DeviceError, MemoryError
+            See :meth:`begin`.
         """
-        ...
+        (outcome,) = self.train_models([job], timeout_s=timeout_s, on_epoch=on_epoch)
+        if isinstance(outcome, SaturationError):
+            raise outcome
+        return outcome
 
     def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
                  timeout_s: float = 60.0) -> GradientSum:
@@ -172,25 +260,18 @@ class Device(Protocol):
 
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,
-                     on_words: OnWords | None = None,
                      to_the_end: bool = True) -> list[Outcome]:
-        """Train the models of several jobs, each bit for bit as :meth:`train` does.
-
-        A device that can reads rows that the jobs share once for ``models`` of them
-        (:func:`share_rows`). Others train one job after the other, as here.
+        """Train the models of several jobs, each bit for bit as :meth:`train` does, in as few runs
+        as the device needs (:meth:`parts`).
 
         Parameters
         ----------
         jobs : sequence of TrainingJob
             At least one, all with as many epochs.
-        timeout_s : float
-            See :meth:`train`.
+        timeout_s, to_the_end
+            See :meth:`begin`.
         on_epoch : callable
             Called with the number of finished epochs, summed over the models.
-        on_words : callable
-            See :meth:`train`; it is given the number of the job.
-        to_the_end : bool
-            True: a model that leaves its range does not end the others. False: it ends the run.
 
         Returns
         -------
@@ -201,24 +282,23 @@ class Device(Protocol):
 
         Raises
         ------
-        ModelsInterrupted
-            On Ctrl-C.
-        DeviceError, MemoryError
+        TrainingInterrupted
+            On Ctrl-C, with the outcomes of the jobs that had been begun.
+        RunError, DeviceError, MemoryError
             See :meth:`train`.
         """
         outcomes: list[Outcome] = []
-        for job in jobs:
-            before = sum(len(done.epochs) for done in jobs[:len(outcomes)])
+        before = 0
+        for part in self.parts(jobs):
             report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
-            try:
-                outcomes.append(self.train(job, timeout_s=timeout_s, on_epoch=report,
-                                           **words_of(on_words, len(outcomes))))
-            except SaturationError as error:
-                outcomes.append(error)
-                if not to_the_end:
-                    break
-            except TrainingInterrupted as stopped:
-                raise ModelsInterrupted([*outcomes, stopped.result]) from None
+            with self.begin(part, timeout_s=timeout_s, to_the_end=to_the_end) as run:
+                try:
+                    outcomes += run.finish(report)
+                except TrainingInterrupted as stopped:
+                    raise TrainingInterrupted([*outcomes, *stopped.outcomes]) from None
+            if not to_the_end and any(isinstance(one, SaturationError) for one in outcomes):
+                break
+            before += sum(len(job.epochs) for job in part)
         return outcomes
 
     def end_jobs(self, on: bool) -> None:

@@ -50,6 +50,11 @@ class RunResult:
         """Number of finished epochs."""
         return len(self.models)
 
+    def first(self, count: int) -> "RunResult":
+        """The first epochs, with all counters."""
+        return replace(self, models=self.models[:count], intercepts=self.intercepts[:count],
+                       epoch_cycles=self.epoch_cycles and self.epoch_cycles[:count])
+
 
 @dataclass(frozen=True)
 class GradientSum:
@@ -91,6 +96,10 @@ class RunError(DeviceError):
         super().__init__(message)
         self.result = result
 
+    def say_where(self, where: str) -> None:
+        """Add to the message where in a training it was."""
+        self.args = (f"{self.args[0]} ({where})",)
+
 
 class BusError(RunError):
     """The memory answered a transfer of the pipeline with an error."""
@@ -110,53 +119,53 @@ class SaturationError(RunError):
     Attributes
     ----------
     epoch : int
-        Epoch in which it happened, counted from 1.
+        Epoch in which it happened, counted from 1: the one after those of ``result``.
     saturation : Saturation
         What left its range. The golden model names the first value only; a pipeline goes on to
         the end of the epoch and names everything that followed.
     """
 
-    def __init__(self, epoch: int, saturation: Saturation, result: RunResult):
+    def __init__(self, saturation: Saturation, result: RunResult):
+        self.epoch, self.saturation = result.epochs_done + 1, saturation
         super().__init__(
-            f"Training left the number range in epoch {epoch}: {_what(saturation)}. Choose a "
+            f"Training left the number range in epoch {self.epoch}: {_what(saturation)}. Choose a "
             "smaller step, or a larger model_range if the model itself is large", result)
-        self.epoch, self.saturation = epoch, saturation
 
 
 class RunTimeoutError(RunError, TimeoutError):
     """A run made no progress for too long and was aborted."""
 
 
-class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a run, which was aborted.
-
-    Attributes
-    ----------
-    result : RunResult
-        The epochs that were finished before.
-    """
-
-    def __init__(self, result: RunResult):
-        super().__init__(f"Training was interrupted after {result.epochs_done} epochs")
-        self.result = result
-
-
 Outcome = RunResult | SaturationError       # of one of several models
 
 
-class ModelsInterrupted(TrainingInterrupted):
-    """Ctrl-C while several models were trained.
+def result_of(outcome: Outcome) -> RunResult:
+    """The finished epochs of a model, whether it left its range or not."""
+    return outcome.result if isinstance(outcome, SaturationError) else outcome
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a run, which was aborted.
+
+    Parameters
+    ----------
+    outcomes : sequence of RunResult or SaturationError
+        One for each model that had been begun, at least one.
+    message : str or None
+        None: how many epochs the last of them has.
 
     Attributes
     ----------
     outcomes : list of RunResult or SaturationError
-        One for each model that had been begun.
+    result : RunResult
+        The epochs that were finished before, of the last of them.
     """
 
-    def __init__(self, outcomes: Sequence[Outcome]):
-        last = outcomes[-1]
-        super().__init__(last if isinstance(last, RunResult) else last.result)
+    def __init__(self, outcomes: Sequence[Outcome], message: str | None = None):
         self.outcomes = list(outcomes)
+        self.result = result_of(self.outcomes[-1])
+        super().__init__(
+            message or f"Training was interrupted after {self.result.epochs_done} epochs")
 
 
 def check_job(job: TrainingJob, config: PipelineConfig) -> None:
@@ -209,7 +218,7 @@ def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> Ru
     epoch = result.epochs_done + 1
     where = f"in epoch {epoch} of {epochs}"
     if error == Error.SATURATED:
-        return SaturationError(epoch, Saturation(saturation), result)
+        return SaturationError(Saturation(saturation), result)
     if error == Error.ROW_READ:
         return BusError(f"The memory answered a read of the rows with an error {where}: check "
                         "the device's memory map and that no other program freed the buffers",
@@ -230,6 +239,15 @@ def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> Ru
                             "when no other program uses the device", result)
     return RunError(f"The run ended {where} with the unknown error code {error}; rebuild the "
                     "bitstream with this version of bitstep", result)
+
+
+def sum_counters(counters: Sequence[Mapping[str, int | None]]) -> dict[str, int | None]:
+    """Sums over runs; None where a device cannot know."""
+    total: dict[str, int | None] = {}
+    for name in COUNTER_NAMES:
+        values = [run.get(name) for run in counters]
+        total[name] = None if None in values else sum(filter(None, values))
+    return total
 
 
 def beats_read(job: TrainingJob, epochs: int) -> int:

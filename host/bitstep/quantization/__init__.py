@@ -4,12 +4,12 @@ The formats are those of docs/number-formats.md and docs/memory-layout.md; every
 NumPy alone.
 """
 
+from bitstep.pipeline.encodings import ENCODINGS, LEVELS
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels, unpack_floats
 from bitstep.pipeline.shapes import MAX_COPIES
 from bitstep.quantization.dataset import QuantizedDataset
-from bitstep.quantization.encodings import ENCODINGS, Grid, encode
+from bitstep.quantization.encodings import Grid, encode
 from bitstep.quantization.labels import LabelStream, quantize_labels, sign_labels
-from bitstep.quantization.level_tables import LEVELS
 from bitstep.quantization.quantizing import quantize, quantize_rows, weave_rows
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import (

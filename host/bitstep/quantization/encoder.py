@@ -8,12 +8,13 @@ import numpy as np
 from bitstep.checks import check_choice, check_integer
 from bitstep.data.blocks import Workspace, block_rows
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import ENCODINGS, SCALERS
 from bitstep.pipeline.memory import pack_codes, pack_floats
 from bitstep.pipeline.parts.formats import TABLE_LEVEL_BITS
 from bitstep.pipeline.shapes import MAX_COPIES
-from bitstep.quantization.encodings import ENCODINGS, Grid, fine_encodings
+from bitstep.quantization.encodings import Grid, fine_encodings
 from bitstep.quantization.level_tables import PlaceCounts, TableGrid, check_levels
-from bitstep.quantization.scaling import SCALERS, Scaler
+from bitstep.quantization.scaling import Scaler
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ import numpy as np
 from bitstep.checks import check_choice
 from bitstep.levels import optimal_levels
 from bitstep.levels.counting import split_counts
+from bitstep.pipeline.encodings import ENCODINGS, LEVELS
 from bitstep.pipeline.parts.formats import MAX_TABLE_BITS, TABLE_LEVEL_BITS, level_limit
-from bitstep.quantization.encodings import ENCODINGS, FRACTION_BITS, Grid, random_words
+from bitstep.quantization.encodings import FRACTION_BITS, Grid, random_words
 
-LEVELS = ("uniform", "optimal")
 LIMIT = level_limit(TABLE_LEVEL_BITS, "one_level")
 PLACES = 2 * LIMIT + 1          # levels that there can be
 _WHOLE = np.uint32(1 << FRACTION_BITS)

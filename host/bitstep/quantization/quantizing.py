@@ -8,10 +8,11 @@ import numpy as np
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.data.views import RowView
+from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
-from bitstep.quantization.encodings import ENCODINGS, Grid
+from bitstep.quantization.encodings import Grid
 from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.levels import decode, look_up, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
 from bitstep.pipeline.shapes import check_fine_rows, check_level_tables, check_rows
-from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine
+from bitstep.quantization.encodings import Grid, check_fine
 from bitstep.quantization.scaling import Scaler
 
 

@@ -13,8 +13,8 @@ from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tails import TAIL_ROWS, ColumnTails, tail_count
 from bitstep.data.views import in_any_order, rows_at
+from bitstep.pipeline.encodings import SCALERS
 
-SCALERS = ("quantile", "minmax", "maxabs")
 CLIP_ROWS = 1000        # a column is clipped at its quantiles of one value in so many
 MIN_CLIP_ROWS = 100     # of fewer rows, one value at each end is too much of a column
 _CLIP_GAIN = 2.0        # least shrinking of a range for which a column is clipped: a bit

@@ -8,11 +8,11 @@ import numpy as np
 from bitstep.checks import check_choice, check_integer, is_integer
 from bitstep.data.blocks import block_rows
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import ENCODINGS, SCALERS
 from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 from bitstep.pipeline.shapes import check_rows
 from bitstep.pipeline.woven import PLANES, WovenLayout, middle_levels, unweave, weave
-from bitstep.quantization.encodings import ENCODINGS
-from bitstep.quantization.scaling import SCALERS, Scaler
+from bitstep.quantization.scaling import Scaler
 
 _HALF = 1 << WOVEN_BITS - 1
 _CHECKED_BYTES = 1 << 23    # of rows that are checked at a time

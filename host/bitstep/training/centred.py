@@ -7,18 +7,13 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import (
-    RunError,
-    RunResult,
-    SaturationError,
-    TrainingInterrupted,
-)
+from bitstep.pipeline.results import RunError, SaturationError, sum_counters
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.centred_run import CentredRun, OuterStep
 from bitstep.training.checkpoint import CentredState
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.counted_device import CountedDevice
+from bitstep.training.endings import named, nothing_kept
 from bitstep.training.objective import Training
 from bitstep.training.planes import check_planes
 from bitstep.training.ranges import largest_stored
@@ -62,29 +57,27 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
                         fit_intercept=training.fit_intercept)
     found: list[list[OuterStep]] = []
     interrupted = False
-    counted = CountedDevice(device)
+    counters: list[dict[str, int | None]] = []
     for number, (data, start) in enumerate(zip(outputs, starts, strict=True)):
-        run = run_of(device=counted, data=data, choice=choice, start=start)
+        run = run_of(device=device, data=data, choice=choice, start=start)
         found.append(run.found)
+        run.counters = counters
         kept = None if checkpoint is None else checkpoint.centred(number)
         if kept is not None:
             run.restore(kept.numbers, kept.arrays)
-            counted.forget()
+            counters.append({})         # those of the runs before are not known
         try:
             _run(run, number, checkpoint, on_epoch)
         except KeyboardInterrupt:
             if number + 1 < len(outputs) or not run.found:
-                none = RunResult(np.empty((0, data.n_features), np.int32), np.empty(0, np.int32))
-                raise TrainingInterrupted(none) from None
+                raise nothing_kept(number + 1, len(outputs)) from None
             interrupted = True
         except SaturationError as error:
-            of = f"Class {number + 1} of {len(outputs)}: " if len(outputs) > 1 else ""
-            error.args = (f"{of}{error.args[0]}",)
-            raise
+            raise named(error, number, len(outputs)) from None
         except RunError as error:
-            error.args = (f"{error.args[0]} (in outer step {len(run.found) + 1})",)
+            error.say_where(f"in outer step {len(run.found) + 1}")
             raise
-    return _collect(outputs, found, training, interrupted, config, counted.counters)
+    return _collect(outputs, found, training, interrupted, config, sum_counters(counters))
 
 
 def _run(run: CentredRun, number: int, checkpoint: CheckpointWriter | None,

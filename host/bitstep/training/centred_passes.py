@@ -12,6 +12,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MANTISSA_WIDTH, MODEL_WIDTH, SHIFT_UNIT
+from bitstep.pipeline.results import RunError
 from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep.quantization import QuantizedDataset, WovenRows
 from bitstep.training import stepping
@@ -92,6 +93,8 @@ class CentredPasses:
     ----------
     passes, bytes_read : int
         Of rows so far.
+    counters : list of dict
+        Of all runs of the device.
     step : float
         Of the inner passes.
     period : int
@@ -107,6 +110,7 @@ class CentredPasses:
         self.data, self.device, self.config, self.choice = data, device, config, choice
         self.objective, self.timeout_s = objective, timeout_s
         self.bytes_read = self.passes = 0
+        self.counters: list[dict[str, int | None]] = []
         self.step = choice.step
         self.period = choice.period or centred_period(data.n_rows)
         self.shares = choice.shares or self.SHARES
@@ -144,6 +148,7 @@ class CentredPasses:
                         model=words[:-1].astype(np.int32), intercept=int(words[-1]),
                         labels=data.labels.packed, label_shift=shift, loss=self.objective.loss)
         found = self.device.gradient(job, derivative_planes=derivative_planes)
+        self.counters.append(found.counters)
         # A pipeline writes derivatives in a run of its own, which reads their planes again.
         self.bytes_read += (planes + derivative_planes) * self._plane_bytes
         if found.saturation:
@@ -215,7 +220,12 @@ class CentredPasses:
                         intercept=0 if centre is None else int(centre[-1]),
                         coefficients=coefficients.astype(np.int32), constants=constants[:-1],
                         constant_intercept=int(constants[-1]), **parts)
-        result = self.device.train(job, timeout_s=self.timeout_s)
+        try:
+            result = self.device.train(job, timeout_s=self.timeout_s)
+        except RunError as error:
+            self.counters.append(error.result.counters)
+            raise
+        self.counters.append(result.counters)
         move = np.empty(len(slope))
         move[:-1], move[-1] = result.models[-1], result.intercepts[-1]
         if centre is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.results import COUNTER_NAMES, RunResult
+from bitstep.pipeline.results import RunResult
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.checked_file import FileKind
 from bitstep.training.trained import Restart
@@ -170,33 +170,23 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
                       restarts=[Restart(**one) for one in header.get("restarts", [])])
 
 
-def remaining_job(job: TrainingJob, earlier: RunResult) -> TrainingJob:
-    """The job of the epochs that are left, which gives the models that ``job`` would give.
+def job_after(job: TrainingJob, done: int, model: np.ndarray, intercept: int) -> TrainingJob:
+    """The job of the epochs after the first ``done``, which gives the models that ``job`` would
+    give.
 
     Parameters
     ----------
     job : TrainingJob
-    earlier : RunResult
-        Its first epochs, fewer than all.
+    done : int
+        Fewer than all epochs.
+    model, intercept : ndarray of int32, int
+        Words after these epochs.
     """
-    done = earlier.epochs_done
     if not done:
         return job
     turn = done % len(job.rows)         # an epoch reads the copy after the one before it
     return replace(job, epochs=job.epochs[done:], rows=(*job.rows[turn:], *job.rows[:turn]),
-                   model=earlier.models[-1], intercept=int(earlier.intercepts[-1]))
-
-
-def joined(earlier: RunResult, later: RunResult) -> RunResult:
-    """The result of two runs, of which the later went on where the earlier ended."""
-    if not earlier.epochs_done:
-        return later
-    counters: dict[str, int | None] = {}
-    for name in COUNTER_NAMES:
-        values = earlier.counters.get(name), later.counters.get(name)
-        counters[name] = None if values[0] is None or values[1] is None else values[0] + values[1]
-    return RunResult(np.concatenate([earlier.models, later.models]),
-                     np.concatenate([earlier.intercepts, later.intercepts]), counters)
+                   model=model, intercept=intercept)
 
 
 def describe_data(outputs: Sequence[QuantizedDataset]) -> dict[str, Any]:

@@ -2,21 +2,17 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from bitstep.pipeline.device import Device, OnWords, words_of
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.results import RunError, RunResult, SaturationError, TrainingInterrupted
+from bitstep.pipeline.results import RunResult
 from bitstep.training.checkpoint import (
     KIND,
     CentredState,
     Checkpoint,
     CheckpointError,
     describe_job,
-    joined,
-    remaining_job,
 )
 from bitstep.training.trained import Restart
 
@@ -46,62 +42,6 @@ class CheckpointWriter:
         self._started, self._earlier_s = time.monotonic(), checkpoint.seconds
         self._saved = checkpoint.position()
 
-    def train(self, device: Device, number: int, job: TrainingJob, *, timeout_s: float,
-              on_epoch: Callable[[int], None] | None, on_words: OnWords | None = None,
-              until: int | None = None) -> RunResult:
-        """Run what is left of an output's job, and keep the models of every epoch.
-
-        Parameters
-        ----------
-        device : Device
-            Not used if nothing is left.
-        number : int
-            Number of the output; those before are finished.
-        job : TrainingJob
-            All epochs.
-        timeout_s, on_epoch
-            See :meth:`bitstep.pipeline.device.Device.train`; epochs count from the job's first.
-        on_words : callable or None
-            See :meth:`bitstep.pipeline.device.Device.train_models`; called with the output.
-        until : int or None
-            Epochs after which to end; None for all.
-
-        Returns
-        -------
-        RunResult
-            Of all finished epochs.
-
-        Raises
-        ------
-        CheckpointError
-            If the checkpoint was made by other integers than the job's.
-        """
-        earlier = self._begun(number, job)
-        done = earlier.epochs_done
-        last = len(job.epochs) if until is None else until
-        if done >= last:
-            return earlier
-        left = remaining_job(job, earlier)
-        left = replace(left, epochs=left.epochs[:last - done])
-        shifted = (lambda count: on_epoch(done + count)) if on_epoch else None
-        try:
-            result = device.train(
-                left, timeout_s=timeout_s, on_epoch=shifted,
-                on_models=lambda models: self._keep(number, joined(earlier, models)),
-                **words_of(on_words, number))
-        except (TrainingInterrupted, RunError) as error:
-            error.result = joined(earlier, error.result)
-            self._keep(number, error.result)
-            if isinstance(error, SaturationError):
-                raise SaturationError(done + error.epoch, error.saturation,
-                                      error.result) from error
-            if done and isinstance(error, RunError):
-                where = f"epochs count from epoch {done} of the checkpoint"
-                error.args = (f"{error.args[0]} ({where})",)
-            raise
-        self._keep(number, joined(earlier, result))
-        return self.checkpoint.results[number]
-
     def stop(self) -> None:
         """Note that the training has ended, maybe before its last epoch."""
         if self.checkpoint.stopped:
@@ -126,12 +66,14 @@ class CheckpointWriter:
         self.checkpoint.save(self.path)
         self.complete, self._saved = True, self.checkpoint.position()
 
-    def done(self, number: int, job: TrainingJob) -> RunResult:
-        """Result of the epochs of an output's job that the checkpoint holds."""
-        return self._begun(number, job)
+    def begin(self, number: int, job: TrainingJob) -> RunResult:
+        """Epochs of an output that the checkpoint holds; those before are begun already.
 
-    def _begun(self, number, job):
-        """Result of an output so far."""
+        Raises
+        ------
+        CheckpointError
+            If its job was another one.
+        """
         state, found = self.checkpoint, describe_job(job)
         if number == len(state.results):
             state.jobs.append(found)
@@ -152,7 +94,8 @@ class CheckpointWriter:
         self.checkpoint.restarts += restarts
         self._try_to_save()
 
-    def _keep(self, number, result):
+    def keep(self, number: int, result: RunResult) -> None:
+        """Keep the epochs of an output."""
         state = self.checkpoint
         before, state.results[number] = state.results[number], result
         if self.complete and before.epochs_done == result.epochs_done \

@@ -1,9 +1,8 @@
-"""Choices of a training: defaults for what a user leaves open, and which choices go together.
+"""Resolution of a request: defaults for what a user leaves open, and the rules between options.
 
-Estimators, the command line and races resolve their parameters here.
+Estimators, the command line, races and reports resolve their options here.
 """
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,34 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.options.models import MODELS, Model, model_of
+from bitstep.options.rules import Request
+from bitstep.options.table import OPTIONS, SCHEDULES
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN, WOVEN_BITS
-from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, Grid, QuantizedRows, WovenRows
-from bitstep.quantization.encodings import fine_encodings
-from bitstep.quantization.level_tables import check_levels
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
+from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
 from bitstep.quantization.scaling import clipped_share
-from bitstep.training.models import Model
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import resolve_planes
-from bitstep.training.schedules import SCHEDULES, automatic_step, centred_step, schedule_steps
-
-
-class ChoiceError(ValueError):
-    """Choices that do not go together.
-
-    Attributes
-    ----------
-    rule : str
-        The rule that is broken, for messages in the words of another interface: ``float`` (bits and
-        encoding of floating-point rows), ``bits``, ``corrected``, ``refetch-loss``,
-        ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch``, ``levels``,
-        ``few-bits``, ``woven`` or ``centred``.
-    """
-
-    def __init__(self, rule: str, message: str):
-        super().__init__(message)
-        self.rule = rule
+from bitstep.training.schedules import automatic_step, centred_step, schedule_steps
 
 
 class OptimumWarning(UserWarning):
@@ -51,78 +34,148 @@ class RowChoice:
 
     Attributes
     ----------
-    bits, encoding : int, str
+    bits, encoding, levels, bus_width, scaler, copies, seed
         See :func:`bitstep.quantization.quantize_rows`.
     refetch : bool
         True if rows are fetched again with 16 bits a value.
-    levels : {"uniform", "optimal"}
+    shuffle : bool or None
+        True if rows are drawn at random; None of a quantized file, which does not say.
+    solver : {"sgd", "bit-centred"}
+        That they are for.
     """
 
     bits: int
     encoding: str
-    refetch: bool
+    refetch: bool = False
     levels: str = "uniform"
+    bus_width: int = 64
+    scaler: str = "quantile"
+    copies: int = 1
+    seed: int = 0
+    shuffle: bool | None = True
+    solver: str = "sgd"
 
 
-def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None = None,
-                 refetch: bool | None = None, batch: int = 1,
-                 has_fine_rows: bool = True, levels: str = "uniform",
-                 few_bits: bool = False) -> RowChoice:
+@dataclass(frozen=True)
+class Resolved:
+    """A request whose options are all known, and go together.
+
+    Attributes
+    ----------
+    request : Request
+    rows : RowChoice
+    """
+
+    request: Request
+    rows: RowChoice
+
+    @property
+    def kind(self) -> Model:
+        """Task, loss and defaults of the model."""
+        return MODELS[self.request["model"]]
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised."""
+        return Objective(loss=self.kind.loss, l2=self.request["l2"] or 0.0,
+                         l1=self.request["l1"] or 0.0, box=self.request["box"],
+                         refetch=self.rows.refetch)
+
+    def training(self, rows: QuantizedRows | WovenRows, *, epochs: int, **others: Any) -> Training:
+        """How it is minimised on rows.
+
+        Parameters
+        ----------
+        rows : QuantizedRows or WovenRows
+        epochs : int
+        others
+            Parameters of :func:`resolve_training` that stand in place of options: ``schedule``,
+            ``step``, ``batch``, ``stopping`` and ``certified``.
+        """
+        request = self.request
+        centred = self.rows.solver == "bit-centred"
+        options = {"step": "auto" if request["step"] is None else request["step"],
+                   "schedule": request["schedule"], "batch": request["batch"], **others}
+        return resolve_training(
+            rows, self.objective, epochs=epochs, solver=self.rows.solver,
+            fit_intercept=request["intercept"], model_range=request["model_range"],
+            planes=request["planes"], model_bits=request["model_bits"] or 0,
+            update_bits=request["update_bits"] or 0,
+            tol=request["tol"] or 0.0 if centred else 0.0, **options)
+
+
+def check_options(request: Request) -> Request:
+    """The request with the defaults that do not depend on the data, if its options go together.
+
+    Raises
+    ------
+    ValueError
+        If an option is out of range.
+    RuleError
+        If options do not go together.
+    """
+    for name, value in request.asked.items():
+        if value is not None:
+            also = ", or auto" * (OPTIONS[name].auto and request.words is PYTHON)
+            OPTIONS[name].kind.check(request.words.say(name, None), value, also)
+    request = _with_defaults(request)
+    request.check()
+    return request
+
+
+def resolve(request: Request) -> Resolved:
     """Fill in what is left open, and check that all goes together.
 
     Parameters
     ----------
-    model : Model
-        Gives the defaults and the loss.
-    bits, encoding
-        None for the model's; 32 bits and encoding ``float`` imply each other.
-    refetch : bool or None
-        None: wherever loss and encoding allow it, and the rows are there.
-    batch : int
-        Rows of a batch.
-    has_fine_rows : bool
-        True if fine rows are there or can be made.
-    levels : {"uniform", "optimal"}
-        Optimal ones exclude refetching.
-    few_bits : bool
-        True if the model that dot products meet, or updates, have few bits, which excludes
-        refetching, floating-point rows and woven ones.
+    request : Request
+        With a model, asked for or by default.
 
     Raises
     ------
-    ChoiceError
-        If choices do not go together.
+    ValueError, RuleError
+        See :func:`check_options`.
     """
-    if few_bits:
-        _check_few_bits(bits, encoding, refetch)
-        refetch = False
-    if encoding == WOVEN:
-        if bits not in (None, WOVEN_BITS) or levels != "uniform" or refetch:
-            raise ChoiceError("woven", "Woven rows (planes, or solver 'bit-centred') have bits and "
-                              "encoding of their own, levels='uniform' and no refetching; leave "
-                              "these parameters out")
-        return RowChoice(bits=WOVEN_BITS, encoding=WOVEN, refetch=False)
-    if bits is None:
-        bits = FLOAT_BITS if encoding == "float" else model.bits
-    if encoding is None:
-        encoding = "float" if bits == FLOAT_BITS else model.encoding
-    try:
-        Grid(encoding, bits)
-    except ValueError as error:
-        apart = encoding in ENCODINGS and (bits == FLOAT_BITS) != (encoding == "float")
-        raise ChoiceError("float" if apart else "bits", str(error)) from error
-    check_corrected(encoding, model.loss)
-    if levels != "uniform":
-        try:
-            check_levels(levels, encoding, bits)
-        except ValueError as error:
-            raise ChoiceError("levels", str(error)) from error
-        if refetch:
-            raise ChoiceError("levels", "refetch=True needs levels='uniform', since refetching "
-                              "needs equally spaced levels")
-        refetch = False if LOSSES[model.loss].one_sided else refetch
-    return RowChoice(bits=bits, encoding=encoding, levels=levels,
-                     refetch=_refetches(model, encoding, refetch, batch, has_fine_rows))
+    request = check_options(request)
+    return Resolved(request, row_choice(request))
+
+
+def row_choice(request: Request) -> RowChoice:
+    """The rows of a request whose defaults are filled in."""
+    return RowChoice(**{name: request[name] for name in RowChoice.__dataclass_fields__})
+
+
+def _with_defaults(request: Request) -> Request:
+    """The request with its defaults, as far as they are known."""
+    solver, facts = request["solver"] or "sgd", request.facts
+    stored_woven = facts.get("stored_encoding") == WOVEN
+    fills: dict[str, Any] = {"solver": solver, "bus_width": 64, "copies": 1, "levels": "uniform",
+                             "seed": 0, **{name: OPTIONS[name].default for name in (
+                                 "schedule", "batch", "intercept")}}
+    if "stored" not in facts:
+        fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
+    if request["planes"] is None and (solver == "bit-centred" or stored_woven):
+        fills["planes"] = "auto"
+    if request["planes"] is not None or request["woven"] or "planes" in fills:
+        fills |= {"bits": WOVEN_BITS, "encoding": WOVEN, "refetch": False}
+    elif request["model"] is not None:
+        kind = MODELS[request["model"]]
+        fills["bits"] = FLOAT_BITS if request["encoding"] == "float" else kind.bits
+        bits = request["bits"] or fills["bits"]
+        fills["encoding"] = "float" if bits == FLOAT_BITS else kind.encoding
+        encoding = ENCODINGS[request["encoding"] or fills["encoding"]]
+        fills["refetch"] = bool(
+            LOSSES[kind.loss].one_sided and encoding.cell and request["levels"] != "optimal"
+            and not request["model_bits"] and not request["update_bits"]
+            and "no_fine_rows" not in facts)
+    request = request.filled(**{**fills, **request.defaults})
+    bits, features, bus = request["bits"], request["n_features"], request["bus_width"]
+    if bits and features and bits * features > bus:
+        wider = " or ".join(str(width) for width in BUS_WIDTHS if width >= bits * features)
+        request = request.knowing(row_bits=f"rows of {features} features of {bits} bits, which are "
+                                  f"{bits * features} bits, on a bus of {bus}"
+                                  + (f" ({wider} are enough)" if wider else ""))
+    return request
 
 
 def resolve_scaler(scaler: str | None, solver: str = "sgd") -> str:
@@ -165,46 +218,6 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
     return f"Solver 'bit-centred' ends at the optimum of other rows: {', and '.join(parts)}"
 
 
-def _check_few_bits(bits, encoding, refetch):
-    if refetch or bits == FLOAT_BITS or encoding in ("float", WOVEN):
-        raise ChoiceError("few-bits", "model_bits and update_bits are for rows of 1 to 8 bits "
-                          "without planes and without refetch; leave them out, or choose other "
-                          "rows")
-
-
-def check_corrected(encoding: str, loss: Loss) -> None:
-    """Raise ChoiceError if an encoding is corrected for another loss."""
-    if encoding != WOVEN and ENCODINGS[encoding].corrected and not LOSSES[loss].quadratic:
-        raise ChoiceError("corrected", f"encoding={encoding!r} is corrected for the squared loss "
-                          f"alone, not for {LOSSES[loss].name!r}; choose encoding='nearest', "
-                          "'stochastic' or 'double', or loss='squared_error'")
-
-
-def _refetches(model, encoding, asked, batch, has_fine_rows):
-    loss = LOSSES[model.loss]
-    if not loss.one_sided:
-        if asked:
-            raise ChoiceError("refetch-loss", "refetch=True needs loss='hinge', whose update "
-                              f"depends on one side of a bound only, not {loss.name!r}")
-        return False
-    if not ENCODINGS[encoding].cell:
-        if asked:
-            rule = "refetch-float" if encoding == "float" else "refetch-encoding"
-            raise ChoiceError(rule, f"refetch=True needs encoding {fine_encodings('or')}, "
-                              f"whose codes bound the value, not {encoding!r}")
-        return False
-    if asked is False or (asked is None and not has_fine_rows):
-        return False
-    if not has_fine_rows:
-        raise ChoiceError("refetch-rows", "Refetching needs fine rows, and the data "
-                          "have none; quantize with fine_rows=True")
-    if batch != 1:
-        raise ChoiceError("refetch-batch", "Refetching needs batch=1, because every row is decided "
-                          f"with the model before it, not {batch}; refetch=False uses the codes "
-                          "alone")
-    return True
-
-
 def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, epochs: int,
                      step: float | str | None = "auto",
                      schedule: str | os.PathLike | Sequence[float] = "inverse", batch: int = 1,
@@ -231,11 +244,13 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
         If a parameter is out of range.
     """
     if solver == "bit-centred":
-        check_centred(objective, batch, schedule, options.get("model_range"))
+        Request(PYTHON, {
+            "solver": solver, "model": model_of(objective.loss), "l1": objective.l1,
+            "box": objective.box, "batch": batch, "schedule": schedule,
+            "model_range": options.get("model_range")}, facts={
+                "stored_encoding": rows.encoding}).check()
+        assert isinstance(rows, WovenRows)
         schedule = "constant"
-        if not isinstance(rows, WovenRows):
-            raise ValueError("Solver 'bit-centred' needs woven rows (`bitstep quantize --woven`, "
-                             f"bitstep.quantization.weave_rows), not encoding {rows.encoding!r}")
         step = centred_step(rows, objective.loss, objective.l2) if step == "auto" else step
     if isinstance(step, str):
         if step != "auto":
@@ -247,29 +262,3 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
         planes = resolve_planes(planes, len(steps), solver)
     return Training(steps=steps, batch=batch, fit_intercept=fit_intercept, planes=planes,
                     solver=solver, **options)
-
-
-def _centred_wrong(objective: Objective) -> str:
-    """Parts of an objective that solver ``bit-centred`` cannot train."""
-    wrong = [] if math.isfinite(objective.rule.curvature) else [f"loss={objective.rule.name!r}"]
-    wrong += [f"l1={objective.l1:g}"] if objective.l1 else []
-    wrong += [f"box={objective.box:g}"] if objective.box is not None else []
-    return " and ".join(wrong)
-
-
-def check_centred(objective: Objective, batch: int, schedule: Any,
-                  model_range: float | None = None) -> None:
-    """Raise ChoiceError unless solver ``bit-centred`` can train an objective so."""
-    if not math.isfinite(objective.rule.curvature) or objective.proximal:
-        raise ChoiceError("centred", "solver='bit-centred' is for smooth losses (squared_error, "
-                          "squared_hinge and log_loss) with l2 alone, not for "
-                          f"{_centred_wrong(objective)}; choose solver='sgd'")
-    if batch != 1 or not (isinstance(schedule, str) and schedule in ("inverse", "constant")):
-        wrong = [] if batch == 1 else [f"batch={batch}"]
-        wrong += [] if isinstance(schedule, str) and schedule in ("inverse", "constant") else [
-            f"schedule={schedule!r}" if isinstance(schedule, str) else "a list of steps"]
-        raise ChoiceError("centred", "solver='bit-centred' has batches of one row and one step for "
-                          f"all outer steps, not {' and '.join(wrong)}; leave that out")
-    if model_range is not None:
-        raise ChoiceError("centred", "solver='bit-centred' chooses the range of its numbers in "
-                          f"each pass, not model_range={model_range!r}; leave that out")

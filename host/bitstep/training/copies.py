@@ -39,6 +39,7 @@ MAX_PASS_ROWS = 1 << 20     # of whole weights, unless the data have a COPIES-th
 CLOSE = 0.05                # deviation of copies from their weights that is worth no more copies
 RATIO = 1e-12               # of whole numbers, relative: what division rounds
 LEFT_OUT = 0.1, 0.005       # shares of the rows, and of all weight, that are left out with a word
+READ_OF_CHUNK = 0.25        # share of a chunk's rows, on average, that are read without a word
 FEW_WEIGHTS = 256           # different ones, of which common multiples are looked for
 
 
@@ -53,7 +54,8 @@ class Pass(NamedTuple):
         Root mean square of what the copies of a row differ from its weight by, over that of the
         weights; 0: copies are in the ratio of the weights.
     note : str or None
-        A sentence on rows that have a weight and no copy, if they are a share of :data:`LEFT_OUT`.
+        A sentence on rows that have a weight and no copy, if they are a share of :data:`LEFT_OUT`,
+        or of a chunk if on average less than :data:`READ_OF_CHUNK` of its rows are read.
     """
 
     features: Any
@@ -196,7 +198,7 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
     copies, deviation = (weights[rows], 0.0) if chunk else copies_of(weights[rows], view.shape[1])
     order = weighted_order(copies, own_seed, None if groups is None else groups[rows])
     return Pass(view.take(order), targets[rows[order]], deviation,
-                None if chunk else _left_out(copies, order))
+                _left_out_of_chunk(copies, order) if chunk else _left_out(copies, order))
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:
@@ -209,6 +211,16 @@ def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:
     return (f"{100 * rows:.2g} % of the rows, with {100 * weight:.2g} % of all weight, are not "
             "read at all: a row is read a whole number of times, here "
             f"{copies.mean():.3g} times on average, and for that these weights are too small")
+
+
+def _left_out_of_chunk(copies: np.ndarray, order: np.ndarray) -> str | None:
+    """A sentence on weights of a chunk that are too small to be numbers of copies."""
+    if np.minimum(copies, 1).mean() >= READ_OF_CHUNK:
+        return None
+    share = 1 - len(np.unique(order)) / len(copies)
+    return (f"{100 * share:.3g} % of the rows of this call are not read: weights of partial_fit "
+            f"are numbers of copies, here {copies.mean():.3g} on average; multiply those of all "
+            "calls by one number")
 
 
 def _drawn(rest: np.ndarray, seed: int, groups: np.ndarray | None) -> np.ndarray:

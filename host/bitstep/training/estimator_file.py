@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.options.models import MODELS, Model
 from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.results import COUNTER_NAMES
 from bitstep.training.choices import RowChoice, resolve_scaler
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
-from bitstep.training.models import MODELS, Model
 from bitstep.training.schedules import SCHEDULES
 
 # Parameters that files of the command line hold, by the same names.

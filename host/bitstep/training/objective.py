@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.checks import check_choice, is_integer, is_number
+from bitstep.options.models import model_of
+from bitstep.options.rules import Request
+from bitstep.options.table import OPTIONS
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.shapes import check_bits
-
-SOLVERS = ("sgd", "bit-centred")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +52,11 @@ class Objective:
 
     def __post_init__(self):
         object.__setattr__(self, "loss", Loss(self.loss))
-        for name, value in (("l2", self.l2), ("l1", self.l1)):
-            if not is_number(value, 0):
-                raise ValueError(f"{name} must be at least 0, not {value!r}")
-        if self.box is not None and not (is_number(self.box) and self.box > 0):
-            raise ValueError(f"box must be positive, or None for no limit, not {self.box!r}")
-        if self.refetch and not self.rule.one_sided:
-            raise ValueError(f"Refetching is for the hinge loss, not for {self.loss.name}; "
-                             "choose refetch=False")
+        for name in ("l2", "l1"):
+            OPTIONS[name].kind.check(name, getattr(self, name))
+        if self.box is not None:
+            OPTIONS["box"].kind.check("box", self.box)
+        Request(PYTHON, {"refetch": self.refetch, "model": model_of(self.loss)}).check()
 
     @property
     def rule(self) -> LossFunction:
@@ -87,7 +84,7 @@ class Training:
     correction_period : int, "auto" or "within"
         Rows between diagonal corrections, a multiple of ``batch`` and less than the rows;
         ``"auto"``: see :func:`bitstep.training.stepping.automatic_period`; where no such multiple
-        is less than the rows, :func:`bitstep.training.epochs.runner_of` corrects between epochs, or
+        is less than the rows, :mod:`bitstep.training.loop.corrections` corrects between epochs, or
         ``"within"`` is refused. Without effect if nothing is to be corrected.
     proximal_period : int or "auto"
         Rows between proximal steps, a multiple of ``batch``; ``"auto"``: see
@@ -98,10 +95,10 @@ class Training:
         Largest weight that must be representable, as a multiple of the largest label. A smaller
         one gives a finer model; a weight beyond it ends the run with an error. None:
         :func:`bitstep.training.ranges.automatic_range`, which may grow
-        (:mod:`bitstep.training.growing`).
+        (:mod:`bitstep.training.loop.growing`).
     planes : tuple of int, "auto" or None
         Bit planes of woven rows that each epoch reads, 1 to 16; ``"auto"``: see
-        :mod:`bitstep.training.precision`. None for rows of fixed bits.
+        :mod:`bitstep.training.loop.precision`. None for rows of fixed bits.
     solver : {"sgd", "bit-centred"}
         ``bit-centred``: the epochs are outer steps, and ``steps`` and ``planes`` those of their
         inner passes (:mod:`bitstep.training.bit_centred`).
@@ -143,35 +140,19 @@ class Training:
         if steps.ndim != 1 or not len(steps) or not (np.isfinite(steps) & (steps > 0)).all():
             raise ValueError(f"steps must be positive numbers, one an epoch, not {steps.tolist()}")
         object.__setattr__(self, "steps", steps)
-        check_batch(self.batch)
-        if self.model_range is not None and not (
-                is_number(self.model_range) and self.model_range > 0):
-            raise ValueError(f"model_range must be positive, not {self.model_range!r}")
-        check_choice("solver", self.solver, SOLVERS)
-        if not is_number(self.tol, 0):
-            raise ValueError(f"tol must be at least 0, not {self.tol!r}")
+        for name in ("batch", "model_range", "solver", "tol", "model_bits", "update_bits"):
+            if name != "model_range" or self.model_range is not None:
+                OPTIONS[name].kind.check(name, getattr(self, name))
         if self.tol and self.solver != "bit-centred":
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
                              f"not {self.solver!r}, which stops by the rule of stopping")
-        if self.stopping is not None and self.solver != "sgd":
-            raise ValueError(f"early_stopping needs solver 'sgd', not {self.solver!r}, which goes "
-                             "to the optimum of the rows and stops by tol alone; leave "
-                             "early_stopping out, and give l2 if the model is to be smaller")
         for name in ("model_bits", "update_bits"):
-            check_bits(name, getattr(self, name))
             object.__setattr__(self, name, int(getattr(self, name)))
-        if self.few_bits and self.solver == "bit-centred":
-            raise ValueError("Solver 'bit-centred' has a model and updates of all bits; leave "
-                             f"model_bits and update_bits out, not {self.model_bits} and "
-                             f"{self.update_bits}")
+        Request(PYTHON, {
+            "solver": self.solver, "early_stopping": self.stopping is not None,
+            "model_bits": self.model_bits, "update_bits": self.update_bits}).check()
 
     @property
     def few_bits(self) -> bool:
         """True if the model that dot products meet, or updates, have few bits."""
         return bool(self.model_bits or self.update_bits)
-
-
-def check_batch(batch: int) -> None:
-    """Raise ValueError unless ``batch`` is a number of rows."""
-    if not is_integer(batch, 1, (1 << 32) - 1):
-        raise ValueError(f"batch must be an integer from 1 to 2**32 - 1, not {batch!r}")

@@ -59,9 +59,6 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     check_choice("encoding", encoding, (*ENCODINGS, WOVEN))
     row_format = WOVEN if encoding == WOVEN else ENCODINGS[encoding].row_format
     automatic, solver = lookahead == "auto", LOSSES[loss].solver
-    if possible.get("dense") and solver != "linear":
-        raise ValueError("Dense rows train least squares, hinge and squared hinge, not the "
-                         "logistic loss; leave dense out, or choose one of those")
     features = int(n_features) if possible.get("dense") \
         else max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
     cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \

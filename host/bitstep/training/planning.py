@@ -11,6 +11,9 @@ import numpy as np
 
 from bitstep.golden.dither import DITHER_WIDTH, epoch_keys
 from bitstep.golden.steps import STEP_FRACTION
+from bitstep.options.models import model_of
+from bitstep.options.rules import Request
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
@@ -18,7 +21,6 @@ from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training import stepping
-from bitstep.training.choices import check_corrected
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import check_planes
 from bitstep.training.ranges import Units, automatic_range, label_shift, largest_stored
@@ -42,7 +44,7 @@ class Plan:
         Largest weight that is representable, as a multiple of the largest label.
     between_epochs : bool
         True if the epochs are too short for diagonal corrections within them:
-        :func:`bitstep.training.epochs.runner_of` makes one after each epoch.
+        :mod:`bitstep.training.loop.corrections` makes one after each epoch.
     """
 
     job: TrainingJob
@@ -73,7 +75,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         a job of all epochs would have run them.
     between_epochs : bool
         True if the caller can make corrections between epochs that are too short for any within
-        (:func:`bitstep.training.epochs.runner_of`).
+        (:mod:`bitstep.training.loop.corrections`).
 
     Returns
     -------
@@ -234,11 +236,10 @@ def _check(data, config, objective, training, first_epoch):
     if objective.rule.signs and data.label_format != LabelFormat.SIGN:
         raise ValueError(f"A loss {objective.loss.name} needs labels of two classes, not of "
                          "a regression; quantize with task='classification'")
-    check_corrected(data.encoding, objective.loss)
+    Request(PYTHON, {"encoding": data.encoding, "model": model_of(objective.loss),
+                     "refetch": objective.refetch},
+            facts={} if data.fine_rows is not None else {"no_fine_rows": "the data set"}).check()
     check_planes(data.encoding, training.planes, len(training.steps))
-    if objective.refetch and data.fine_rows is None:
-        raise ValueError("Refetching needs fine rows, and the data have none; "
-                         "quantize with fine_rows=True")
     if not training.fit_intercept and data.label_offset != 0:
         raise ValueError("A model without an intercept needs labels that are not centred; quantize "
                          "with center_labels=False")

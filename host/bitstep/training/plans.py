@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.results import RunResult, sum_counters
 from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import QuantizedDataset, Scaler
-from bitstep.training.counters import sum_counters
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import Plan, plan
 from bitstep.training.trained import TrainedModel, in_feature_units

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.checks import check_integer
+from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedRows, WovenRows
 
-SCHEDULES = ("constant", "inverse", "inverse-sqrt")
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
 CORRECTIONS = 64            # of a pass, which its rows allow if they are not few

@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.options.rules import Request
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.results import (
-    RunResult,
-    SaturationError,
-    TrainingInterrupted,
-)
+from bitstep.pipeline.results import SaturationError, TrainingInterrupted, sum_counters
 from bitstep.quantization import (
     LabelStream,
     QuantizedDataset,
@@ -30,15 +28,14 @@ from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.counters import sum_counters
-from bitstep.training.epochs import planned
-from bitstep.training.growing import GrowingJob, GrowingJobs, run_growing, with_restarts
+from bitstep.training.loop.growing import Growth, with_restarts
+from bitstep.training.loop.loop import TrainingLoop
+from bitstep.training.loop.precision import LADDER, PlaneChoice
+from bitstep.training.loop.tracks import Track, first_error, results_of
 from bitstep.training.objective import Objective, Training
-from bitstep.training.output_runs import Pass, passes_of
-from bitstep.training.planning import plan
+from bitstep.training.planning import Plan, plan
 from bitstep.training.plans import collect_model, starts_of
-from bitstep.training.precision import PrecisionRunner
-from bitstep.training.scores.rounds import Rounds, train_kept
+from bitstep.training.scores.stopping import EarlyStopping
 from bitstep.training.scores.watch import restarts_shown, words_shown
 from bitstep.training.trained import TrainedModel
 
@@ -90,53 +87,53 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
             return train_centred(device, run, outputs, config, training,
                                  starts_of(outputs, initial), first_epoch=first_epoch,
                                  on_epoch=on_epoch, checkpoint=checkpoint)
-    growing = _growing(device, outputs, config, [(objective, training)], on_epoch, checkpoint,
-                       initial, first_epoch)
-    on_words, best = words_shown(on_epoch, growing.plans), None
-    if training.stopping is not None:
-        runs, best = Rounds(device, growing, training.stopping, timeout_s, checkpoint).run(
-            on_epoch, on_words)
-    else:
-        passes = partial(_passes, device, growing, timeout_s, on_words, checkpoint)
-        runs = run_growing(device, growing, len(training.steps) - first_epoch, passes, on_epoch,
-                           in_turn=checkpoint is not None)
-    model = collect_model(outputs[0].scaler, growing.plans, runs.results(), runs.interrupted,
-                          _planes_of(growing.runners, training, first_epoch))
-    return replace(with_restarts(model, growing.restarts), best=best)
+    tracks = _tracks(outputs, config, [(objective, training)], initial, first_epoch)
+    restarts = checkpoint.checkpoint.restarts if checkpoint else ()
+    stopping = EarlyStopping(training.stopping) if training.stopping else None
+    loop = TrainingLoop(
+        device, tracks, Growth(tracks, restarts_shown(on_epoch), restarts), timeout_s=timeout_s,
+        on_epoch=on_epoch, on_words=words_shown(on_epoch), checkpoint=checkpoint,
+        stopping=stopping)
+    loop.run()
+    results, best = results_of(tracks), None
+    if stopping:
+        results, best = [stopping.kept(one) for one in results], stopping.best
+    model = collect_model(outputs[0].scaler, [one.plan for one in tracks], results,
+                          loop.interrupted, _planes_of(tracks, training, first_epoch))
+    return replace(with_restarts(model, loop.growth.restarts), best=best)
 
 
-def _growing(device, outputs, config, wishes, on_epoch, checkpoint=None, initial=None,
-             first_epoch=0) -> GrowingJobs:
+def _tracks(outputs, config, wishes, initial=None, first_epoch=0) -> list[Track]:
     """Jobs of all outputs, for each of some objectives and trainings."""
     if first_epoch and any(training.planes == "auto" for _, training in wishes):
         raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
                          "give a list of planes to a training that goes on")
-    starts = starts_of(outputs, initial)
-    jobs = [GrowingJob(partial(planned, device, partial(
-        plan, data, config, objective, initial=start, first_epoch=first_epoch,
-        between_epochs=True)), objective, training)
+
+    def planner(objective: Objective, training: Training, data: QuantizedDataset, start: Any,
+                model_range: float | None) -> tuple[Plan, PlaneChoice | None]:
+        make = partial(plan, data, config, objective, initial=start, first_epoch=first_epoch,
+                       between_epochs=True)
+        if model_range is not None:
+            training = replace(training, model_range=model_range)
+        if training.planes != "auto":
+            return make(training), None
+        ladder = {planes: make(replace(training, planes=(planes,) * len(training.steps)))
+                  for planes in LADDER}
+        return ladder[LADDER[0]], PlaneChoice({
+            planes: one.job.epochs for planes, one in ladder.items()})
+
+    return [Track(partial(planner, objective, training, data, start),
+                  training.model_range is None and not objective.rule.quadratic)
             for objective, training in wishes
-            for data, start in zip(outputs, starts, strict=True)]
-    return GrowingJobs(jobs, restarts_shown(on_epoch), checkpoint and checkpoint.restart,
-                       [*checkpoint.checkpoint.restarts] if checkpoint else [])
+            for data, start in zip(outputs, starts_of(outputs, initial), strict=True)]
 
 
-def _passes(device, growing, timeout_s, on_words, checkpoint, numbers) -> list[Pass]:
-    """Passes of all epochs of some jobs; with a checkpoint one for each output."""
-    jobs = [made.job for made in growing.plans]
-    if checkpoint is None:
-        return passes_of(device, growing.runners, jobs, timeout_s, on_words=on_words,
-                         to_the_end=growing.can_grow(numbers), numbers=numbers)
-    return [Pass([number], partial(train_kept, checkpoint, growing.runners[number], number,
-                                   jobs[number], timeout_s, on_words)) for number in numbers]
-
-
-def _planes_of(runners: Sequence[Device], training: Any, first_epoch: int) -> list[Any] | None:
+def _planes_of(tracks: Sequence[Track], training: Any, first_epoch: int) -> list[Any] | None:
     """Planes of each output's epochs; None of rows without."""
     if training.planes is None:
         return None
-    return [runner.planes if isinstance(runner, PrecisionRunner) else training.planes[first_epoch:]
-            for runner in runners]
+    return [track.planes.planes if track.planes else training.planes[first_epoch:]
+            for track in tracks]
 
 
 def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -169,32 +166,28 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         See :func:`train_model`.
     """
     _check_shared_epochs([training for _, training in candidates])
-    growing = _growing(device, outputs, config, candidates, on_epoch)
-    runs = run_growing(
-        device, growing, len(candidates[0][1].steps),
-        lambda numbers: passes_of(device, growing.runners, [made.job for made in growing.plans],
-                                  timeout_s, to_the_end=True, numbers=numbers),
-        on_epoch, to_the_end=True)
-    if not runs.begun:
-        stopped = TrainingInterrupted(next(one for one in runs.outcomes
-                                           if isinstance(one, RunResult)))
-        stopped.args = ("interrupted before every candidate had an epoch: no model was kept",)
-        raise stopped
+    tracks = _tracks(outputs, config, candidates)
+    loop = TrainingLoop(device, tracks, Growth(tracks, restarts_shown(on_epoch)),
+                        timeout_s=timeout_s, on_epoch=on_epoch, to_the_end=True)
+    loop.run()
+    if not all(track.error or track.done for track in tracks):
+        raise TrainingInterrupted([next(one.result for one in tracks if not one.error)],
+                                  "interrupted before every candidate had an epoch: no model was "
+                                  "kept")
     found: list[TrainedModel | SaturationError] = []
     count = len(outputs)
     for number, (_, training) in enumerate(candidates):
         first = number * count
-        own, restarts = runs.part(first, count), growing.restarts_of(first, count)
-        error = own.error()
+        own, restarts = tracks[first:first + count], loop.growth.restarts_of(first, count)
+        error = first_error(own)
         if error is not None:
             error.result = replace(error.result, counters=sum_counters(
-                [own.counters, *(one.counters for one in restarts)]))
+                [one.counters for one in (*(track.result for track in own), *restarts)]))
             found.append(error)
             continue
-        planes: Any = training.planes
         found.append(with_restarts(collect_model(
-            outputs[0].scaler, growing.plans[first:first + count], own.results(),
-            runs.interrupted, None if planes is None else [planes] * count), restarts))
+            outputs[0].scaler, [one.plan for one in own], results_of(own), loop.interrupted,
+            _planes_of(own, training, 0)), restarts))
     return found
 
 
@@ -202,13 +195,11 @@ def _check_shared_epochs(trainings):
     if len({len(training.steps) for training in trainings}) != 1:
         raise ValueError("All candidates must have as many epochs")
     for training in trainings:
-        reason = "solver='bit-centred'" if training.solver == "bit-centred" else \
-            "planes='auto'" if training.planes == "auto" else \
-            "tol or early_stopping" if training.stopping is not None else None
-        if reason:
-            raise ValueError(f"Candidates share their passes over the rows, but with {reason} each "
-                             "model has passes of its own; leave that out, or search with "
-                             "scikit-learn's GridSearchCV")
+        stopping = training.stopping
+        Request(PYTHON, {
+            "sweep": True, "solver": training.solver, "planes": training.planes,
+            "early_stopping": stopping is not None and stopping.held_out,
+            "tol": stopping.tol if stopping is not None else None}).check()
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:

@@ -25,7 +25,7 @@ def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
     Parameters
     ----------
     arguments : Namespace
-        Of `bitstep train`, with its defaults; ``bits`` and ``bus_width`` are replaced.
+        Options of the data and of the training.
     board : Board
     bits : int or None
         1 to 8, or 32 for floating-point rows; None: the width of the model.
@@ -41,7 +41,7 @@ def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
         ``problem``, ``config``.
     """
     try:
-        request = make_request(_at(arguments, board, bits, chosen))
+        request = make_request(arguments, **_changes(arguments, board, bits, chosen))
         rows = request.problem.outputs[0].rows
         config = board.pipeline(request.config, rows.n_features)
         return {"bits": rows.bits, **_trained(request, config, board)}
@@ -53,18 +53,17 @@ def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
         return {"bits": bits, "status": str(error)}
 
 
-def _at(arguments, board, bits, chosen):
+def _changes(arguments, board, bits, chosen):
     """Options of the training at a width: an encoding that is not made for it is left out."""
-    changed = {**vars(arguments), "bits": bits}
-    if not is_quantized(arguments.data):
-        changed["bus_width"] = arguments.bus_width or board.bus_width(bits or USUAL_BITS)
+    changed: dict[str, Any] = {} if is_quantized(arguments.data) else {
+        "bits": bits, "bus_width": arguments.bus_width or board.bus_width(bits or USUAL_BITS)}
     encoding = ENCODINGS.get(arguments.encoding)
     if bits != chosen and (bits == FLOAT_BITS or (
             encoding and not encoding.min_bits <= bits <= encoding.max_bits)):
         changed["encoding"] = None
     if bits == FLOAT_BITS:
         changed["levels"] = changed["refetch"] = None
-    return argparse.Namespace(**changed)
+    return changed
 
 
 def _trained(request: Request, config: PipelineConfig, board: Board) -> dict[str, Any]:

@@ -6,25 +6,24 @@ from typing import Any
 
 from bitstep.cli.options import (
     UsageError,
-    add_label_column_option,
-    add_lookahead_option,
+    add_options,
     integer,
     label_column,
     number,
-    or_auto,
-    stored_bits,
 )
 from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import StatusLine
-from bitstep.cli.request import usage_error
+from bitstep.options.models import MODELS
+from bitstep.options.rules import Request
+from bitstep.options.table import OPTIONS, SCHEDULES
+from bitstep.options.types import Choice
+from bitstep.options.words import COMMAND_LINE
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.parts.stages import CYCLES_PER_UPDATE
 from bitstep.pipeline.parts.widths import MAX_MODELS
 from bitstep.quantization import ENCODINGS
-from bitstep.training.choices import ChoiceError, resolve_rows
-from bitstep.training.models import MODELS
-from bitstep.training.schedules import SCHEDULES
+from bitstep.training.choices import resolve
 from bitstep.writing import duration, text_table, write_json
 from bitstep_lab.commands.baselines import MeasureBaselines
 from bitstep_lab.commands.curves import RTL_HELP, Progress
@@ -51,19 +50,19 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "random data (--baselines --help)")
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
                         "(default: $BITSTEP_DATA, else the cache folder)")
-    add_label_column_option(parser)
+    add_options(parser, "label_column")
     parser.add_argument("--rows", type=integer(2), metavar="N", help="rows to draw (default: all)")
     parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
                         help=f"{', '.join(MODELS)} (default: linreg or ls-svm, by the labels)")
     _add_board_options(parser.add_argument_group("board"))
     racers = parser.add_argument_group("contestants")
-    racers.add_argument("--bits", type=stored_bits, nargs="+", default=[8, 4], metavar="B",
-                        help="widths of the quantized pipelines (default: 8 4)")
+    racers.add_argument("--bits", type=OPTIONS["bits"].kind, nargs="+", default=[8, 4],
+                        metavar="B", help="widths of the quantized pipelines (default: 8 4)")
     racers.add_argument("--encoding", nargs="+", metavar="E", choices=tuple(ENCODINGS),
                         help=f"{', '.join(ENCODINGS)} (default: the model's)")
     racers.add_argument("--refetch", action="store_true",
                         help="svm: rows are fetched again where their codes leave them open")
-    add_lookahead_option(racers)        # type: ignore[arg-type]
+    add_options(racers, "lookahead")
     racers.add_argument("--cycles-per-update", type=int, metavar="N", help="of the quantized "
                         "pipelines: 2, or 4 for a fast clock; logistic: 6 (default: the least)")
     racers.add_argument("--models", type=integer(1, MAX_MODELS), default=1, metavar="N",
@@ -84,18 +83,14 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def _add_training_options(training: Any) -> None:
     """Options that all contestants share."""
-    training.add_argument("--epochs", type=integer(1), default=10, metavar="N",
-                          help="passes over the rows (default: 10)")
-    training.add_argument("--batch", type=integer(1, (1 << 32) - 1), default=1, metavar="N",
-                          help="rows of a batch (default: 1)")
-    training.add_argument("--schedule", choices=SCHEDULES, default="inverse",
-                          help="step of each epoch (default: inverse)")
-    training.add_argument("--step", type=or_auto(number(0)), default="auto", metavar="S",
-                          help="first step of all contestants, or auto: tuned for the float "
-                          "pipeline (default: auto)")
-    training.add_argument("--l2", type=number(0, above=False), default=0.0, metavar="L",
-                          help="ridge penalty on scaled features (default: 0)")
-    training.add_argument("--seed", type=integer(0), default=0, metavar="K")
+    OPTIONS["epochs"].declare(training, default=10, default_text="10")
+    add_options(training, "batch")
+    OPTIONS["schedule"].declare(training, kind=Choice(SCHEDULES), metavar=None,
+                                help="step of each epoch")
+    OPTIONS["step"].declare(training, default="auto", help="first step of all contestants, or "
+                            "auto: tuned for the float pipeline")
+    add_options(training, "l2")
+    OPTIONS["seed"].declare(training, default=0)
 
 
 def _add_board_options(board: Any) -> None:
@@ -130,6 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     from bitstep_lab.races.race import Track, run_race
     from bitstep_lab.races.race_data import race_data
     check_writable(arguments.report, sources=[arguments.data])
+    contestants(arguments, arguments.model or _DEFAULT_MODELS["regression"])    # an error now
     data = race_data(arguments.data, rows=arguments.rows, data_home=arguments.data_home,
                      seed=arguments.seed, label_column=label_column(arguments))
     model = arguments.model or _DEFAULT_MODELS[data.dataset.task]
@@ -172,20 +168,15 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
         raise UsageError(f"--cycles-per-update of --model {model} must be "
                          f"{'one of ' * (len(allowed) > 1)}{', '.join(map(str, allowed))}, not "
                          f"{arguments.cycles_per_update}")
-    if arguments.refetch and arguments.models > 1:
-        raise UsageError("--models must be 1 with --refetch, since each class has open rows of its "
-                         f"own, not {arguments.models}")
     found: list[Any] = [replace(FLOAT, models=arguments.models)] if arguments.float else []
     encodings = arguments.encoding or [kind.encoding]
     for encoding in encodings:
         for bits in arguments.bits:
             if bits == FLOAT_BITS or encoding == "float":
                 continue        # the float pipeline, which takes part already
-            try:
-                rows = resolve_rows(kind, bits=bits, encoding=encoding, refetch=arguments.refetch,
-                                    batch=arguments.batch)
-            except ChoiceError as error:
-                raise usage_error(error, arguments, encoding=encoding, model=model) from error
+            rows = resolve(Request(COMMAND_LINE, {
+                "model": model, "bits": bits, "encoding": encoding, "refetch": arguments.refetch,
+                "batch": arguments.batch, "models": arguments.models})).rows
             found.append(Pipeline(bits=bits, encoding=encoding, refetch=rows.refetch,
                                   lookahead=arguments.lookahead,
                                   cycles_per_update=arguments.cycles_per_update,

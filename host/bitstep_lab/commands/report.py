@@ -8,13 +8,13 @@ from bitstep.cli import train
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
+    add_options,
     add_pipeline_options,
     is_quantized,
-    stored_bits,
 )
 from bitstep.cli.paths import REPORT_BYTES, check_writable
 from bitstep.cli.progress import Bar, add_quiet_option
-from bitstep.cli.training_options import add_planes_option
+from bitstep.options.table import OPTIONS
 from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
 from bitstep.quantization import load_quantized
@@ -42,11 +42,11 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                        "pipeline by Yosys where no figure is recorded; some minutes")
     add_data_options(parser)
     add_pipeline_options(parser)
-    parser.add_argument("--compare", type=stored_bits, nargs="+", metavar="B", default=WIDTHS,
-                        help="widths to train at (default: 1 to 8, and 32: floating point)")
+    parser.add_argument("--compare", type=OPTIONS["bits"].kind, nargs="+", metavar="B",
+                        default=WIDTHS, help="widths to train at (default: 1 to 8, and 32: "
+                        "floating point)")
     training = parser.add_argument_group("training")
-    train.add_training_options(training)
-    add_planes_option(training)
+    add_options(training, *train.TRAINING, "planes")
     parser.add_argument("--out", metavar="FILE", help="write the report, as .html or .txt")
     add_quiet_option(parser)
     return parser
@@ -60,9 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     board = board_of(arguments.manifest) if arguments.manifest else \
         board_named(arguments.board or DEFAULT_BOARD)
-    options = _training(arguments)
     chosen = _chosen(arguments, board)
-    first = figures(options, board, chosen, chosen)
+    first = figures(arguments, board, chosen, chosen)
     if first["status"] != "ok":
         raise ValueError(f"{arguments.data}: {first['status']}; choose other --bits, or a smaller "
                          "--step")
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Bar(len(compared), "widths", " widths") as bar:
         for done, bits in enumerate(sorted(compared - {chosen}), start=1):
             bar.to(done)
-            found[bits] = figures(options, board, bits, chosen)
+            found[bits] = figures(arguments, board, bits, chosen)
     resources = board.resources(first["config"], count=arguments.synthesize)
     widths = [found[bits] for bits in sorted(found)]
     text = text_report(first, widths, board, resources)
@@ -100,13 +99,6 @@ def _check(arguments):
         except ImportError as error:
             raise RuntimeError("a report as .html needs matplotlib: pip install "
                                '"bitstep[sklearn]"; a .txt does not') from error
-
-
-def _training(arguments):
-    """Options of `bitstep train`, with its defaults where this command has none of its own."""
-    parser = train.add_parser(argparse.ArgumentParser().add_subparsers())
-    return argparse.Namespace(**{**vars(parser.parse_args([arguments.data])), **vars(arguments),
-                                 "device": "cpu"})
 
 
 def _chosen(arguments, board):

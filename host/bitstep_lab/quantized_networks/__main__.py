@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bitstep.cli.options import integer, number, or_auto
 from bitstep.data.dataset import DataError
-from bitstep_lab.gradients.samples import load_samples
 from bitstep_lab.markdown import markdown_table
+from bitstep_lab.samples import load_samples
 
 
 def main() -> None:

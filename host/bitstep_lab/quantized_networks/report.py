@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.writing import write_json, write_text
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.quantized_networks.quantizers import Quantizer
 from bitstep_lab.quantized_networks.training import History, train_network, tuned_step
 from bitstep_lab.races.figures import new_figure, save_figure
 from bitstep_lab.races.report_page import html_figure, html_table, page_head
+from bitstep_lab.samples import Samples
 
 CONTESTANTS: dict[str, Quantizer | None] = {
     "full precision": None,

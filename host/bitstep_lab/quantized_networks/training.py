@@ -11,8 +11,8 @@ import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch import nn  # pyright: ignore[reportMissingImports]
 
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.quantized_networks.quantizers import Quantizer
+from bitstep_lab.samples import Samples
 
 MOMENTUM, BATCH = 0.9, 32
 GRID = (0.005, 0.01, 0.02, 0.05, 0.1)   # steps that are tried

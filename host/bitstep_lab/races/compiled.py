@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from bitstep.options.models import MODELS
+from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.losses import LOSSES
-from bitstep.quantization.encodings import ENCODINGS
-from bitstep.training.models import MODELS
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import Pipeline, sample_of
 from bitstep_lab.races.experiments import Experiment

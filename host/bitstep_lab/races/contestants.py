@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.options.models import MODELS, Model
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.quantization import (
     ENCODINGS,
@@ -21,7 +22,6 @@ from bitstep.quantization import (
     quantize_labels,
 )
 from bitstep.training.losses import accuracies, mean_losses
-from bitstep.training.models import MODELS, Model
 from bitstep.training.train import class_outputs, class_targets
 from bitstep_lab.races.board_profiles import Profile
 from bitstep_lab.races.race_data import RaceData
@@ -134,7 +134,7 @@ class Race:
     ----------
     data : RaceData
     model : str
-        A key of :data:`bitstep.training.models.MODELS`.
+        A key of :data:`bitstep.options.models.MODELS`.
     profile : Profile
     contestants : sequence of Contestant
     epochs, batch, schedule, l2, seed

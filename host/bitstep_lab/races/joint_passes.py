@@ -12,7 +12,7 @@ from bitstep.devices.joint_runs import same_run
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import ceil_div
-from bitstep.training.counters import sum_counters
+from bitstep.pipeline.results import sum_counters
 
 
 def pass_sizes(n_outputs: int, models: int) -> list[int]:

@@ -20,7 +20,7 @@ from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import MAX_TABLE_BITS, ROW_FORMATS, WOVEN
 from bitstep_hw.top import Top, to_rtlil, to_verilog
-from bitstep_sim.reports.markdown import print_header, print_row
+from bitstep_lab.markdown import print_header, print_row
 
 # Programs that run a script of Yosys: as machine code, and in WebAssembly's 4 GB of memory.
 _NATIVE = ("import sys; from pyosys import libyosys as yosys; design = yosys.Design(); "

@@ -20,7 +20,7 @@ from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.training.train import class_outputs, train_model
 from bitstep_lab.float_sgd import sgd
-from bitstep_sim.reports.markdown import add_choice, print_header, print_row
+from bitstep_lab.markdown import add_choice, print_header, print_row
 
 EPOCHS = 20
 FLOAT_ROWS = {"cadata": 10_000, "cpusmall": 6_000}

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
+from bitstep_lab.markdown import add_choice, print_header, print_row
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import add_choice, print_header, print_row
 from bitstep_sim.reports.speed import IDEAL_LATENCY
 from bitstep_sim.testing.random_jobs import random_job
 

@@ -19,8 +19,8 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep_lab.float_sgd import descend
+from bitstep_lab.markdown import add_choice, print_header, print_row
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import add_choice, print_header, print_row
 from bitstep_sim.reports.problems import FEATURES, PROBLEMS, problem
 from bitstep_sim.reports.speed import IDEAL_LATENCY
 

@@ -16,9 +16,9 @@ from unittest import mock
 import numpy as np
 
 from bitstep.devices.golden import GoldenDevice
+from bitstep.options.models import MODELS
 from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.training.losses import mean_losses
-from bitstep.training.models import MODELS
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.planning import plan
@@ -67,7 +67,7 @@ def quantized(features: np.ndarray, digits: np.ndarray, *, model: str,
     features : ndarray of float, shape (n_rows, n_features)
     digits : ndarray of int, shape (n_rows,)
     model : str
-        A name of :data:`bitstep.training.models.MODELS`.
+        A name of :data:`bitstep.options.models.MODELS`.
     bits : int
     """
     if MODELS[model].task == "regression":
@@ -84,7 +84,7 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
     ----------
     data : QuantizedDataset
     model : str
-        A name of :data:`bitstep.training.models.MODELS`.
+        A name of :data:`bitstep.options.models.MODELS`.
     batch, epochs : int
     nearest : bool
         Round updates to nearest instead of by their dither.

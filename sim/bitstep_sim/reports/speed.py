@@ -15,8 +15,8 @@ import numpy as np
 from bitstep.data import load
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.quantization import ENCODINGS, quantize
+from bitstep_lab.markdown import add_choice, print_header, print_row
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import add_choice, print_header, print_row
 from bitstep_sim.testing.random_jobs import random_job
 
 FEATURES = (8, 90, 1000, 4096)

@@ -15,7 +15,7 @@ from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import label_bytes
 from bitstep.pipeline.woven import PLANES, WovenLayout
-from bitstep_sim.reports.markdown import print_header, print_row
+from bitstep_lab.markdown import print_header, print_row
 
 FEATURES = (24, 64, 256, 1000, 4096)
 

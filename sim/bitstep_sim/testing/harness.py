@@ -4,6 +4,8 @@ Only single-edge waits are used: in Amaranth 0.5.10 a testbench that is still in
 or ``repeat()`` when the simulation stops raises from its finalizer and breaks pytest.
 """
 
+import functools
+
 from amaranth.sim import Simulator
 
 
@@ -69,12 +71,71 @@ def held_channel(valid, ready, *payload):
     return process
 
 
+class Elaborated:
+    """A component that is elaborated once and simulated many times, each time from its reset.
+
+    :func:`simulate` takes it in place of the component. Its other attributes are the component's,
+    such as ports.
+
+    Parameters
+    ----------
+    component : Elaboratable
+    """
+
+    def __init__(self, component):
+        self.component = component
+        self._simulator = None
+        self._slots, self._running = {}, {}
+
+    def __getattr__(self, name):
+        return getattr(self.component, name)
+
+    def _simulate(self, functions, limit):
+        """Simulate from reset until every testbench has returned.
+
+        Parameters
+        ----------
+        functions : dict of str to sequence of callables
+            By ``testbench``, ``background`` and ``process``.
+        limit : int
+            Cycles.
+        """
+        if self._simulator is None:
+            self._simulator = Simulator(self.component)
+            self._simulator.add_clock(1e-8)
+            self._slots = dict.fromkeys(functions, 0)
+        else:
+            self._simulator.reset()
+        simulator, self._running = self._simulator, functions
+        for kind, each in functions.items():
+            while self._slots[kind] < len(each):
+                self._add_slot(simulator, kind, self._slots[kind])
+                self._slots[kind] += 1
+        self._simulator = None          # not to be used again after an exception
+        for _ in range(2 * limit):
+            if not simulator.advance():
+                self._simulator = simulator
+                return
+        raise TimeoutError(f"{type(self.component).__name__} is still busy after {limit} cycles")
+
+    def _add_slot(self, simulator, kind, number):
+        """Add what runs the function of this kind and number, if a run has one."""
+        async def run(ctx):
+            if number < len(self._running[kind]):
+                await self._running[kind][number](ctx)
+
+        if kind == "process":
+            simulator.add_process(run)
+        else:
+            simulator.add_testbench(run, background=kind == "background")
+
+
 def simulate(dut, *testbenches, processes=(), background=(), limit=10_000):
     """Run until every testbench returns.
 
     Parameters
     ----------
-    dut : Elaboratable
+    dut : Elaboratable or Elaborated
     testbenches, background : callables
         Testbenches; those in ``background`` need not return.
     processes : iterable of callables
@@ -87,15 +148,12 @@ def simulate(dut, *testbenches, processes=(), background=(), limit=10_000):
     TimeoutError
         If a testbench is still busy after ``limit`` cycles.
     """
-    sim = Simulator(dut)
-    sim.add_clock(1e-8)
-    for testbench in testbenches:
-        sim.add_testbench(testbench)
-    for testbench in background:
-        sim.add_testbench(testbench, background=True)
-    for process in processes:
-        sim.add_process(process)
-    for _ in range(2 * limit):
-        if not sim.advance():
-            return
-    raise TimeoutError(f"{type(dut).__name__} is still busy after {limit} cycles")
+    elaborated = dut if isinstance(dut, Elaborated) else Elaborated(dut)
+    elaborated._simulate({"testbench": testbenches, "background": tuple(background),
+                          "process": tuple(processes)}, limit)
+
+
+@functools.lru_cache(maxsize=16)
+def once(component, **parameters):
+    """A component, elaborated once for all simulations with the same parameters."""
+    return Elaborated(component(**parameters))

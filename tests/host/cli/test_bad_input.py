@@ -305,7 +305,6 @@ def test_training_that_diverges_without_saturation(tmp_path, capsys):
     (["--box", "1e-12"], "error: --box must be at least 4.18549e-06"),
     (["--model-range", "1e-12"], "or a larger --model-range if the model itself is large"),
     (["--train-rows", "5000"], "--train-rows must be from 1 to 442"),
-    (["--bits", "1", "--encoding", "double-symmetric"], "error: --bits must be an integer from 2"),
     (["--early-stopping", "--train-rows", "1"], "error: --early-stopping holds rows out")])
 def test_messages_speak_of_options(capsys, options, message):
     with contextlib.suppress(SystemExit):       # of wrong use

@@ -17,13 +17,13 @@ import bitstep
 import bitstep.devices
 from bitstep.cli import main
 from bitstep.cli.progress import StatusLine
+from bitstep.options.models import MODELS
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import COUNTERS, REGISTERS
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import load_model
-from bitstep.training.models import MODELS
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.writing import duration
@@ -219,11 +219,11 @@ class InterruptedLater(Device):
     def __init__(self, config, *, run, epoch):
         self.config, self.run, self.epoch, self.clock_hz = config, run, epoch, None
 
-    def train(self, job, **options):
+    def begin(self, jobs, **options):
         self.run -= 1
         if self.run == 0:
-            return FakeDevice(self.config, interrupt=self.epoch).train(job, **options)
-        return FakeDevice(self.config).train(job, **options)
+            return FakeDevice(self.config, interrupt=self.epoch).begin(jobs, **options)
+        return FakeDevice(self.config).begin(jobs, **options)
 
     def close(self):
         pass
@@ -314,18 +314,14 @@ def test_closed_streams(numbers, tmp_path, closed):
     (["--memory-gbps", "5"], "--memory-gbps is not possible with --device golden"),
     (["--bits", "9"], "--bits: must be an integer from 1 to 8, or 32 for floating-point rows, not"),
     (["--bits", "four"], "or 32 for floating-point rows, not 'four'"),
-    (["--bits", "32", "--encoding", "nearest"], "--bits 32 does not go together with --encoding n"),
-    (["--bits", "4", "--encoding", "float"], "--bits 4 does not go together with --encoding float"),
     (["--encoding", "fp4"], "invalid choice: 'fp4'"),
     (["--bus-width", "65"], "argument --bus-width: invalid choice: 65"),
     (["--epochs", "0"], "must be an integer of at least 1, not '0'"),
-    (["--step", "-1"], "must be a number above 0, not '-1'"),
-    (["--step", "nan"], "must be a number above 0, not 'nan'"),
+    (["--step", "-1"], "must be a number above 0, or auto, not '-1'"),
+    (["--step", "nan"], "must be a number above 0, or auto, not 'nan'"),
     (["--l2", "-1"], "must be a number of at least 0, not '-1'"),
-    (["--lookahead", "33"], "must be an integer from 0 to 32, not '33'"),
+    (["--lookahead", "33"], "must be an integer from 0 to 32, or auto, not '33'"),
     (["--copies", "256"], "must be an integer from 1 to 255, not '256'"),
-    (["--step", "1", "--schedule", "steps.txt"], "--step does not go together with a file"),
-    (["--no-intercept"], "--no-intercept needs --scaler maxabs"),
     (["--out", "/no/such/folder/m.npz"], "cannot be written: there is no folder /no/such/folder"),
     (["--out", "/"], "cannot be written: it is a folder"),
     (["--out", ""], "'' cannot be written"),
@@ -346,9 +342,9 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
     packed = str(tmp_path / "packed.npz")
     main(["quantize", numbers[0], "--out", packed])
     for arguments, message in (
-            (["train", packed, "--train-rows", "5"], "--train-rows needs features"),
-            (["train", packed, "--seed", "5"], "--seed needs features"),
-            (["train", packed, "--no-shuffle"], "--shuffle needs features"),
+            (["train", packed, "--train-rows", "5"], "--train-rows 5 needs features, and "),
+            (["train", packed, "--seed", "5"], "--seed 5 needs features, and "),
+            (["train", packed, "--no-shuffle"], "--no-shuffle needs features, and "),
             (["train", packed, "--bits", "5"], "--bits 5 does not fit"),
             (["train", packed, "--bus-width", "128"], "which was quantized with 64: leave the"),
             (["train", packed, "--encoding", "nearest"], "--encoding nearest does not fit"),
@@ -538,7 +534,7 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
     assert "--features must be at most --max-features (4096)" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["rtl", "--bits", "1", "--encoding", "double"])
-    assert "from 2 to 8 for encoding 'double', not 1" in capsys.readouterr().err
+    assert "--encoding double does not go together with --bits 1" in capsys.readouterr().err
     for options, message in (
             (["--solver", "logistic", "--cycles-per-update", "2"],
              "--cycles-per-update of solver 'logistic' must"),
@@ -546,9 +542,9 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
              "--cycles-per-update of solver 'linear' must be one of 2, 4, not 6"),
             (["--cycles-per-update", "5"], "argument --cycles-per-update: invalid choice: 5"),
             (["--refetch", "--bits", "32"],
-             "A pipeline with refetch must have row format 'one_level'"),
+             "--refetch does not go together with --bits 32"),
             (["--refetch", "--solver", "logistic"],
-             "pipeline with refetch must have row format 'one_"),
+             "--refetch does not go together with --solver logistic"),
             (["--bits", "32", "--encoding", "double"], "--bits 32 does not go together with")):
         with pytest.raises(SystemExit) as caught:
             main(["rtl", *options])

@@ -164,16 +164,8 @@ def test_loss_of_the_best_constant(loss, share, expected):
 
 @pytest.mark.parametrize("options, message", [
     ("--model lasso", "argument --model: invalid choice: 'lasso'"),
-    ("--refetch", "--refetch needs --model svm: the other losses depend on more of a row than"),
-    ("--model linreg --refetch", "--refetch needs --model svm, not --model linreg: the other"),
-    ("--model logistic --refetch", "--refetch needs --model svm, not --model logistic"),
-    ("--model svm --refetch --encoding double", "--refetch needs --encoding nearest or stochasti"),
-    ("--model svm --refetch --encoding compensated", "does not go together with --encoding compe"),
-    ("--model logistic --encoding compensated", "which is corrected for the squared error alone"),
-    ("--model l2-svm --encoding double-symmetric", "choose one of nearest, stochastic, double, f"),
-    ("--model svm --refetch --bits 32", "--refetch does not go together with floating-point rows"),
-    ("--model svm --batch 16", "Refetching needs --batch 1, because every row is decided with"),
-    ("--model svm --refetch --batch 2", "not 2; --no-refetch uses the codes alone"),
+    ("--refetch", "--refetch needs --model svm, not --model linreg (by default): the other"),
+    ("--model svm --batch 16", "--refetch (by default) does not go together with --batch 16"),
     ("--box 0", "argument --box: must be a number above 0, not '0'"),
     ("--box -1", "argument --box: must be a number above 0, not '-1'"),
     ("--l1 -1", "argument --l1: must be a number of at least 0, not '-1'"),
@@ -190,14 +182,17 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
     main(["quantize", numbers[1], "--model", "ls-svm", "--out", packed])
     main(["quantize", numbers[1], "--encoding", "nearest", "--out", straw])
     for arguments, message in (
-            (["train", packed, "--model", "svm"], "svm does not go together with the encoding of"),
+            (["train", packed, "--model", "svm"],
+             "--encoding compensated (of the file) does not go together with --model svm"),
             (["train", packed, "--refetch"], "--refetch needs --model svm"),
             (["train", packed, "--bits", "32"], "--bits 32 does not fit"),
-            (["train", straw, "--model", "linreg"], "which was quantized for a classification"),
-            (["train", straw, "--model", "svm", "--refetch"], f"which {straw} does not hold: writ"),
+            (["train", straw, "--model", "linreg"], "the file was quantized for a classification"),
+            (["train", straw, "--model", "svm", "--refetch"],
+             f"needs fine rows, and {straw} has none"),
             (["quantize", numbers[0], "--fine-rows", "--out", other],
-             "--fine-rows needs --encoding neares"),
-            (["quantize", numbers[0], "--fine-rows", "--bits", "32", "--out", other], "not float")):
+             "--fine-rows does not go together with --encoding compensated (by default)"),
+            (["quantize", numbers[0], "--fine-rows", "--bits", "32", "--out", other],
+             "--fine-rows does not go together with --bits 32")):
         with pytest.raises(SystemExit) as caught:
             main([*arguments, *(["--device", "golden"] if arguments[0] == "train" else [])])
         assert caught.value.code == 2

@@ -189,14 +189,7 @@ def refused(run, *arguments):
 
 @pytest.mark.parametrize("options, message", [
     (("--planes", "17"), "must be auto, or integers from 1 to 16 with commas between them, "),
-    (("--planes", "4,"), "one an epoch, not '4,'"),
-    (("--solver", "bit-centred", "--sweep", "l2=0,1"), "together with --solver bit-centred; train"),
-    (("--planes", "auto", "--sweep", "l2=0,1"), "together with --planes auto; give the number of"),
-    (("--solver", "bit-centred", "--model-range", "3"), "each pass, not --model-range 3.0; leave"),
-    (("--planes", "4", "--encoding", "nearest"), "leave --encoding and --copies out"),
-    (("--planes", "4", "--bits", "4"), "leave --bits, --levels and --refetch out"),
-    (("--solver", "bit-centred", "--early-stopping"), "and stops by --tol"),
-])
+    (("--planes", "4,"), "one an epoch, not '4,'"),])
 def test_bad_options(tmp_path, monkeypatch, capsys, options, message):
     monkeypatch.chdir(tmp_path)
     refused(train, "diabetes", *options)
@@ -215,7 +208,7 @@ def test_stored_rows_have_planes_of_their_own_accord(tmp_path, capsys):
     path = tmp_path / "rows.npz"
     assert main(["quantize", "diabetes", "--woven", "--out", str(path)]) == 0
     refused(train, path, "--sweep", "step=0.02,0.05")
-    assert "together with --planes auto, the default for the woven rows of" in \
+    assert "--sweep does not go together with --planes auto (by default)" in \
         capsys.readouterr().err
 
 
@@ -223,10 +216,10 @@ def test_files_of_fixed_bits_have_no_planes(tmp_path, capsys):
     path = tmp_path / "rows.npz"
     assert main(["quantize", "diabetes", "--out", str(path)]) == 0
     refused(train, path, "--solver", "bit-centred")
-    assert "write it with `bitstep quantize --woven`" in capsys.readouterr().err
+    assert "write them with `bitstep quantize --woven`" in capsys.readouterr().err
 
 
 def test_fine_rows_are_refused(tmp_path, capsys):
     out = str(tmp_path / "rows.npz")
     refused(main, ["quantize", "diabetes", "--woven", "--fine-rows", "--out", out])
-    assert "--fine-rows does not go together with --woven" in capsys.readouterr().err
+    assert "--woven does not go together with --fine-rows" in capsys.readouterr().err

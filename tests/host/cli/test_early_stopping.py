@@ -81,19 +81,13 @@ def test_quantized_files(classes, tmp_path, capsys):
     assert "Training stopped after epoch" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main([*command, "--early-stopping"])
-    assert "--early-stopping holds rows out, so it needs features" in capsys.readouterr().err
+    assert "--early-stopping needs features, and " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options, message", [
-    (("--validation-fraction", "0.1"), "--validation-fraction needs --early-stopping"),
-    (("--early-stopping", "--validation-fraction", "1"), "must be between 0 and 1, not '1'"),
-    (("--n-iter-no-change", "3"), "--n-iter-no-change needs --early-stopping, or --tol"),
-    (("--early-stopping", "--sweep", "l2=0,1"), "--sweep does not go together with"),
-    (("--tol", "0.1", "--sweep", "l2=0,1"), "--sweep does not go together with")])
-def test_bad_options(classes, capsys, options, message):
+def test_bad_fraction(classes, capsys):
     with pytest.raises(SystemExit):
-        main(["train", classes, *options])
-    assert message in capsys.readouterr().err
+        main(["train", classes, "--early-stopping", "--validation-fraction", "1"])
+    assert "must be a number between 0 and 1, not '1'" in capsys.readouterr().err
 
 
 def test_quiet(classes, monkeypatch, capsys):

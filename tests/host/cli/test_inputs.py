@@ -87,7 +87,7 @@ def test_quantized_class_names(table, tmp_path, capsys, shuffle):
     assert main(["predict", first, packed]) == 0
     assert main(["info", packed]) == 0
     assert ["classes", "M, a b, zoë"] in facts(capsys)
-    assert "needs features, but" in error_of(capsys, "train", packed, "--class-weight", "balanced")
+    assert "needs features, and" in error_of(capsys, "train", packed, "--class-weight", "balanced")
     assert "needs a file of features" in error_of(capsys, "predict", first, packed,
                                                   "--label-column", "0")
 
@@ -202,14 +202,8 @@ def test_bad_class_weights(table, capsys, weight, message):
 
 
 def test_class_weights_need_classes(numbers, capsys):
-    assert "is for classes, and" in error_of(capsys, "train", numbers[0], "--class-weight",
-                                             "balanced")
-
-
-def test_bit_centred_says_what_is_wrong(table, capsys):
-    for options, wrong in ((["--model", "svm"], "--model svm"), (["--l1", "0.1"], "--l1 0.1")):
-        assert f"with l2 alone, not for {wrong}; choose --solver sgd" in error_of(
-            capsys, "train", table, "--solver", "bit-centred", *options)
+    assert "a regression has no classes; leave --class-weight out" in error_of(
+        capsys, "train", numbers[0], "--class-weight", "balanced")
 
 
 def test_synthetic_sets_of_races(capsys):
@@ -240,22 +234,16 @@ def test_folder(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("options, message", [
-    (["--l1", 0.1], "--dense does not go together with --l1; leave --dense out"),
-    (["--sweep", "box=1,2"], "--dense does not go together with --box;"),
-    (["--bits", 32], "--dense does not go together with --bits 32;"),
-    (["--planes", 4], "with woven rows (--planes, --solver bit-centred, or a file of them);"),
-    (["--levels", "optimal", "--model-bits", 4],
-     "with --levels optimal and --model-bits and --update-bits;"),
-    (["--lookahead", 3], "--dense does not go together with --lookahead 3;"),
-    (["--bits", 8], "more than --bus-width 64: choose --bus-width 128 or 256 or 512, or leave")])
+    (["--sweep", "box=1,2"], "--dense does not go together with --box 1:"),
+    (["--bits", 8], "80 bits, on a bus of 64 (128 or 256 or 512 are enough): a")])
 def test_what_excludes_dense_rows(capsys, options, message):
     assert message in error_of(capsys, "train", "diabetes", "--dense", *options)
 
 
 @pytest.mark.parametrize("options, message", [
-    (["breast_cancer"], "--dense does not go together with --model logistic;"),
-    (["breast_cancer", "--model", "svm"], "with refetching (--no-refetch turns it off);"),
-    (["synthetic-65", "--train-rows", 9], "--dense is for up to 64 features, not 65: leave it")])
+    (["breast_cancer"], "--dense does not go together with --model logistic (by default):"),
+    (["breast_cancer", "--model", "svm"], "with --refetch (by default): the rows of a beat"),
+    (["synthetic-65", "--train-rows", 9], "with 65 features: it is for up to 64 features")])
 def test_data_that_exclude_dense_rows(capsys, options, message):
     assert message in error_of(capsys, "train", *options, "--dense")
 

@@ -263,7 +263,7 @@ def test_signals_keep_finished_epochs(numbers, tmp_path, number, code):
 def test_signal_before_training(tmp_path):
     """SIGTERM ends every command with one line, as Ctrl-C does."""
     program = ("import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"
-               "train.prepare = lambda _: os.kill(os.getpid(), signal.SIGTERM)\n"
+               "train.prepare = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
                "sys.exit(bitstep.cli.main(['train', 'x', '--device', 'golden']))\n")
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          timeout=60)

@@ -1,13 +1,13 @@
 """``bitstep train --sweep``: candidates on the same rows, a table, and the best model."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 from command_line import train
 
 from bitstep.cli import main
-from bitstep.pipeline.results import ModelsInterrupted
 from bitstep.training.model_file import load_model
 
 
@@ -101,12 +101,11 @@ def test_candidates_that_leave_their_range(numbers, capsys):
 @pytest.mark.parametrize("options, message", [
     (["--sweep", "bits=3,4"], "must be one of step, l2, l1, box"),
     (["--sweep", "step"], "must be a number above 0"),
-    (["--sweep", "step=1,-1"], "must be a number above 0, not '-1'"),
+    (["--sweep", "step=1,-1"], "must be a number above 0, or auto, not '-1'"),
     (["--sweep", "l2=1,1.0"], "must have each value once"),
     (["--sweep", "l2=1", "--sweep", "l2=2"], "--sweep l2 was given twice"),
     (["--sweep", "step=1", "--step", "2"], "--step does not go together with --sweep step"),
-    (["--sweep", "step=1", "--checkpoint", "x"], "--checkpoint does not go together with --sweep"),
-    (["--sweep", "step=1", "--schedule", "steps.txt"], "--step does not go together with a file")])
+    (["--sweep", "step=1", "--schedule", "steps.txt"], "--step 1 does not go together with --sch")])
 def test_options_that_do_not_go_together(numbers, tmp_path, monkeypatch, capsys, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "steps.txt").write_text("0.1\n0.1\n0.1\n")
@@ -121,13 +120,17 @@ def test_options_that_do_not_go_together(numbers, tmp_path, monkeypatch, capsys,
 def test_interrupt(numbers, tmp_path, monkeypatch, capsys):
     """After an epoch of all the best is written; before that nothing is."""
     from bitstep.devices.golden import GoldenDevice
-    real = GoldenDevice.train
+    real = GoldenDevice.epochs
 
-    def train_models(device, jobs, *, on_epoch, **_):
-        raise ModelsInterrupted([real(device, job) for job in jobs][:kept])
-    monkeypatch.setattr(GoldenDevice, "models", 8)
-    monkeypatch.setattr(GoldenDevice, "train_models", train_models)
+    def epochs(device, job):
+        runs.append(job)
+        for epoch in real(device, job):
+            yield epoch
+            if len(runs) == kept:
+                raise KeyboardInterrupt
+    monkeypatch.setattr(GoldenDevice, "epochs", epochs)
     for kept in (1, 2):
+        runs: list[Any] = []
         assert sweep(numbers[0], "--sweep", "step=0.01,0.02", "--out", tmp_path / "m.npz") == 130
         assert (tmp_path / "m.npz").exists() == (kept == 2)
         assert ("every candidate had an epoch" in capsys.readouterr().err) == (kept == 1)

@@ -14,7 +14,6 @@ from bitstep.pipeline.device import share_rows
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import (
-    ModelsInterrupted,
     RunTimeoutError,
     SaturationError,
     TrainingInterrupted,
@@ -170,7 +169,7 @@ def test_interrupt_keeps_the_finished_epochs(kind):
     def on_epoch(done):
         if done == 4:
             raise KeyboardInterrupt
-    with pytest.raises(ModelsInterrupted) as caught:
+    with pytest.raises(TrainingInterrupted) as caught:
         kind(jobs[0].config).train_models(jobs, on_epoch=on_epoch)
     assert isinstance(caught.value, TrainingInterrupted)
     outcomes: Any = caught.value.outcomes

@@ -62,8 +62,6 @@ def test_names_differ():
      "row_format must be one of one_level, two_levels, float32, woven, not 'triple'"),
     ({"row_format": "float32"}, "bits of row format 'float32' must be one of 32, not 4"),
     ({"bits": 32}, "bits must be an integer from 1 to 8, not 32"),
-    ({"row_format": "two_levels", "bits": 1},
-     "bits must be at least 2 for row format 'two_levels', not 1"),
     ({"max_features": 0}, "max_features must be an integer from 1 to 1048576, not 0"),
     ({"lookahead": -1}, "lookahead must be an integer from 0 to 32, not -1"),
     ({"lookahead": 33}, "lookahead must be an integer from 0 to 32, not 33"),
@@ -80,15 +78,7 @@ def test_names_differ():
     ({"proximal": 1}, "proximal must be True or False, not 1"),
     ({"models": 0}, "models must be an integer from 1 to 8, not 0"),
     ({"models": 9}, "models must be an integer from 1 to 8, not 9"),
-    ({"models": 2, "refetch": True, "lookahead": 0},
-     "A pipeline with more than one of models must have no refetch and .*, not True and .*"),
-    ({"models": 2, "row_format": "woven", "bits": 16},
-     "A pipeline with more than one of models must have .*, not False and 'woven'"),
     ({"refetch": "yes"}, "refetch must be True or False, not 'yes'"),
-    ({"refetch": True, "row_format": "two_levels", "lookahead": 0},
-     "A pipeline with refetch must have .*, not 'two_levels' and 'linear'.*"),
-    ({"refetch": True, "solver": "logistic", "cycles_per_update": 6, "lookahead": 0},
-     "A pipeline with refetch must have .*, not 'one_level' and 'logistic'.*"),
 ])
 def test_errors(changes, message):
     with pytest.raises(ValueError, match=f"^{message}$"):

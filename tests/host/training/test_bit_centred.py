@@ -14,10 +14,10 @@ from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels,
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.choices import resolve_training
+from bitstep.training.loop.precision import PlaneRule
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.planes import resolve_planes
-from bitstep.training.precision import PlaneRule
 from bitstep.training.train import train_model
 
 SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]
@@ -242,11 +242,11 @@ def test_a_step_that_no_room_can_hold_is_an_error(monkeypatch):
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"batch": 4}, "one step for all outer steps, not "),
-    ({"schedule": "inverse-sqrt"}, "one step for all outer steps, not "),
+    ({"batch": 4}, "its passes have batches of one row"),
+    ({"schedule": "inverse-sqrt"}, "it has one step for all outer steps"),
     ({"planes": 17}, "planes must be 'auto', an integer from 1 to 16"),
     ({"planes": "many"}, "planes must be 'auto'"),
-    ({"tol": -1.0}, "tol must be at least 0, not -1.0"),
+    ({"tol": -1.0}, "tol must be a number of at least 0, not -1.0"),
 ])
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
@@ -255,9 +255,9 @@ def test_bad_options(options, message):
 
 @pytest.mark.parametrize("objective, wrong", [
     (Objective(loss=Loss.HINGE), "loss='hinge'"), (Objective(l1=0.1), "l1=0.1"),
-    (Objective(l1=0.1, box=2.0), "l1=0.1 and box=2")])
+    (Objective(l1=0.1, box=2.0), "l1=0.1 and box=2.0")])
 def test_other_objectives_are_refused(objective, wrong):
-    with pytest.raises(ValueError, match=f"with l2 alone, not for {wrong}; choose solver='sgd'"):
+    with pytest.raises(ValueError, match=f"not go together with {wrong}: .*; choose solver='sgd'"):
         resolve_training(make(30, 2).rows, objective, epochs=1, solver="bit-centred", planes=4)
     assert LOSSES[Loss.LEAST_SQUARES].quadratic
 

@@ -8,8 +8,8 @@ from tests.host.fakes import DEVICES
 
 from bitstep.devices import default_device, open_device
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.registers import Loss, Saturation
+from bitstep.pipeline.results import RunResult, SaturationError
 from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
 from bitstep.training import bit_centred_smooth
 from bitstep.training.bit_centred import BitCentredRun
@@ -24,6 +24,7 @@ from bitstep.training.schedules import centred_step
 from bitstep.training.train import train_model
 
 SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]
+NOTHING = RunResult(np.zeros((0, 1), np.int32), np.zeros(0, np.int32))
 SMOOTH = [Loss.LOGISTIC, Loss.SQUARED_HINGE]
 
 
@@ -262,7 +263,7 @@ def test_words_without_room_are_made_again(monkeypatch):
     def narrow(run, planes, slope):
         shifts.append(run._centre(planes).shift)
         if run.reach < 16:
-            raise SaturationError(1, 1, None)       # type: ignore[arg-type]
+            raise SaturationError(Saturation.UPDATE, NOTHING)
         return inner(run, planes, slope)
 
     monkeypatch.setattr(SmoothRun, "_inner", narrow)
@@ -282,7 +283,7 @@ def test_tries_after_a_saturation():
     def fails(planes):
         seen.append((planes, run.reach, run.step))
         if len(seen) < 8:
-            raise SaturationError(1, 1, None)       # type: ignore[arg-type]
+            raise SaturationError(Saturation.UPDATE, NOTHING)
         return "moved"
 
     assert run.tried(4, fails) == "moved"
@@ -293,7 +294,7 @@ def test_tries_after_a_saturation():
 
 def test_a_range_that_is_never_enough_is_an_error(monkeypatch):
     def never(run, planes, slope):
-        raise SaturationError(1, 1, None)       # type: ignore[arg-type]
+        raise SaturationError(Saturation.UPDATE, NOTHING)
 
     monkeypatch.setattr(SmoothRun, "_inner", never)
     with pytest.raises(SaturationError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import DEVICES, FakeDevice
+from fakes import DEVICES, FakeDevice, run_plan
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.sgd import train
@@ -19,12 +19,9 @@ from bitstep.training.checkpoint import (
     Checkpoint,
     CheckpointError,
     describe_data,
-    joined,
     load_checkpoint,
-    remaining_job,
 )
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.planning import plan
@@ -104,27 +101,29 @@ def test_any_epoch_is_a_start(name):
     """After every epoch, on the golden model and through registers, whatever the options."""
     data, config, objective, training = problem(name)
     made = plan(data, config, objective, training, between_epochs=True)
-    job, whole = made.job, runner_of(GoldenDevice(config), made).train(made.job)
+    whole = run_plan(GoldenDevice(config), made)
     assert len(np.unique(whole.models, axis=0)) == EPOCHS       # no epoch is without effect
     for done in range(EPOCHS):
         first = RunResult(whole.models[:done], whole.intercepts[:done], whole.counters)
-        left = remaining_job(job, first)
         for kind in DEVICES.values():
-            result = runner_of(kind(config), made).train(left)
-            assert words(joined(first, result)) == words(whole)
+            assert words(run_plan(kind(config), made, earlier=first)) == words(whole)
 
 
 @pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
 def test_models_of_every_epoch_while_it_runs(kind):
     data, config, objective, training = problem("compensated, copies")
-    job, seen, order = plan(data, config, objective, training).job, [], []
-    result = kind(config).train(job, on_epoch=order.append,
-                                on_models=lambda models: (seen.append(models), order.append("m")))
+    job, seen, shown = plan(data, config, objective, training).job, [], []
+    with kind(config).begin([job]) as run:
+        def look(done):
+            assert done == len(seen) + 1
+            seen.extend(run.outcomes())
+            shown.extend((number, words.tolist()) for number, words, _ in run.words())
+        (result,) = run.finish(look)
     expected = [epoch.model.tolist() for epoch in train(job)]
     assert [models.models.tolist() for models in seen] == [
         expected[:done] for done in range(1, EPOCHS + 1)]
     assert result.models.tolist() == expected
-    assert order[:4] == [1, "m", 2, "m"]
+    assert shown == [(0, words) for words in expected]
     assert [models.counters["beats"] for models in seen] == [
         done * job.n_rows * job.beats for done in range(1, EPOCHS + 1)]
 
@@ -137,15 +136,24 @@ class StoppedDevice(Device):
     def __init__(self, device, epochs):
         self.device, self.left, self.config = device, epochs, device.config
 
-    def train(self, job, *, on_epoch=None, on_models=None, **options):
-        def count(_):
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left -= 1
-            if on_models:
-                on_models(_)
+    def begin(self, jobs, **options):
+        run = self.device.begin(jobs, **options)
+        plain_epochs, plain_outcomes, fresh = run.epochs, run.outcomes, []
 
-        return self.device.train(job, on_epoch=on_epoch, on_models=count, **options)
+        def epochs():
+            for done in plain_epochs():
+                fresh.append(done)
+                yield done
+
+        def outcomes():
+            if fresh:           # asked for the checkpoint, after the epoch was reported
+                fresh.clear()
+                if self.left == 0:
+                    raise KeyboardInterrupt
+                self.left -= 1
+            return plain_outcomes()
+        run.epochs, run.outcomes = epochs, outcomes
+        return run
 
     def close(self):
         pass
@@ -203,7 +211,7 @@ def test_an_error_of_the_device_keeps_the_epochs_before(tmp_path):
                         checkpoint=writer_to(path, [data], training))
         assert caught.value.result.epochs_done == load_checkpoint(path).epochs_done == done
     assert "in epoch 3 of 4: check" in str(caught.value)
-    assert str(caught.value).endswith("(epochs count from epoch 3 of the checkpoint)")
+    assert str(caught.value).endswith("(epochs count from epoch 3 of the training)")
     model = train_model([data], GoldenDevice(config), config, objective, training,
                         checkpoint=writer_to(path, [data], training))
     assert model.coefs.tolist() == whole.coefs.tolist()

@@ -3,51 +3,46 @@
 import numpy as np
 import pytest
 
-from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, quantize_rows
-from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows, resolve_training
-from bitstep.training.models import MODELS
+from bitstep.options.rules import Request
+from bitstep.options.words import PYTHON
+from bitstep.quantization import quantize_rows
+from bitstep.training.choices import resolve, resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import automatic_step
 
-SVM, LINREG = MODELS["svm"], MODELS["linreg"]
-
 
 @pytest.mark.parametrize(("model", "choices", "expected"), [
-    (LINREG, {}, (4, "compensated", False)), (SVM, {}, (8, "nearest", True)),
-    (MODELS["logistic"], {}, (8, "stochastic", False)),
-    (LINREG, {"bits": 32}, (32, "float", False)),
-    (SVM, {"encoding": "float"}, (32, "float", False)),
-    (SVM, {"encoding": "double"}, (8, "double", False)),
-    (SVM, {"refetch": False, "batch": 4}, (8, "nearest", False)),
-    (SVM, {"has_fine_rows": False}, (8, "nearest", False)),
-    (SVM, {"bits": 3, "encoding": "stochastic"}, (3, "stochastic", True))])
+    ("linreg", {}, (4, "compensated", False)), ("svm", {}, (8, "nearest", True)),
+    ("logistic", {}, (8, "stochastic", False)),
+    ("linreg", {"bits": 32}, (32, "float", False)),
+    ("svm", {"encoding": "float"}, (32, "float", False)),
+    ("svm", {"encoding": "double"}, (8, "double", False)),
+    ("svm", {"refetch": False, "batch": 4}, (8, "nearest", False)),
+    ("svm", {"model_bits": 8}, (8, "nearest", False)),
+    ("svm", {"levels": "optimal", "bits": 3}, (3, "nearest", False)),
+    ("linreg", {"planes": 4}, (16, "woven", False)),
+    ("svm", {"bits": 3, "encoding": "stochastic"}, (3, "stochastic", True))])
 def test_what_is_left_open(model, choices, expected):
-    choice = resolve_rows(model, **choices)
-    assert (choice.bits, choice.encoding, choice.refetch) == expected
+    rows = resolve(Request(PYTHON, {"model": model, **choices})).rows
+    assert (rows.bits, rows.encoding, rows.refetch) == expected
 
 
-@pytest.mark.parametrize(("model", "choices", "rule", "message"), [
-    (LINREG, {"bits": 8, "encoding": "float"}, "float", "bits must be 32 for encoding 'float'"),
-    (LINREG, {"bits": 9}, "bits", "bits must be an integer from 1 to 8"),
-    (LINREG, {"encoding": "zz"}, "bits", "encoding must be one of nearest"),
-    (SVM, {"encoding": "compensated"}, "corrected", "corrected for the squared loss alone"),
-    (LINREG, {"refetch": True}, "refetch-loss", "refetch=True needs loss='hinge'"),
-    (SVM, {"refetch": True, "bits": 32}, "refetch-float", "whose codes bound the value"),
-    (SVM, {"refetch": True, "encoding": "double"}, "refetch-encoding", "encoding 'nearest' or"),
-    (SVM, {"refetch": True, "has_fine_rows": False}, "refetch-rows", "the data have none"),
-    (SVM, {"batch": 2}, "refetch-batch", "Refetching needs batch=1")])
-def test_what_does_not_go_together(model, choices, rule, message):
-    with pytest.raises(ChoiceError, match=message) as error:
-        resolve_rows(model, **choices)
-    assert error.value.rule == rule
+def test_rows_of_a_file():
+    request = Request(PYTHON, {"model": "svm"}, facts={"no_fine_rows": "the data set"})
+    assert not resolve(request).rows.refetch
 
 
-def test_encodings_that_suit_a_loss():
-    for encoding in ENCODINGS:
-        check_corrected(encoding, Loss.LEAST_SQUARES)
-    for encoding in ("nearest", "stochastic", "double", "float"):
-        check_corrected(encoding, Loss.HINGE)
+@pytest.mark.parametrize(("choices", "message"), [
+    ({"bits": 9}, "bits must be an integer from 1 to 8, or 32 for .*, or auto, not 9"),
+    ({"bits": True}, "bits must be an integer from 1 to 8, or 32 for .*, or auto, not T"),
+    ({"encoding": "zz"}, "encoding must be one of 'nearest', .*, not 'zz'"),
+    ({"batch": 0}, r"batch must be an integer from 1 to 2\*\*32 - 1, not 0"),
+    ({"step": -1.0}, "step must be a number above 0, or auto, not -1.0"),
+    ({"l2": float("nan")}, "l2 must be a number of at least 0, not nan"),
+    ({"early_stopping": 1}, "early_stopping must be True or False, not 1")])
+def test_values_out_of_range(choices, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        resolve(Request(PYTHON, {"model": "linreg", **choices}))
 
 
 def test_steps():

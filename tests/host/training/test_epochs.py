@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import DEVICES, FakeDevice, settings
+from fakes import DEVICES, FakeDevice, run_plan, settings
 from fakes import planned as plan
 
 from bitstep.devices.golden import GoldenDevice
@@ -21,7 +21,6 @@ from bitstep.pipeline.results import (
 from bitstep.quantization import quantize, scaler_of_ranges
 from bitstep.training.checkpoint import Checkpoint, load_checkpoint
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.epochs import runner_of
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.schedules import automatic_step
 from bitstep.training.train import train_model
@@ -40,10 +39,6 @@ def problem(bits=4, encoding="compensated", n_rows=N_ROWS, **options):
 def pipeline(data, **options):
     return pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
                         **options)
-
-
-def run_plan(device, made, **options):
-    return runner_of(device, made).train(made.job, **options)
 
 
 def gradient_descent(data, *, share=1.0, l2=0.0, l1=0.0, box=np.inf):
@@ -225,8 +220,9 @@ def test_errors_keep_the_finished_epochs():
     for happen, kind, message in (
             (interrupt, TrainingInterrupted, "interrupted after 2 epochs"),
             (saturate, SaturationError, "left the number range in epoch 3"),
-            (lambda self: self.end(Error.ROW_READ), BusError, "Run 3 of 6, one an epoch: .*rows"),
-            (stop, RunTimeoutError, "Run 3 of 6.* made no progress")):
+            (lambda self: self.end(Error.ROW_READ), BusError,
+             "read of the rows .* \\(epochs count from epoch 2 of the training\\)$"),
+            (stop, RunTimeoutError, "made no progress .*from epoch 2 of the training")):
         device = type("Other", (Failing,), {"happen": happen})(config)
         with pytest.raises(kind, match=message) as caught:
             run_plan(device, made, timeout_s=1.0 if happen is stop else 60.0)

@@ -9,13 +9,12 @@ import pytest
 
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
-from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError, TrainingInterrupted
 from bitstep.quantization import quantize_rows, weave_rows
 from bitstep.training.checkpoint import Checkpoint, describe_data, load_checkpoint
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.growing import GROWTH, MOST_RESTARTS
+from bitstep.training.loop.growing import GROWTH, MOST_RESTARTS
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.scores.scoring import scored_codes
@@ -127,26 +126,19 @@ def test_only_classes_that_leave_their_range_grow(device, targets, grown):
         np.testing.assert_array_equal(model.intercepts[:, number], alone.intercepts[:, 0])
 
 
-class Stopped(Device):
+class Stopped(GoldenDevice):
     """A device that is interrupted after some epochs, counted over all of its runs."""
 
     def __init__(self, config, epochs):
-        self._device, self._left = GoldenDevice(config), epochs
-        self.name, self.config, self.clock_hz = "stopped", config, None
+        super().__init__(config)
+        self._left = epochs
 
-    def train(self, job, *, on_models=None, on_epoch=None, on_words=None, timeout_s=60.0):
-        del on_words
-
-        def shown(result):
-            if on_models:
-                on_models(result)
+    def epochs(self, job):
+        for epoch in super().epochs(job):
+            yield epoch
             self._left -= 1
             if self._left == 0:
                 raise KeyboardInterrupt
-        return self._device.train(job, on_models=shown, on_epoch=on_epoch, timeout_s=timeout_s)
-
-    def close(self):
-        pass
 
 
 @pytest.mark.parametrize("stopping", [False, True])

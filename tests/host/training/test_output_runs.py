@@ -71,8 +71,8 @@ def test_time_limit(outputs, models):
 
 def interrupting(monkeypatch, after):
     """Let the wait for the runs end with KeyboardInterrupt after so many epochs in all."""
-    from bitstep.training import output_runs
-    real, reached = output_runs.wait, threading.Event()
+    from bitstep.training.loop import passes
+    real, reached = passes.wait, threading.Event()
 
     def wait(runs, **options):
         if options:
@@ -84,7 +84,7 @@ def interrupting(monkeypatch, after):
         if done == after:
             reached.set()
             threading.Event().wait(0.5)     # so that the runs are not over before they are ended
-    monkeypatch.setattr(output_runs, "wait", wait)
+    monkeypatch.setattr(passes, "wait", wait)
     return on_epoch
 
 

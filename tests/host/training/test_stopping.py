@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bitstep.devices import open_device
-from bitstep.pipeline.device import Device
+from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError, TrainingInterrupted
 from bitstep.quantization import quantize_rows, weave_rows
@@ -256,24 +256,19 @@ def test_corrections_between_epochs():
     np.testing.assert_array_equal(stopped.coefs, whole.coefs[:stopped.epochs_done])
 
 
-class Watched(Device):
+class Watched(GoldenDevice):
     """The golden device, which counts epochs and may be interrupted."""
 
-    def __init__(self, device, after=math.inf):
-        self.device, self.after, self.epochs = device, after, 0
-        self.name, self.config, self.clock_hz = device.name, device.config, None
+    def __init__(self, config, after=math.inf):
+        super().__init__(config)
+        self.after, self.count = after, 0
 
-    def train(self, job, *, on_epoch=None, **options):
-        def count(done):
-            if on_epoch:
-                on_epoch(done)
-            self.epochs += 1
-            if self.epochs == self.after:
+    def epochs(self, job):
+        for epoch in super().epochs(job):
+            yield epoch
+            self.count += 1
+            if self.count == self.after:
                 raise KeyboardInterrupt
-        return self.device.train(job, on_epoch=count, **options)
-
-    def close(self):
-        """Nothing to release."""
 
 
 def writer(problem, training, path, checkpoint=None):
@@ -289,8 +284,7 @@ def test_a_resumed_training_stops_at_the_same_epoch(tmp_path):
     count = len(problem.outputs) * plain.epochs_done
     assert plain.epochs_done < EPOCHS
     for after in (2, 10, count - 1):
-        with open_device("golden", problem.config) as device:
-            stopped = Watched(device, after)
+        with Watched(problem.config, after) as stopped:
             arguments = problem.outputs, stopped, problem.config, problem.objective, training
             kept = writer(problem, training, path)
             try:
@@ -303,22 +297,21 @@ def test_a_resumed_training_stops_at_the_same_epoch(tmp_path):
             stopped.after = math.inf
             found = train_model(*arguments, checkpoint=writer(problem, training, path, resumed))
             assert same(found, plain)
-            assert stopped.epochs == count      # none twice, none too many
+            assert stopped.count == count      # none twice, none too many
             again = load_checkpoint(path)
             assert again.finished
             assert again.stopped
             assert same(plain, train_model(*arguments,
                                            checkpoint=writer(problem, training, path, again)))
-            assert stopped.epochs == count
+            assert stopped.count == count
 
 
 def test_interrupted():
     problem = Problem(noise=2.0)
     training = problem.training(stopping=Stopping(problem.held, True, tol=0.01, patience=3))
     plain = problem.train(training)
-    with open_device("golden", problem.config) as device:
-        model = train_model(problem.outputs, Watched(device, 8), problem.config,
-                            problem.objective, training)
+    with Watched(problem.config, 8) as device:
+        model = train_model(problem.outputs, device, problem.config, problem.objective, training)
     assert model.interrupted
     assert model.epochs_done == 2
     np.testing.assert_array_equal(model.coefs, plain.coefs[:2])
@@ -351,6 +344,6 @@ def test_candidates_share_epochs():
     problem = Problem()
     training = problem.training(stopping=Stopping(problem.held, True))
     with open_device("golden", problem.config) as device, \
-            pytest.raises(ValueError, match="but with tol or early_stopping each model"):
+            pytest.raises(ValueError, match="candidates share their epochs"):
         train_candidates(problem.outputs, device, problem.config,
                          [(problem.objective, training)])

@@ -10,11 +10,11 @@ from fakes import settings
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
+from bitstep.options.models import MODELS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import ENCODINGS, Grid, quantize
 from bitstep.training.losses import mean_losses
-from bitstep.training.models import MODELS
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.training.stepping import automatic_proximal_period

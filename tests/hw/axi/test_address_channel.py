@@ -7,7 +7,8 @@ from support import put_all_of
 
 from bitstep_hw.axi.address_channel import AddressChannel
 from bitstep_hw.axi.buses import MAX_BURST
-from bitstep_sim.testing.harness import get_all, held, put_all, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import get_all, held, once, put_all, simulate
 
 
 def bursts_of(jobs, data_width):
@@ -23,10 +24,10 @@ def bursts_of(jobs, data_width):
 
 
 @pytest.mark.parametrize("data_width, max_outstanding", [(32, 1), (64, 3), (128, 8)])
-@pytest.mark.parametrize("stall", [0.0, 0.6])
+@each("stall", [0.0, 0.6])
 def test_bursts_in_order_and_within_limits(data_width, max_outstanding, stall):
     """No more bursts under way than allowed, none issued without room a cycle before."""
-    dut = AddressChannel(data_width=data_width, max_outstanding=max_outstanding)
+    dut = once(AddressChannel, data_width=data_width, max_outstanding=max_outstanding)
     seed, size = f"{data_width}-{stall}", data_width // 8
     rng = random.Random(seed)
     jobs = [{"address": rng.randrange(1 << 20) * size, "beats": rng.choice([1, 15, 16, 17, 70])}
@@ -87,7 +88,7 @@ def test_a_burst_a_cycle():
 
 def test_stop():
     """What was issued stays on the bus; nothing else is issued, and the job is forgotten."""
-    dut = AddressChannel(data_width=64, max_outstanding=4)
+    dut = once(AddressChannel, data_width=64, max_outstanding=4)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"has_room": 1, "has_more_room": 1})
@@ -108,7 +109,7 @@ def test_stop():
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("options, message", [
+@each("options, message", [
     ({"data_width": 48, "max_outstanding": 4}, "Data width must be a power of two .* not 48"),
     ({"data_width": 64, "max_outstanding": 0}, "Outstanding bursts must be at least 1, not 0")])
 def test_messages(options, message):

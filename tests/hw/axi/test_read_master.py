@@ -7,7 +7,8 @@ import pytest
 from bitstep_hw.axi.burst_splitter import BurstSplitter
 from bitstep_hw.axi.read_master import ReadMaster
 from bitstep_sim.testing.axi_memory import DECERR, SLVERR, AxiMemory
-from bitstep_sim.testing.harness import get_all, held, held_channel, put_all, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import get_all, held, held_channel, once, put_all, simulate
 
 CORNERS = [  # (beat's index, beats)
     (0, 1), (511, 1), (510, 3), (7, 16), (0, 16), (0, 17), (15, 1), (15, 2), (500, 40), (1024, 64),
@@ -23,7 +24,7 @@ def addresses_of(jobs, beat_bytes):
 
 
 def setup(*, stall=0.0, latency=1, bad=None, seed=0, **parameters):
-    dut = ReadMaster(**parameters)
+    dut = once(ReadMaster, **parameters)
     memory = AxiMemory(data_width=dut.data_width, rng=random.Random(f"{seed}-memory"),
                        stall=stall, latency=latency, bad=bad)
     bus = dut.bus
@@ -66,8 +67,8 @@ def check(jobs, *, seed=0, source_stall=0.0, sink_stall=0.0, limit=20_000, **opt
 
 
 @pytest.mark.parametrize("data_width", [64, 512])
-@pytest.mark.parametrize("stall", [0.0, 0.5])
-@pytest.mark.parametrize("latency", [1, 30])
+@each("stall", [0.0, 0.5])
+@each("latency", [1, 30])
 def test_reads_blocks_in_order(data_width, stall, latency):
     rng = random.Random(data_width)
     beat_bytes = data_width // 8
@@ -78,9 +79,9 @@ def test_reads_blocks_in_order(data_width, stall, latency):
           sink_stall=stall)
 
 
-@pytest.mark.parametrize("parameters", [
+@each("parameters", [
     {"fifo_depth": 32}, {"fifo_depth": 33, "max_outstanding": 1}, {"max_outstanding": 3}])
-@pytest.mark.parametrize("sink_stall", [0.0, 0.9])
+@each("sink_stall", [0.0, 0.9])
 def test_small_parameters(parameters, sink_stall):
     check(jobs_of(CORNERS, 8), data_width=64, sink_stall=sink_stall, latency=10, **parameters)
 
@@ -90,7 +91,7 @@ def test_burst_shapes():
     assert memory.bursts == [(5 * 8, 11), (16 * 8, 16), (32 * 8, 13)]
 
 
-@pytest.mark.parametrize(("beats", "latency"), [
+@each("beats, latency", [
     (1, 1),                     # latency 1 only: each beat is one of the outstanding bursts
     (16, 1), (200, 1), (16, 60), (200, 60),
 ])
@@ -115,7 +116,7 @@ def test_one_beat_per_cycle(beats, latency):
     simulate(dut, source, sink, processes=processes, limit=2000)
 
 
-@pytest.mark.parametrize("most", [1, 2, 7, 8, 15])
+@each("most", [1, 2, 7, 8, 15])
 def test_bursts_under_way(most):
     """As many as allowed with a far memory, and never more."""
     dut, _, processes = setup(data_width=64, latency=60, max_outstanding=most)
@@ -153,7 +154,7 @@ def test_valid_does_not_wait_for_ready():
     simulate(dut, testbench, processes=processes)
 
 
-@pytest.mark.parametrize("index, beats", [(0, 1), (3, 5), (15, 2), (0, 40)])
+@each("index, beats", [(0, 1), (3, 5), (15, 2), (0, 40)])
 def test_never_idle_between_a_job_and_its_last_beat(index, beats):
     dut, _, processes = setup(data_width=64, latency=9)
 
@@ -177,14 +178,14 @@ def test_jobs_without_beats_vanish():
     assert memory.bursts == [(24, 2)]
 
 
-@pytest.mark.parametrize("responses", [(SLVERR,) * 3, (DECERR,) * 3, (SLVERR, DECERR, SLVERR)])
+@each("responses", [(SLVERR,) * 3, (DECERR,) * 3, (SLVERR, DECERR, SLVERR)])
 def test_errors_are_counted_per_beat(responses):
     bad = dict(zip((8, 16, 39 * 8), responses, strict=True))
     _, errors = check(jobs_of([(0, 40)], 8), data_width=64, bad=bad)
     assert errors == 3
 
 
-@pytest.mark.parametrize("response", [SLVERR, DECERR])
+@each("response", [SLVERR, DECERR])
 def test_an_error_is_told_while_data_is_discarded(response):
     """Not later than ``idle``, so that the end of a run cannot miss it."""
     dut, _, processes = setup(data_width=64, latency=9, bad={8 * 30: response})
@@ -203,8 +204,8 @@ def test_an_error_is_told_while_data_is_discarded(response):
     simulate(dut, testbench, processes=processes, limit=200)
 
 
-@pytest.mark.parametrize("after", range(0, 60, 3))
-@pytest.mark.parametrize("stall", [0.0, 0.6])
+@each("after", range(0, 60, 3))
+@each("stall", [0.0, 0.6])
 def test_stop_in_the_middle(after, stall):
     dut, memory, processes = setup(data_width=64, stall=stall, latency=9, seed=after)
 
@@ -237,7 +238,7 @@ def test_stop_in_the_middle(after, stall):
     simulate(dut, testbench, processes=processes, limit=5000)
 
 
-@pytest.mark.parametrize(("parameters", "message"), [
+@each("parameters, message", [
     ({"data_width": 48}, "Data width must be a power of two from 32 to 1024, not 48"),
     ({"data_width": 64, "fifo_depth": 31}, "FIFO depth must be at least 32, not 31"),
     ({"data_width": 64, "max_outstanding": 0}, "Outstanding bursts must be at least 1, not 0"),

@@ -6,7 +6,8 @@ import pytest
 
 from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_sim.testing.axi_memory import DECERR, SLVERR, AxiMemory
-from bitstep_sim.testing.harness import held_channel, put_all, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import held_channel, once, put_all, simulate
 
 CORNERS = [  # (beat's index, beats); blocks do not overlap
     (0, 1), (511, 1), (5000, 3), (7, 16), (1024, 16), (2048, 17), (3071, 2), (500, 11), (512, 64),
@@ -18,7 +19,7 @@ def jobs_of(corners, beat_bytes):
 
 
 def setup(*, stall=0.0, latency=1, bad=None, seed=0, **parameters):
-    dut = WriteMaster(**parameters)
+    dut = once(WriteMaster, **parameters)
     memory = AxiMemory(data_width=dut.data_width, rng=random.Random(f"{seed}-memory"),
                        stall=stall, latency=latency, bad=bad)
     bus = dut.bus
@@ -68,15 +69,15 @@ def check(jobs, *, seed=0, job_stall=0.0, data_stall=0.0, **options):
 
 
 @pytest.mark.parametrize("data_width", [64, 512])
-@pytest.mark.parametrize("stall", [0.0, 0.5])
-@pytest.mark.parametrize("latency", [1, 30])
-@pytest.mark.parametrize("data_stall", [0.0, 0.8])
+@each("stall", [0.0, 0.5])
+@each("latency", [1, 30])
+@each("data_stall", [0.0, 0.8])
 def test_writes_blocks_in_order(data_width, stall, latency, data_stall):
     check(jobs_of(CORNERS, data_width // 8), data_width=data_width, stall=stall, latency=latency,
           job_stall=stall, data_stall=data_stall)
 
 
-@pytest.mark.parametrize("index, beats", [(0, 1), (3, 5), (15, 2), (0, 40)])
+@each("index, beats", [(0, 1), (3, 5), (15, 2), (0, 40)])
 def test_never_idle_between_a_job_and_its_last_response(index, beats):
     dut, _, processes, _ = setup(data_width=64, latency=9)
 
@@ -108,7 +109,7 @@ def test_jobs_without_beats_vanish():
     assert memory.bursts == [(24, 2)]
 
 
-@pytest.mark.parametrize("beats", [1, 5, 200])
+@each("beats", [1, 5, 200])
 def test_one_beat_per_cycle(beats):
     dut, _, processes, _ = setup()
     n_jobs = 400 // beats
@@ -142,15 +143,15 @@ def test_data_is_not_taken_without_a_job():
     simulate(dut, testbench, processes=processes)
 
 
-@pytest.mark.parametrize("responses", [(SLVERR,) * 2, (DECERR,) * 2, (DECERR, SLVERR)])
+@each("responses", [(SLVERR,) * 2, (DECERR,) * 2, (DECERR, SLVERR)])
 def test_errors_are_counted_per_burst(responses):
     bad = dict(zip((16 * 8, 64 * 8), responses, strict=True))
     _, errors = check(jobs_of([(0, 48), (64, 1)], 8), bad=bad)
     assert errors == 2
 
 
-@pytest.mark.parametrize("after", range(0, 60, 3))
-@pytest.mark.parametrize("stall", [0.0, 0.6])
+@each("after", range(0, 60, 3))
+@each("stall", [0.0, 0.6])
 def test_stop_in_the_middle(after, stall):
     dut, memory, processes, _ = setup(stall=stall, latency=9, seed=after)
 
@@ -181,7 +182,7 @@ def test_stop_in_the_middle(after, stall):
     simulate(dut, testbench, processes=processes, limit=5000)
 
 
-@pytest.mark.parametrize(("parameters", "message"), [
+@each("parameters, message", [
     ({"data_width": 48}, "Data width must be a power of two from 32 to 1024, not 48"),
     ({"max_outstanding": 1}, "Outstanding bursts must be at least 2, not 1"),
 ])

@@ -2,12 +2,12 @@
 
 import random
 
-import pytest
 from support import put
 
 from bitstep.golden.dither import DITHER_WIDTH, dithers
 from bitstep.pipeline.parts.stages import DENSE_DITHER_STAGES
 from bitstep_hw.dense.dithers import BeatDithers
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, simulate
 
 KEYS = [0, 0xFFFF_FFFF, 0x1BD1_1BDA]
@@ -18,8 +18,8 @@ def rows_of(beats, rows_per_beat):
     return [beat >> DITHER_WIDTH * row & mask for beat in beats for row in range(rows_per_beat)]
 
 
-@pytest.mark.parametrize("rows_per_beat", [1, 2, 3, 4, 5, 6, 9, 14, 16])
-@pytest.mark.parametrize("stall", [0.0, 0.6])
+@each("rows_per_beat", [1, 2, 3, 4, 5, 6, 9, 14, 16])
+@each("stall", [0.0, 0.6])
 def test_rows_of_every_beat(rows_per_beat, stall):
     """Of two epochs, the second of which begins while a beat is offered."""
     dut, taken = BeatDithers(rows_per_beat=rows_per_beat), []

@@ -17,6 +17,7 @@ from bitstep_hw.parts.arithmetic import (
     out_of_range,
     scale,
 )
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 
@@ -31,7 +32,7 @@ def run(make, check):
     simulate(Clocked(m), testbench)
 
 
-@pytest.mark.parametrize("cycles", [0, 1, 5])
+@each("cycles", [0, 1, 5])
 def test_delay(cycles):
     value = Signal(8)
     values = [random.Random(0).randrange(256) for _ in range(20)]
@@ -101,7 +102,7 @@ def test_adder_tree_with_signs(terms, stages):
                              name="tree"), check)
 
 
-@pytest.mark.parametrize(("a_width", "b_width"), [(1, 1), (3, 5), (5, 3), (32, 33)])
+@each("a_width, b_width", [(1, 1), (3, 5), (5, 3), (32, 33)])
 def test_add_signed(a_width, b_width):
     a, b, negative = Signal(signed(a_width)), Signal(signed(b_width)), Signal()
     rng = random.Random(a_width)
@@ -223,7 +224,7 @@ def test_multiply_carry_save_moves_with_valid_alone():
     run(make, check)
 
 
-@pytest.mark.parametrize("terms", [0, 1, 2, 3, 4, 7])
+@each("terms", [0, 1, 2, 3, 4, 7])
 def test_compress(terms):
     inputs = [Signal(9) for _ in range(terms)]
     rng = random.Random(terms)

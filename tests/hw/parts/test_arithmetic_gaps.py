@@ -10,6 +10,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep_hw.parts.arithmetic import multiply
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 
@@ -31,7 +32,7 @@ class Product(wiring.Component):
 
 @pytest.mark.parametrize("widths", [(8, 12), (18, 33), (40, 34)])
 @pytest.mark.parametrize("stages", [1, 2])
-@pytest.mark.parametrize("gap", [0.0, 0.5, 0.9])
+@each("gap", [0.0, 0.5, 0.9])
 def test_product_of_the_valid_cycle(widths, stages, gap):
     dut = Product(widths=widths, stages=stages)
     rng = random.Random(f"{widths}-{stages}-{gap}")

@@ -9,6 +9,7 @@ from bitstep.golden.dither import dithers
 from bitstep.golden.threefry import threefry
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.parts.dither import Dither
+from bitstep_sim.testing.cases import each
 
 CONFIGS = [PipelineConfig(cycles_per_update=2), PipelineConfig(cycles_per_update=4),
            PipelineConfig(cycles_per_update=6, solver="logistic")]
@@ -43,14 +44,14 @@ def run(config, steps):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.cycles_per_update}")
-@pytest.mark.parametrize("key", KEYS)
+@each("key", KEYS)
 def test_rows_at_full_rate(config, key):
     (taken,) = run(config, [(key, 0, [config.cycles_per_update] * 50)])
     assert taken == dithers(key, 50).tolist()
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.cycles_per_update}")
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 def test_restarts_at_any_row(config, seed):
     """A restart at any time, also while a block is being made; the row after it comes late."""
     rng = random.Random(seed)
@@ -74,7 +75,7 @@ def of_blocks(key, blocks):
     return bits
 
 
-@pytest.mark.parametrize("bit", [8, 10, 16, 24, 29])
+@each("bit", [8, 10, 16, 24, 29])
 def test_every_bit_of_the_number_of_a_block_counts(bit):
     """Rows go on from one block to the next where the number gets a bit more."""
     block = (1 << bit) - 2

@@ -1,12 +1,12 @@
 # amaranth: UnusedElaboratable=no
 
-import pytest
 from amaranth import ClockDomain, Elaboratable, Module, Signal
 from amaranth._toolchain.yosys import find_yosys
 from amaranth.back import rtlil
 
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.reset import SETTLE, in_long_reset
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 
@@ -45,8 +45,8 @@ def test_no_reset_at_the_start():
     run(bench)
 
 
-@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 200])
-@pytest.mark.parametrize("again", [0, 1, 30, 63, 64, 65])
+@each("length", [1, 2, 63, 64, 65, 200])
+@each("again", [0, 1, 30, 63, 64, 65])
 def test_reset_of_any_length(length, again):
     """Also one that comes while another is still held, or at its end."""
     async def bench(ctx, dut):
@@ -72,7 +72,7 @@ def test_reset_of_any_length(length, again):
     run(bench)
 
 
-@pytest.mark.parametrize("reset_less", [False, True])
+@each("reset_less", [False, True])
 def test_nothing_is_left_without_a_reset(reset_less):
     """As on boards whose FPGA is configured and never reset."""
     dut = Example(reset_less=reset_less)

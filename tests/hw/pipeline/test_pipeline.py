@@ -14,6 +14,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep_hw.pipeline.pipeline import Pipeline
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import Elaborated, once
 from bitstep_sim.testing.random_jobs import random_job
 
 SMALL = {"bus_width": 64, "max_features": 20}
@@ -21,10 +23,11 @@ FORMATS = [("one_level", bits) for bits in range(1, 9)] \
     + [("two_levels", bits) for bits in range(2, 9)]
 
 
-def check(config, *, lookahead=None, stall=0.0, **options):
+def check(config, *, lookahead=None, stall=0.0, dut=None, **options):
     """Every epoch as golden; returns the cycles of each."""
     job = random_job(config, **options)
-    results = run_pipeline(Pipeline(config=config), job, lookahead=lookahead, stall=stall)
+    dut = dut or once(Pipeline, config=config)
+    results = run_pipeline(dut, job, lookahead=lookahead, stall=stall)
     expected = list(train(job))
     assert len(results) == len(expected)
     for (model, intercept, saturated, _), golden in zip(results, expected, strict=True):
@@ -41,6 +44,7 @@ def test_every_format(row_format, bits):
           seed=bits)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 2)])
 def test_lanes_without_a_feature(row_format, bits, cycles_per_update):
@@ -51,6 +55,7 @@ def test_lanes_without_a_feature(row_format, bits, cycles_per_update):
         check(config, n_features=n_features, n_rows=9, seed=bits)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 7])
 @pytest.mark.parametrize("n_features", [3, 20])
@@ -66,6 +71,7 @@ def test_look_ahead_of_a_run(lookahead):
     check(config, n_features=9, n_rows=14, lookahead=lookahead)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("batch", [2, 3, 4, 5, 9, 40])
 @pytest.mark.parametrize("period", [0, 1, 3])
 @pytest.mark.parametrize("n_features", [5, 20])
@@ -97,20 +103,23 @@ def garble(memory, platform):
     return m
 
 
-@pytest.mark.parametrize("n_features", [5, 12, 20, 30])
+@pytest.mark.parametrize("n_features", [
+    5, *(pytest.param(count, marks=pytest.mark.slow) for count in (12, 20)), 30])
 def test_no_word_is_used_that_is_being_written(n_features, monkeypatch):
     """Rows of 1 to 4 beats for a fast clock, with everything that keeps words in memories."""
     monkeypatch.setattr(memory.Memory, "elaborate", garble)
     config = PipelineConfig(bits=8, lookahead=3, cycles_per_update=4, max_features=32)
+    dut = Elaborated(Pipeline(config=config))
     check(config, n_features=n_features, n_rows=40, epochs=2, batch=3, correction_period=9,
-          warm=True)
-    check(config, n_features=n_features, n_rows=40, correction_period=4, stall=0.3, warm=True)
+          warm=True, dut=dut)
+    check(config, n_features=n_features, n_rows=40, correction_period=4, stall=0.3, warm=True,
+          dut=dut)
     config = dataclasses.replace(config, refetch=True, proximal=True)
     check(config, n_features=n_features, n_rows=40, loss=Loss.HINGE, cell_half_levels=2,
-          proximal_period=9, warm=True)
+          proximal_period=9, warm=True, dut=Elaborated(Pipeline(config=config)))
 
 
-@pytest.mark.parametrize("stall", [0.3, 0.8])
+@each("stall", [0.3, 0.8])
 def test_stalls_change_nothing(stall):
     config = PipelineConfig(bits=5, lookahead=3, **SMALL)
     check(config, n_features=15, n_rows=25, batch=2, correction_period=6, stall=stall, warm=True,
@@ -118,7 +127,8 @@ def test_stalls_change_nothing(stall):
 
 
 @pytest.mark.parametrize("bits, cell, lookahead, cycles_per_update", [
-    (5, 2, 4, 2), (3, 1, 0, 2), (3, 1, 4, 4), (8, 2, 4, 2)])
+    (5, 2, 4, 2), pytest.param(3, 1, 0, 2, marks=pytest.mark.slow), (3, 1, 4, 4),
+    pytest.param(8, 2, 4, 2, marks=pytest.mark.slow)])
 def test_refetching(bits, cell, lookahead, cycles_per_update):
     config = PipelineConfig(bits=bits, lookahead=lookahead, cycles_per_update=cycles_per_update,
                             refetch=True, proximal=True, **SMALL)
@@ -128,7 +138,8 @@ def test_refetching(bits, cell, lookahead, cycles_per_update):
           proximal_period=9, warm=True)
 
 
-@pytest.mark.parametrize("lookahead, cycles_per_update", [(0, 2), (4, 2), (4, 4)])
+@pytest.mark.parametrize("lookahead, cycles_per_update", [
+    (0, 2), pytest.param(4, 2, marks=pytest.mark.slow), (4, 4)])
 def test_refetching_with_small_updates(lookahead, cycles_per_update):
     """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
     decided wrongly by a bound for updates of 0, which K rounds down to.
@@ -142,12 +153,12 @@ def test_refetching_with_small_updates(lookahead, cycles_per_update):
                                            for number in range(3)))
     expected = list(train(job))
     assert all(epoch.refetched_rows >= 3 for epoch in expected)
-    results = run_pipeline(Pipeline(config=config), job)
+    results = run_pipeline(once(Pipeline, config=config), job)
     assert [(model, intercept) for model, intercept, *_ in results] \
         == [(epoch.model.tolist(), epoch.intercept) for epoch in expected]
 
 
-@pytest.mark.parametrize("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
+@each("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 4), ("float32", 32)])
 def test_hinges(loss, row_format, bits):
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=3, proximal=True, **SMALL)
@@ -187,7 +198,7 @@ def test_saturation_is_reported():
     job = random_job(config, n_features=4, n_rows=30, epochs=1, speed=400)
     (golden,) = train(job)
     assert golden.saturation
-    (*_, saturated, _), = run_pipeline(Pipeline(config=config), job)
+    (*_, saturated, _), = run_pipeline(once(Pipeline, config=config), job)
     assert saturated & golden.saturation == golden.saturation
     calm = dataclasses.replace(job, epochs=random_job(config, n_features=4, n_rows=1).epochs)
-    assert all(result[2] == 0 for result in run_pipeline(Pipeline(config=config), calm))
+    assert all(result[2] == 0 for result in run_pipeline(once(Pipeline, config=config), calm))

@@ -2,15 +2,15 @@
 
 import random
 
-import pytest
 from support import put
 
 from bitstep.pipeline.parts.formats import DENSE_COUNT_CYCLES
 from bitstep_hw.shell.beat_count import BeatCount
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 
-@pytest.mark.parametrize("rows_per_beat", [1, 2, 3, 5, 14, 16, 64, 512])
+@each("rows_per_beat", [1, 2, 3, 5, 14, 16, 64, 512])
 def test_rows_divided_by_those_of_a_beat(rows_per_beat):
     dut, rng = BeatCount(rows_per_beat=rows_per_beat), random.Random(rows_per_beat)
     rows = [1, rows_per_beat, rows_per_beat + 1, 20_640, (1 << 32) - 1, rng.getrandbits(32)]

@@ -2,13 +2,13 @@
 
 import random
 
-import pytest
 from support import put_all_of, ticks
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import WOVEN
 from bitstep_hw.shell.derivative_writer import DEPTH, ROOM, DerivativeWriter
-from bitstep_sim.testing.harness import get_all, held, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import get_all, held, once, simulate
 
 CONFIG = PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=1)
 ADDRESS = 0x1_2345_6780
@@ -70,7 +70,7 @@ def check(counts, *, busy, stall, seed=0):
     return seen["held"]
 
 
-@pytest.mark.parametrize("busy, stall", [(0.9, 0.0), (0.3, 0.5)])
+@each("busy, stall", [(0.9, 0.0), (0.3, 0.5)])
 def test_labels_in_blocks(busy, stall):
     check([1, 2, 3, 31, 32, 33, 64, 150], busy=busy, stall=stall)
 
@@ -81,7 +81,7 @@ def test_rows_are_held_before_there_is_no_room():
 
 def test_no_block_before_its_words():
     """15 words, of which no block is asked for until the rows have ended."""
-    dut = DerivativeWriter(config=CONFIG)
+    dut = once(DerivativeWriter, config=CONFIG)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"start": 1, "rows": 31})
@@ -102,10 +102,10 @@ def test_no_block_before_its_words():
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("count", [1, 40, 2 * (DEPTH - ROOM)])
+@each("count", [1, 40, 2 * (DEPTH - ROOM)])
 def test_what_was_stopped_leaves_nothing(count):
     """After ``clear``, nothing of a run is left, whatever its place."""
-    dut = DerivativeWriter(config=CONFIG)
+    dut = once(DerivativeWriter, config=CONFIG)
 
     async def testbench(ctx):
         for _ in range(2):

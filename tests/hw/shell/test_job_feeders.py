@@ -7,7 +7,8 @@ from support import put, put_all_of, ticks
 
 from bitstep.pipeline.registers import LabelFormat
 from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
-from bitstep_sim.testing.harness import get_all, held, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import get_all, held, once, simulate
 
 TOP = (1 << 64) - 4096
 ADDRESSES = {"model_address": 0x1000, "coefficients_address": TOP, "table_address": 0x3000,
@@ -34,8 +35,8 @@ def collect(dut, count, *, stall=0.0, **values):
     return [(block.address, block.beats) for block in blocks]
 
 
-@pytest.mark.parametrize("stall", [0.0, 0.7])
-@pytest.mark.parametrize("epochs, copies", [(1, 1), (5, 1), (5, 2), (7, 3), (2, 255), (260, 255)])
+@each("stall", [0.0, 0.7])
+@each("epochs, copies", [(1, 1), (5, 1), (5, 2), (7, 3), (2, 255), (260, 255)])
 def test_rows(stall, epochs, copies):
     blocks = collect(RowFeeder(), epochs, stall=stall, epochs=epochs, copies=copies,
                      address=0x5000, stride=0x40, beats=77)
@@ -44,7 +45,7 @@ def test_rows(stall, epochs, copies):
 
 def test_each_run_begins_with_the_first_copy():
     """Also after a run of fewer epochs than copies, and after one that was stopped."""
-    dut = RowFeeder()
+    dut = once(RowFeeder)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"epochs": 3, "address": 0x5000, "stride": 0x40, "beats": 77})
@@ -63,10 +64,10 @@ def test_each_run_begins_with_the_first_copy():
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("stall", [0.0, 0.7])
-@pytest.mark.parametrize("model", [0, 1])
-@pytest.mark.parametrize("coefficients", [0, 1])
-@pytest.mark.parametrize("epochs", [1, 3])
+@each("stall", [0.0, 0.7])
+@each("model", [0, 1])
+@each("coefficients", [0, 1])
+@each("epochs", [1, 3])
 def test_auxiliary_blocks(stall, model, coefficients, epochs):
     expected = [(0x1000, 9)] * model + [(TOP, 9)] * coefficients
     for epoch in range(epochs):
@@ -77,7 +78,7 @@ def test_auxiliary_blocks(stall, model, coefficients, epochs):
     assert blocks == expected
 
 
-@pytest.mark.parametrize("label_format, rows, beats", [
+@each("label_format, rows, beats", [
     (LabelFormat.SIGN, 1, 1), (LabelFormat.SIGN, 64, 1), (LabelFormat.SIGN, 65, 2),
     (LabelFormat.INT16, 1, 1), (LabelFormat.INT16, 4, 1), (LabelFormat.INT16, 5, 2),
     (LabelFormat.INT32, 1, 1), (LabelFormat.INT32, 2, 1), (LabelFormat.INT32, 3, 2),
@@ -101,7 +102,7 @@ def test_beats_of_the_labels_of_several_models(label_format, rows, streams, beat
 
 
 @pytest.mark.parametrize("make", [RowFeeder, AuxFeeder])
-@pytest.mark.parametrize("after", range(6))
+@each("after", range(6))
 def test_stop(make, after):
     """No block while stopped, even at a start; afterwards a run begins anew."""
     dut = make()

@@ -9,7 +9,8 @@ from support import put, put_all_of, ticks
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
-from bitstep_sim.testing.harness import get_all, held, put_all, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import get_all, held, once, put_all, simulate
 
 PER_WORD = {LabelFormat.SIGN: 64, LabelFormat.INT16: 4, LabelFormat.INT32: 2}
 CORNERS = [0, (1 << 64) - 1, 0x8000_7FFF_0001_FFFE, 0x8000_0000_7FFF_FFFF, 1, 1 << 63]
@@ -20,14 +21,14 @@ def expected_labels(words, label_format):
     return unpack_labels(packed, label_format, len(words) * PER_WORD[label_format]).tolist()
 
 
-@pytest.mark.parametrize("label_format", LabelFormat)
-@pytest.mark.parametrize("source_stall", [0.0, 0.6])
-@pytest.mark.parametrize("sink_stall", [0.0, 0.6])
+@each("label_format", LabelFormat)
+@each("source_stall", [0.0, 0.6])
+@each("sink_stall", [0.0, 0.6])
 def test_labels(label_format, source_stall, sink_stall):
     rng = random.Random(f"{label_format}-words")
     words = CORNERS + [rng.getrandbits(64) for _ in range(60 // PER_WORD[label_format])]
     expected = expected_labels(words, label_format)
-    dut = LabelUnpacker()
+    dut = once(LabelUnpacker)
     received = []
 
     async def source(ctx):
@@ -48,9 +49,9 @@ def test_labels_by_hand():
     assert expected_labels([0x8000_0000_7FFF_FFFF], LabelFormat.INT32) == [2**31 - 1, -2**31]
 
 
-@pytest.mark.parametrize("label_format", LabelFormat)
+@each("label_format", LabelFormat)
 def test_one_label_a_cycle(label_format):
-    dut = LabelUnpacker()
+    dut = once(LabelUnpacker)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"label_format": label_format.value})
@@ -65,7 +66,7 @@ def test_one_label_a_cycle(label_format):
 
 
 def test_valid_does_not_wait_for_ready():
-    dut = LabelUnpacker()
+    dut = once(LabelUnpacker)
 
     async def testbench(ctx):
         put(ctx, dut.i.valid, 1)
@@ -76,10 +77,10 @@ def test_valid_does_not_wait_for_ready():
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("label_format", LabelFormat)
-@pytest.mark.parametrize("taken", [0, 1, "all"])
+@each("label_format", LabelFormat)
+@each("taken", [0, 1, "all"])
 def test_restart_drops_the_rest_of_a_word(label_format, taken):
-    dut = LabelUnpacker()
+    dut = once(LabelUnpacker)
     first, second = CORNERS[2], CORNERS[3]
 
     async def testbench(ctx):
@@ -102,16 +103,16 @@ def test_restart_drops_the_rest_of_a_word(label_format, taken):
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("label_format", LabelFormat)
+@each("label_format", LabelFormat)
 @pytest.mark.parametrize("models, streams", [(2, 2), (3, 4), (8, 8)])
-@pytest.mark.parametrize("shared", [0, 1])
+@each("shared", [0, 1])
 def test_labels_of_several_models(label_format, models, streams, shared):
     rng = random.Random(f"{label_format}-{models}")
     per_row = 1 if shared else streams
     words = [rng.getrandbits(64) for _ in range(24)]
     labels = np.array(expected_labels(words, label_format)).reshape(-1, per_row)
     expected = np.repeat(labels, models, axis=1) if shared else labels[:, :models]
-    dut = LabelUnpacker(models=models, streams=streams)
+    dut = once(LabelUnpacker, models=models, streams=streams)
     received = []
 
     async def source(ctx):
@@ -126,10 +127,10 @@ def test_labels_of_several_models(label_format, models, streams, shared):
     assert [[row[model] for model in range(models)] for row in received] == expected.tolist()
 
 
-@pytest.mark.parametrize("taken", [1, 2, 3])
+@each("taken", [1, 2, 3])
 def test_restart_within_the_words_of_a_row(taken):
     """Eight labels of 32 bits take four words."""
-    dut = LabelUnpacker(models=8, streams=8)
+    dut = once(LabelUnpacker, models=8, streams=8)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"label_format": LabelFormat.INT32.value})
@@ -150,16 +151,16 @@ def test_restart_within_the_words_of_a_row(taken):
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("label_format", LabelFormat)
+@each("label_format", LabelFormat)
 @pytest.mark.parametrize("models, streams, rows", [(1, 1, 4), (1, 1, 16), (3, 4, 2), (5, 8, 4)])
-@pytest.mark.parametrize("shared", [0, 1])
+@each("shared", [0, 1])
 def test_labels_of_several_rows_together(label_format, models, streams, rows, shared):
     rng = random.Random(f"{label_format}-{models}-{rows}")
     words = [rng.getrandbits(64) for _ in range(128)]
     per_row = 1 if shared else streams
     labels = np.array(expected_labels(words, label_format)).reshape(-1, rows, per_row)[:20]
     expected = np.repeat(labels, models, axis=2) if shared else labels[:, :, :models]
-    dut = LabelUnpacker(models=models, streams=streams, rows=rows)
+    dut = once(LabelUnpacker, models=models, streams=streams, rows=rows)
     received = []
 
     async def source(ctx):

@@ -10,7 +10,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import look_up
 from bitstep.pipeline.memory import ModelLayout, pack_codes
 from bitstep_hw.shell.level_tables import LevelTables
-from bitstep_sim.testing.harness import get_all, held, put_all, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import get_all, held, once, put_all, simulate
 
 
 def config(bits, bus_width=64, **options):
@@ -40,7 +41,7 @@ async def load(ctx, dut, words, beats, *, stall=0.0):
     await put_all(ctx, dut.i_tables, words, rng=random.Random("words"), stall=stall)
 
 
-@pytest.mark.parametrize("stall", [0.0, 0.5])
+@each("stall", [0.0, 0.5])
 @pytest.mark.parametrize("bits, bus_width, n_features", [
     (1, 64, 64), (1, 64, 150), (2, 64, 1), (3, 64, 63), (4, 64, 40), (4, 128, 96), (5, 64, 13)])
 def test_levels(bits, bus_width, n_features, stall):
@@ -71,11 +72,11 @@ def test_packed_tables_by_hand():
     assert packed.view(np.int8)[[0, 1, 2, 64, 65, 66]].tolist() == [-1, 7, 0, 5, -127, 0]
 
 
-@pytest.mark.parametrize("taken", [0, 1, 2])
+@each("taken", [0, 1, 2])
 def test_clear_in_the_middle(taken):
     """Of tables, and of a row: what follows is as at first."""
     chosen = config(4)
-    dut = LevelTables(config=chosen)
+    dut = once(LevelTables, config=chosen)
     words, beats, expected = drawn(chosen, 40, 3, 1)
     others = drawn(chosen, 20, 3, 2)
 
@@ -100,7 +101,7 @@ def test_clear_in_the_middle(taken):
 
 def test_one_beat_a_cycle():
     chosen = config(4)
-    dut = LevelTables(config=chosen)
+    dut = once(LevelTables, config=chosen)
     words, beats, expected = drawn(chosen, 40, 4, 3)
     seen = []
 

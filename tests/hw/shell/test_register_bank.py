@@ -2,12 +2,12 @@
 
 import random
 
-import pytest
 from amaranth import Elaboratable, Module, ResetInserter, Signal
 
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, REGISTERS
 from bitstep_hw.shell.register_bank import READABLE, WRITABLE, RegisterBank
-from bitstep_sim.testing.harness import held_channel, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import held_channel, once, simulate
 
 RW = [register for register in REGISTERS if register.access == "rw"]
 
@@ -70,7 +70,7 @@ class Host:
 
 
 def run(test, *, stall=0.0, seed=0, **options):
-    dut = RegisterBank()
+    dut = once(RegisterBank)
 
     async def testbench(ctx):
         await test(ctx, dut, Host(ctx, dut.bus, rng=random.Random(seed), stall=stall))
@@ -83,13 +83,13 @@ def run(test, *, stall=0.0, seed=0, **options):
 
 def test_members():
     assert WRITABLE["rows_address"] == [r for r in REGISTERS if r.name.startswith("ROWS_ADDRESS")]
-    dut = RegisterBank()
+    dut = once(RegisterBank)
     assert (len(dut.identity), len(dut.cycles), len(dut.rows_address)) == (128, 64, 64)
     assert (len(dut.status), len(dut.warm_start), len(dut.beats_per_row)) == (3, 1, 20)
     assert not {"version", "control"} & {*READABLE, *WRITABLE}
 
 
-@pytest.mark.parametrize("stall", [0.0, 0.6])
+@each("stall", [0.0, 0.6])
 def test_written_values_are_kept(stall):
     async def test(ctx, dut, host):
         rng = random.Random(1)
@@ -140,7 +140,7 @@ def test_unmapped_and_write_only_read_as_zero():
     run(test)
 
 
-@pytest.mark.parametrize("strobe", range(16))
+@each("strobe", range(16))
 def test_strobes(strobe):
     async def test(ctx, dut, host):
         await host.write(OFFSETS["ROWS"], 0x11223344)
@@ -185,11 +185,11 @@ def test_nothing_is_accepted_in_reset():
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize(("value", "strobe", "pulses"), [
+@each("value, strobe, pulses", [
     (1, 15, (1, 0)), (2, 15, (0, 1)), (3, 1, (1, 1)), (0, 15, (0, 0)), (4, 15, (0, 0)),
     (3, 14, (0, 0)),
 ])
-@pytest.mark.parametrize("locked", [0, 1])
+@each("locked", [0, 1])
 def test_control_gives_single_pulses(value, strobe, pulses, locked):
     seen = [0, 0]
 

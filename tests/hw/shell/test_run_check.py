@@ -1,24 +1,24 @@
 # amaranth: UnusedElaboratable=no
 
-import pytest
 from support import put, ticks
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.shell.run_check import RunCheck
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIG = PipelineConfig(bits=3, max_features=63)        # 21 lanes, 11 pairs of words a beat
 GOOD = {"rows": 1000, "beats_per_row": 3, "last_lanes": 21, "epochs": 1, "batch": 1, "copies": 1}
 
 
-@pytest.mark.parametrize("rows, beats, wrong", [
+@each("rows, beats, wrong", [
     (1, 1, False), (1000, 3, False), ((1 << 32) - 1, 1, False), ((1 << 31) - 1, 2, False),
     (1 << 31, 2, True), ((1 << 32) - 1, 3, True)])
-@pytest.mark.parametrize("period", [0, 5])
+@each("period", [0, 5])
 def test_sizes(rows, beats, wrong, period):
     """A block of rows that is too long for its register is wrong, as soon as that is known."""
-    dut = RunCheck(config=CONFIG)
+    dut = once(RunCheck, config=CONFIG)
 
     async def testbench(ctx):
         put(ctx, dut.registers, {**GOOD, "rows": rows, "beats_per_row": beats,
@@ -40,13 +40,13 @@ def test_sizes(rows, beats, wrong, period):
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("choices, least", [
+@each("choices, least", [
     ({}, 0), ({"models": 2}, 0), ({"solver": "logistic", "cycles_per_update": 6}, 13),
     # Their label shifts stand in the table.
     ({"solver": "logistic", "cycles_per_update": 6, "models": 2}, 0)])
 def test_label_shift(choices, least):
     config = PipelineConfig(bits=3, max_features=63, **choices)
-    dut = RunCheck(config=config)
+    dut = once(RunCheck, config=config)
     loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
 
     async def testbench(ctx):
@@ -62,7 +62,7 @@ def test_label_shift(choices, least):
 
 def test_a_gradient_that_the_pipeline_cannot_sum():
     """Its second half would never come."""
-    dut = RunCheck(config=CONFIG)
+    dut = once(RunCheck, config=CONFIG)
 
     async def testbench(ctx):
         for gradient in (0, 1):

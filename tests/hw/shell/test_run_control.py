@@ -8,7 +8,8 @@ from support import put, put_all_of, ticks
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Error, LabelFormat, Loss, Saturation
 from bitstep_hw.shell.run_control import RunControl
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIG = PipelineConfig(bits=8, max_features=800, lookahead=4)      # 8 lanes, 100 beats
 SIMPLE = PipelineConfig(bits=8, max_features=800, minibatch=False, corrections=False)
@@ -104,7 +105,7 @@ class Surroundings:
 
 def run(changes, config=CONFIG, during=None, twice=True):
     """Run with changed registers; error, epochs and events. A good run must follow well."""
-    dut, result = RunControl(config=config), []
+    dut, result = once(RunControl, config=config), []
 
     async def testbench(ctx):
         around = Surroundings(ctx, dut)
@@ -133,7 +134,7 @@ def good_events(*, model=("clear",), coefficients=(), epochs=2):
     return events
 
 
-@pytest.mark.parametrize("changes, expected", [
+@each("changes, expected", [
     ({}, good_events()),
     ({"epochs": 5}, good_events(epochs=5)),
     ({"warm_start": 1}, good_events(model=["load", *["model"] * 3])),
@@ -187,14 +188,14 @@ def test_what_a_simple_pipeline_cannot_do(changes):
 
 @pytest.mark.parametrize("config, losses", [
     (CONFIG, {Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE}), (LOGISTIC, {Loss.LOGISTIC})])
-@pytest.mark.parametrize("loss", Loss)
+@each("loss", Loss)
 def test_losses_of_a_solver(config, losses, loss):
     error = run({**SIGNS, "loss": loss}, config=config, twice=False)[0]
     assert error == (Error.NONE if loss in losses else Error.BAD_CONFIGURATION)
 
 
-@pytest.mark.parametrize("loss", [Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC])
-@pytest.mark.parametrize("label_format", [LabelFormat.INT16, LabelFormat.INT32])
+@each("loss", [Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC])
+@each("label_format", [LabelFormat.INT16, LabelFormat.INT32])
 def test_losses_that_need_signs(loss, label_format):
     config = LOGISTIC if loss == Loss.LOGISTIC else CONFIG
     assert run({"loss": loss, "label_format": label_format}, config=config, twice=False)[0] \
@@ -235,7 +236,7 @@ ENDS = [({"abort": 1}, Error.ABORTED), ({"row_error": 1}, Error.ROW_READ),
 
 
 @pytest.mark.parametrize("strobe, expected", ENDS, ids=str)
-@pytest.mark.parametrize("after", [*range(0, 12), 20, 25, 30, 40])
+@each("after", [*range(0, 12), 20, 25, 30, 40])
 def test_ends_at_any_time(strobe, expected, after):
     async def during(ctx, dut, around):
         for _ in range(after):
@@ -354,7 +355,7 @@ def test_a_model_whose_last_response_is_an_error_does_not_count():
     assert run({}, during=during)[:2] == [Error.MODEL_WRITE, 0]
 
 
-@pytest.mark.parametrize("epoch", [1, 2])
+@each("epoch", [1, 2])
 @pytest.mark.parametrize("kind", Saturation)
 def test_saturation_ends_the_run_after_its_epoch(epoch, kind):
     async def during(ctx, dut, around):
@@ -370,10 +371,10 @@ def test_saturation_ends_the_run_after_its_epoch(epoch, kind):
     assert events.count("unload") == epoch - 1
 
 
-@pytest.mark.parametrize("busy", [0, 30])
+@each("busy", [0, 30])
 def test_derivatives_come_in_place_of_a_model(busy):
     """No model is unloaded; the epoch counts when the writer is idle."""
-    dut = RunControl(config=WOVEN)
+    dut = once(RunControl, config=WOVEN)
 
     async def testbench(ctx):
         around = Surroundings(ctx, dut)

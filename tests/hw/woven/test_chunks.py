@@ -6,6 +6,7 @@ from support import put, put_all_of
 
 from bitstep.pipeline.woven import ALIGNMENT, CHUNK_UNITS, WovenLayout
 from bitstep_hw.woven.chunks import Chunks
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 
@@ -40,7 +41,7 @@ def test_whole_epochs(n_features, n_rows):
     assert [ends for _, ends, _ in found] == [end == layout.plane_bytes for end in at]
 
 
-@pytest.mark.parametrize("bit", range(5, 32))
+@each("bit", range(5, 32))
 def test_epochs_of_every_length(bit):
     """A register for rows has 32 bits: a counter that loses one of them ends too early."""
     for units in (1 << bit, (1 << bit) + 5):

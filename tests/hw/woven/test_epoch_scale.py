@@ -8,7 +8,7 @@ from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.woven import WovenLayout
 from bitstep_hw.shell.run_check import RunCheck
 from bitstep_hw.woven.epoch_scale import EpochScale
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 LINEAR = PipelineConfig(row_format=WOVEN, bits=16)
 LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, solver="logistic", cycles_per_update=6)
@@ -20,7 +20,7 @@ LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, solver="logistic", cycles_p
     (LOGISTIC, 17, {"derivatives": 0, "fine": 1})])
 def test_numbers_of_an_epoch(config, least, flags):
     """Every number of planes in the entry, at the edges of shift and level."""
-    dut = EpochScale(config=config)
+    dut = once(EpochScale, config=config)
 
     async def bench(ctx):
         put_all_of(ctx, dut, flags)
@@ -44,7 +44,7 @@ def test_numbers_of_an_epoch(config, least, flags):
     (1, 1, False), (5, (1 << 32) - 1, False), (4096, 1000, False), (1001, 77, False),
     (4096, (1 << 32) - 1, True)])
 def test_sizes_of_a_run(n_features, n_rows, wrong):
-    dut = RunCheck(config=LINEAR)
+    dut = once(RunCheck, config=LINEAR)
     layout, beats = WovenLayout(n_features), LINEAR.rows.beats(n_features)
     last_lanes = n_features - (beats - 1) * LINEAR.rows.lanes
 

@@ -12,7 +12,8 @@ from bitstep.pipeline.woven import GROUP, PLANES, WovenLayout, unweave, weave
 from bitstep_hw.woven.plane_feeder import PlaneFeeder
 from bitstep_hw.woven.sizes import WovenSizes
 from bitstep_hw.woven.unweaver import Unweaver
-from bitstep_sim.testing.harness import get_all, held, put_all, simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import get_all, held, once, put_all, simulate
 
 
 def config(n_features, bus_width=64, **options):
@@ -77,7 +78,7 @@ async def take(ctx, dut, chosen, expected, *, stall):
     (256, 17, 16, 64, 0.0), (1000, 5, 2, 64, 0.0), (700, 9, 1, 512, 0.1)])
 def test_slots(n_features, n_rows, planes, bus_width, stall):
     chosen = config(n_features, bus_width)
-    dut = Unweaver(config=chosen)
+    dut = once(Unweaver, config=chosen)
     beats, expected = drawn(chosen, n_features, n_rows, planes)
 
     async def source(ctx):
@@ -92,11 +93,11 @@ def test_slots(n_features, n_rows, planes, bus_width, stall):
     simulate(dut, source, sink, processes=[held(dut.o)], limit=20_000)
 
 
-@pytest.mark.parametrize("given, taken", [(0, 0), (3, 0), (20, 0), (24, 0), (24, 3), (24, 9)])
+@each("given, taken", [(0, 0), (3, 0), (20, 0), (24, 0), (24, 3), (24, 9)])
 def test_stop_in_the_middle(given, taken):
     """Of a chunk, and of the rows: what follows is as at first."""
     chosen = config(20)
-    dut = Unweaver(config=chosen)
+    dut = once(Unweaver, config=chosen)
     other = drawn(chosen, 6, 9, 3, seed=1)
     beats, expected = drawn(chosen, 20, 3, 2)
 
@@ -119,7 +120,7 @@ def test_stop_in_the_middle(given, taken):
 def test_full():
     """Beats wait while no slot is taken: two chunks of 128 are stored, and no more."""
     chosen = config(256)
-    dut = Unweaver(config=chosen)
+    dut = once(Unweaver, config=chosen)
     beats, expected = drawn(chosen, 256, 70, 1)
     progress = []
 
@@ -141,7 +142,7 @@ def test_full():
 def test_full_rate(n_features, planes):
     """A beat a cycle where planes are many, a slot a cycle where they are few."""
     chosen, n_rows = config(n_features), 4 * 4096 // n_features
-    dut = Unweaver(config=chosen)
+    dut = once(Unweaver, config=chosen)
     beats, expected = drawn(chosen, n_features, n_rows, planes)
     times = []
 
@@ -202,7 +203,7 @@ def test_feeder(n_features, n_rows, planes, bus_width, copies):
 def test_each_run_begins_with_the_first_copy():
     """Also after a run of fewer epochs than copies."""
     chosen = config(16)
-    dut = PlaneFeeder(config=chosen)
+    dut = once(PlaneFeeder, config=chosen)
     needed = sizes(chosen, 16, 9)
 
     async def bench(ctx):
@@ -226,7 +227,7 @@ def test_each_run_begins_with_the_first_copy():
 def test_sizes():
     """Every length of a row up to 300 values, and some longer ones."""
     chosen = config(1 << 16)
-    dut = WovenSizes(config=chosen)
+    dut = once(WovenSizes, config=chosen)
 
     async def bench(ctx):
         for n_features in [*range(1, 301), 999, 4096, 5001, 12345, 65532, 65536]:

@@ -1,4 +1,4 @@
-"""Weights of few levels, by hand and by their mean; the network itself is in tests/torch."""
+"""Weights of few levels, by hand and by their mean; the network itself: test_networks.py."""
 
 import sys
 

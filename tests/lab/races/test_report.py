@@ -205,9 +205,9 @@ def test_run_curves(tmp_path, monkeypatch):
 @pytest.mark.parametrize("options, message", [
     (["noisy-8", "--model", "ls-svm"], "--model ls-svm is for a classification, and noisy-8"),
     (["noisy-8", "--bits", "1", "--encoding", "double"],
-     "bits must be an integer from 2 to 8 for encoding 'double', not 1"),
+     "--encoding double does not go together with --bits 1: a code of two samples"),
     (["breast_cancer", "--model", "svm", "--encoding", "compensated"],
-     "--model svm does not go together with --encoding compensated, which is corrected"),
+     "--encoding compensated does not go together with --model svm: its codes are corre"),
     (["noisy-8", "--refetch"], "--refetch needs --model svm"),
     (["noisy-8", "--no-float", "--bits", "32", "--cpu"], "Nobody takes part"),
     (["noisy-8", "--cycles-per-update", "6"], "must be one of 2, 4, not 6"),

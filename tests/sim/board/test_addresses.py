@@ -204,10 +204,10 @@ def preset_counters():
     text, values = generate(CONFIG), {}
     for number, (name, _) in enumerate(COUNTERS):
         name, value = name.lower(), PRESETS[number % 2]
-        found = re.search(rf"assign (\S+) += count_{name} \+ ", text)
+        found = re.search(rf"assign (\S.*?) += \S*count_{name} +\+ ", text)
         count = 0
         if found:
-            text, count = re.subn(rf"(cleared \? 48'h)0{{12}}( : {re.escape(found[1])} )",
+            text, count = re.subn(rf"(cleared +\? 48'h)0{{12}}( : {re.escape(found[1])} ?;)",
                                   rf"\g<1>{value:012x}\g<2>", text)
         assert count == 1 or name not in BUSY, f"the clear of {name} was not found"
         values[name] = value * count

@@ -15,14 +15,14 @@ from woven_runs import CLOCK_HZ, FAST, FEATURES, LINEAR, LOGISTIC, MEMORIES, WID
 
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
-from bitstep.devices.derivatives import derivative_job, joined_counters
+from bitstep.devices.derivatives import derivative_job
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
-from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
-from bitstep.pipeline.results import UPDATES_LIMIT, RunError
+from bitstep.pipeline.registers import OFFSETS, Control, LabelFormat, Loss, Saturation
+from bitstep.pipeline.results import UPDATES_LIMIT, RunError, sum_counters
 from bitstep.pipeline.woven import weave
 from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
 from bitstep.training.objective import Objective
@@ -70,7 +70,7 @@ def check_full_pass(config, job, planes, lookahead=None, **options):
     memory = Memory(options.get("memory_latency", 20), gbps and gbps * 1e9 / CLOCK_HZ)
     runs = [count_epochs(one, memory, lookahead=lookahead, gradient=True, derivatives=written)[0]
             for one, written in ((job, False), (derivative_job(job, planes), True))]
-    assert found.counters == joined_counters(*runs)
+    assert found.counters == sum_counters(runs)
     return found
 
 
@@ -134,14 +134,19 @@ class Aborted(TestedDevice):
 
     def __init__(self, device, number, cycle):
         super().__init__(device)
-        self.left, self.cycle = number, cycle
+        self.left, self.cycle = number + 1, cycle
+
+    def write(self, offset, value):
+        """As the board's, and count the starts."""
+        self.left -= offset == OFFSETS["CONTROL"] and value == Control.START
+        super().write(offset, value)
 
     def wait(self, done, timeout_s):
         """As the board's."""
         if self.left == 0:
+            self.left = -1
             self.device.board.run(self.cycle)
-            self.device.write(0x20, Control.ABORT)
-        self.left -= 1
+            self.device.write(OFFSETS["CONTROL"], Control.ABORT)
         return self.device.wait(done, timeout_s)
 
 

@@ -38,6 +38,7 @@ def label_words(job):
     return job.labels.nbytes // 8
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("label_format", LabelFormat)
 @pytest.mark.parametrize("extra", [{}, {"warm": True}, {"correction_period": 20},
@@ -55,6 +56,7 @@ def test_beats_and_bytes_are_exact(config, label_format, extra):
     assert counters["stall_refetch"] == 0
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("beats", [1, 2, 3])
 def test_cycles_with_an_ideal_memory(config, beats):
@@ -65,6 +67,7 @@ def test_cycles_with_an_ideal_memory(config, beats):
         assert counters["cycles"] <= 2 * epoch_cycles(job, lookahead) + AHEAD + job.beats
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("options", [
     {}, {"batch": 3}, {"batch": 50}, {"correction_period": 10}, {"correction_period": 100},

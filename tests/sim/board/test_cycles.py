@@ -1,6 +1,7 @@
 """The cycle model counts what the RTL counts on the simulated board."""
 
 import pytest
+from counted import CLOCK_HZ, are_close, are_equal, counters_of
 from drawn_jobs import (
     CONFIGS,
     FLOAT,
@@ -14,14 +15,11 @@ from drawn_jobs import (
 )
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from left_open import open_rows
 from simulated import TestedDevice, lookahead_registers, open_board
 
-from bitstep.cycles import Memory, count_epochs
 from bitstep.pipeline.results import SaturationError
 from bitstep_sim.testing.random_jobs import random_job
 
-CLOCK_HZ = 100e6
 AMPLE = st.sampled_from([{}, {"memory_latency": 1}, {"memory_latency": 32}])
 NARROW = st.fixed_dictionaries({
     "memory_latency": st.sampled_from([1, 5, 20, 60, 200]),
@@ -38,19 +36,9 @@ def run(config, job, lookahead, options):
             return error.result, True
 
 
-def counters_of(config, job, lookahead, options, run_result=None):
-    """Counters of the RTL, and the model's, which is told what saturated."""
-    result, saturated = run_result or run(config, job, lookahead, options)
-    gbps = options.get("memory_gbps")
-    memory = Memory(options.get("memory_latency", 20), gbps and gbps * 1e9 / CLOCK_HZ)
-    rows = open_rows(job, lookahead) if job.cell_half_levels else ()
-    counted, _ = count_epochs(job, memory, config=config, lookahead=lookahead, open_rows=rows,
-                              epochs=result.epochs_done, saturated=saturated)
-    measured = dict(result.counters)
-    if saturated:
-        assert counted.pop("saturations") is None
-        assert measured.pop("saturations")
-    return measured, counted
+def compared(config, job, lookahead, options):
+    """Counters of the RTL, and the model's."""
+    return counters_of(config, job, lookahead, options, *run(config, job, lookahead, options))
 
 
 def check_config(config, memories, examples, compare):
@@ -62,35 +50,22 @@ def check_config(config, memories, examples, compare):
         result = run(config, job, lookahead, options)
         # Which rows are fetched after a value left its range is beyond golden.
         assume(not (result[1] and job.cell_half_levels))
-        compare(*counters_of(config, job, lookahead, options, result))
+        compare(*counters_of(config, job, lookahead, options, *result))
 
     check()
-
-
-def are_equal(measured, counted):
-    """Every counter."""
-    assert counted == measured
-
-
-def are_close(measured, counted):
-    """Cycles within 0.5 %; what does not depend on time, exactly. What a run that left its range
-    has read ahead does.
-    """
-    assert counted["cycles"] == pytest.approx(measured["cycles"], rel=0.005)
-    assert counted["refetched_rows"] == measured["refetched_rows"]
-    for name in ("beats", "bytes_read"):
-        assert counted[name] == pytest.approx(
-            measured[name], rel=0 if "saturations" in counted else 0.005, abs=0)
 
 
 ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *WIDE, LARGE]
 
 
+# By day the jobs of test_equivalence.py are counted, too.
+@pytest.mark.slow
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
 def test_every_counter_with_an_ample_memory(config):
     check_config(config, AMPLE, 60 if config.refetch else 30, are_equal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
 def test_cycles_with_any_memory(config):
     check_config(config, NARROW, 12, are_close)
@@ -103,8 +78,8 @@ def test_sizes_that_users_have(config, batch, period):
     job = random_job(config, n_features=256, n_rows=700, batch=batch, correction_period=period,
                      warm=True)
     lookahead = config.effective_lookahead(job.beats)
-    are_equal(*counters_of(config, job, lookahead, {}))
-    are_close(*counters_of(config, job, lookahead, {"memory_gbps": 0.7}))
+    are_equal(*compared(config, job, lookahead, {}))
+    are_close(*compared(config, job, lookahead, {"memory_gbps": 0.7}))
 
 
 @pytest.mark.parametrize("config", [CONFIGS[0], CONFIGS[4], REFETCH, FLOAT],
@@ -115,7 +90,7 @@ def test_runs_that_leave_the_range(config):
     for seed in range(8):
         job = random_job(config, n_features=config.rows.capacity, n_rows=30 + 20 * seed, epochs=6,
                          speed=40, seed=seed)
-        measured, counted = counters_of(config, job, config.effective_lookahead(job.beats), {})
+        measured, counted = compared(config, job, config.effective_lookahead(job.beats), {})
         ended += "saturations" not in counted
         are_equal(measured, counted)
     assert ended > 2
@@ -131,4 +106,4 @@ def test_range_that_is_left_at_the_end_of_an_epoch(n_features, n_rows, epochs, s
                      correction_period=1)
     result = run(LARGE, job, 0, {})
     assert result[1]
-    are_equal(*counters_of(LARGE, job, 0, {}, result))
+    are_equal(*counters_of(LARGE, job, 0, {}, *result))

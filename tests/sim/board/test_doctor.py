@@ -31,7 +31,7 @@ MIB = 1 << 20
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 
 
-def diagnose(device, *, timeout_s=10.0, manifest=None):
+def diagnose(device, *, timeout_s=600.0, manifest=None):
     return examine(lambda: device, manifest=manifest, timeout_s=timeout_s, memory_bytes=MIB)
 
 
@@ -414,7 +414,7 @@ def short_limits(monkeypatch):
 @pytest.mark.parametrize("fault, title, said", FAULTS,
                          ids=[f"{fault.__name__}-{title}" for fault, title, _ in FAULTS])
 def test_fault_is_named(short_limits, fault, title, said):
-    report = diagnose(fault(), timeout_s=0.3 if fault is NeverEnds else 10.0)
+    report = diagnose(fault(), timeout_s=0.3 if fault is NeverEnds else 600.0)
     text = named(report, title)
     for part in said:
         assert part in text, report.text

@@ -1,8 +1,11 @@
 """The RTL on the simulated board computes what the golden model computes, bit for bit."""
 
 import dataclasses
+import os
+import zlib
 
 import pytest
+from counted import CLOCK_HZ, are_close, are_equal, counters_of
 from drawn_jobs import (
     CONFIGS,
     FLOAT,
@@ -12,6 +15,7 @@ from drawn_jobs import (
     REFETCH,
     TABLES,
     WIDE,
+    covering_rows,
     fresh_seed,
     jobs,
     losses,
@@ -22,6 +26,7 @@ from simulated import TestedDevice, check_against_golden, lookahead_registers, o
 
 from bitstep.golden.sgd import train
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep_sim.testing.covering_jobs import jobs_of
 from bitstep_sim.testing.random_jobs import random_job
 
 MEMORIES = st.one_of(
@@ -50,15 +55,42 @@ def check_config(config, examples):
     check()
 
 
-@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES],
-                         ids=lambda config: config.name)
+ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE]
+
+
+def check_rows(config, salt=""):
+    for row, job, lookahead in jobs_of(config, covering_rows(salt), zlib.crc32(salt.encode())):
+        options = {name: value for name, value in row.items() if name != "config"}
+        with open_board(config, clock_hz=CLOCK_HZ, **row["memory"]) as board:
+            device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
+            try:
+                result = check_against_golden(device, job)
+                if "stall_probability" not in row["memory"]:
+                    compare = are_close if row["memory"] else are_equal
+                    compare(*counters_of(config, job, lookahead, row["memory"], result))
+            except Exception as error:
+                raise AssertionError(f"the job of {options}: {error}") from error
+            assert board.board.stray_accesses == 0, options
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
+def test_every_three_options(config):
+    """Jobs in which every combination of three options' values meets: models as golden, counters
+    as the cycle model.
+    """
+    check_rows(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
+def test_other_rows_of_every_three_options(config):
+    check_rows(config, os.environ["BITSTEP_TEST_SEED"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
 def test_any_job(config):
-    check_config(config, 300 if config.refetch else 150)
-
-
-@pytest.mark.parametrize("config", WIDE, ids=lambda config: config.name)
-def test_any_job_on_a_wide_bus(config):
-    check_config(config, 40)
+    check_config(config, 40 if config in WIDE else 300 if config.refetch else 150)
 
 
 @pytest.mark.slow

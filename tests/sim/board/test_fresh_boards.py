@@ -118,7 +118,8 @@ def woven_jobs(cut_off):
 
 
 # Of each: pipeline, runs, and cycles between two ends that CI tries. Their walks through a model,
-# of 72 cycles and more, outlast the 64 for which a run settles at its end.
+# of 72 cycles and more, outlast the 64 for which a run settles at its end. Those of dense rows do
+# not: their models have at most 33 words of 64 bits.
 LONG = {
     "few-bits": (FEW_BITS, few_bits_jobs, 53),
     "several": (SEVERAL, several_jobs, 101),

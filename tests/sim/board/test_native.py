@@ -47,6 +47,7 @@ def outcome(device, job):
         return error.result, error.epoch
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("memory", [{}, {"memory_gbps": 0.4}, {"memory_latency": 100}],
                          ids=["plain", "narrow", "far"])
 @pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, LARGE],

@@ -1,4 +1,6 @@
-"""A board that was reset in a run is as good as a new one, however short the reset was."""
+"""A board that was reset in a run is as good as a new one, however short the reset was: for the
+same run, and for another one.
+"""
 
 import random
 
@@ -48,29 +50,35 @@ class Recorded:
 
 
 def check_resets(mode, points):
-    """Reset a board in a run, at each of these points (cycle, length), and run again."""
+    """Reset a board in a run, at each of these points (cycle, length); then let it run again, or
+    another run, in turn.
+    """
     config, kind = MODES[mode]
-    call, wrong, after = kind(config), [], 0
+    calls, wrong, fresh = [kind(config), kind(config, other=True)], [], []
+    for number in range(len(calls)):
+        with open_board(config, **NEAR) as device:
+            fresh.append([Recorded(device, call) for call in calls][number].run())
+        assert fresh[number][0]["STATUS"] == Status.DONE
+    assert fresh[0] != fresh[1]
     with open_board(config, **NEAR) as device:
-        fresh = Recorded(device, call).run()
-        assert fresh[0]["STATUS"] == Status.DONE
-    with open_board(config, **NEAR) as device:
-        recorded = Recorded(device, call)
-        for cycle, length in points(fresh[0]["CYCLES_LO"]):
-            recorded.start()
+        runs = [Recorded(device, call) for call in calls]
+        chosen = points(fresh[0][0]["CYCLES_LO"])
+        for place, (cycle, length) in enumerate(chosen):
+            runs[0].start()
             device.board.run(cycle)
             device.board.reset(length)
-            after += 1
+            number = place % len(runs)
             try:
-                if recorded.run() != fresh:
-                    wrong.append((cycle, length, "not as on a new board"))
+                if runs[number].run() != fresh[number]:
+                    wrong.append((cycle, length, number, "not as on a new board"))
             except AssertionError as error:
-                wrong.append((cycle, length, str(error)))
+                wrong.append((cycle, length, number, str(error)))
                 device.board.reset(200)
-        assert not wrong, f"{len(wrong)} of {after} (cycle, length): {wrong[:5]}"
-        for mine, golden in zip(values_of(call(device)), values_of(call(CpuDevice(config))),
-                                strict=True):
-            np.testing.assert_array_equal(mine, golden)
+        assert not wrong, f"{len(wrong)} of {len(chosen)} (cycle, length, run): {wrong[:5]}"
+        for call in calls:
+            for mine, golden in zip(values_of(call(device)), values_of(call(CpuDevice(config))),
+                                    strict=True):
+                np.testing.assert_array_equal(mine, golden)
 
 
 @pytest.mark.parametrize("mode", QUICK)

@@ -10,12 +10,7 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.results import (
-    AbortedError,
-    ModelsInterrupted,
-    RunResult,
-    SaturationError,
-)
+from bitstep.pipeline.results import AbortedError, RunResult, SaturationError, TrainingInterrupted
 from bitstep_sim.testing.random_jobs import random_jobs
 
 LOGISTIC = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
@@ -93,12 +88,14 @@ def outcomes(found):
 def test_range_of_one_model_ends_no_other(board, speeds):
     jobs = random_jobs(CONFIG, 4, n_features=30, n_rows=60, epochs=4, speeds=speeds)
     shown = []
-    found = outcomes(board.train_models(jobs, on_words=lambda *state: shown.append(state)))
+    with board.begin(jobs) as run:
+        found = outcomes(run.finish(lambda _: shown.extend(
+            (number, words.tolist(), intercept) for number, words, intercept in run.words())))
     expected = outcomes(CpuDevice(CONFIG).train_models(jobs))
     assert bool(shown) == any(result.epochs_done for result, _ in found)
     for number, words, intercept in shown:
         models = found[number][0]
-        assert (words.tolist(), intercept) in list(
+        assert (words, intercept) in list(
             zip(models.models.tolist(), models.intercepts.tolist(), strict=True))
     assert [ended for _, ended in found] == [ended for _, ended in expected]
     assert any(ended for _, ended in found)
@@ -126,7 +123,7 @@ def test_interrupt_loses_no_model(board):
         assert done % 3 == 0
         raise KeyboardInterrupt
 
-    with pytest.raises(ModelsInterrupted) as raised:
+    with pytest.raises(TrainingInterrupted) as raised:
         board.train_models(jobs, on_epoch=interrupt)
     for job, result in zip(jobs, raised.value.outcomes, strict=True):
         assert isinstance(result, RunResult)

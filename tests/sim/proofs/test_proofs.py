@@ -12,10 +12,11 @@ from amaranth.hdl import Fragment
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_sim.proofs.__main__ import PROPERTIES, _breaks, find, main
+from bitstep_sim.proofs import __main__ as command
+from bitstep_sim.proofs.__main__ import PROPERTIES, _breaks, _proved, find, main
 from bitstep_sim.proofs.formal import Property, inside
 from bitstep_sim.proofs.mutation import Mutation, mutated
-from bitstep_sim.proofs.prover import FAILED, PROVED, UNKNOWN, prove
+from bitstep_sim.proofs.prover import FAILED, PROVED, UNKNOWN, ProverError, prove, reach
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/results/proofs.md").read_text("utf-8")
 NO_CHANGE = Mutation("parts/fsm.py", "with m.State(name):", "with m.State(name):")
@@ -75,6 +76,31 @@ def test_induction_without_helper():
     outcome = prove(Property("counter", "Counter", "", build, NO_CHANGE, depth=1))
     assert outcome.result == UNKNOWN
     assert "induction" in outcome.detail
+
+
+@NEEDS_PROVER
+@pytest.mark.parametrize(("numbers", "expected"), [
+    ((3, 5), r"proved, 2 reached"), ((3, 6), r"proved, not reached: test_proofs\.py:\d+")])
+def test_what_is_reached(monkeypatch, numbers, expected):
+    """A property that speaks of what never happens is none."""
+    def build(s):
+        dut = Counter(stops=True)
+        s.add(dut)
+        s.check(dut.o <= 5)
+        for number in numbers:
+            s.reach(dut.o == number)
+
+    prop = Property("counter", "Counter", "", build, NO_CHANGE, depth=2, reaches_at=8)
+    monkeypatch.setattr(command, "find", lambda name: prop)
+    is_proved, _, text = _proved("counter", None)
+    assert re.match(expected, text), text
+    assert is_proved == (max(numbers) <= 5)
+
+
+@NEEDS_PROVER
+def test_every_property_claims_to_reach_something():
+    with pytest.raises(ProverError, match="counter must claim to reach something"):
+        reach(counter_property(stops=True))
 
 
 @NEEDS_PROVER

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitstep.options.models import MODELS
 from bitstep.quantization import quantize
-from bitstep.training.models import MODELS
 from bitstep_sim.reports.rounding import images, quantized, ratios
 
 

@@ -1,7 +1,7 @@
 """The native device: every job of the golden model, compiled by numba."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +14,13 @@ from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.woven import GradientArrays, WovenModel, add_gradients, woven_shape
-from bitstep.devices.derivatives import derivative_job, joined_counters
+from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
 from bitstep.machine import available_cores
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.device import OnWords, share_rows
+from bitstep.pipeline.device import Run, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.formats import WOVEN
@@ -29,9 +29,9 @@ from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     GradientSum,
-    Outcome,
     RunResult,
     check_job,
+    sum_counters,
 )
 
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
@@ -167,22 +167,24 @@ class CpuDevice(SoftwareDevice):
         counters = count_epochs(job, self.memory, **options)[0]
         if not derivative_planes:
             return counters
-        return joined_counters(counters, count_epochs(
-            derivative_job(job, derivative_planes), self.memory, derivatives=True, **options)[0])
+        return sum_counters([counters, count_epochs(
+            derivative_job(job, derivative_planes), self.memory, derivatives=True, **options)[0]])
 
-    def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
-                     on_epoch: Callable[[int], None] | None = None,
-                     on_words: OnWords | None = None,
-                     to_the_end: bool = True) -> list[Outcome]:
-        """Train models in one pass over their rows; see
-        :meth:`bitstep.pipeline.device.Device.train_models`.
-        """
-        if not self.joins(jobs):
-            return super().train_models(jobs, timeout_s=timeout_s, on_epoch=on_epoch,
-                                        on_words=on_words, to_the_end=to_the_end)
+    def parts(self, jobs: Sequence[TrainingJob]) -> Iterator[list[TrainingJob]]:
+        """Yield all jobs together, if one pass over their rows trains them, or one by one."""
+        if self.joins(jobs):
+            yield list(jobs)
+        else:
+            yield from super().parts(jobs)
+
+    def begin(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
+              to_the_end: bool = True) -> Run:
+        """See :meth:`bitstep.pipeline.device.Device.begin`."""
+        if len(jobs) == 1:
+            return super().begin(jobs, timeout_s=timeout_s)
         for job in jobs:
             check_job(job, self.config)
-        return JointRun(self, jobs, self._look).train(timeout_s, on_epoch, on_words, to_the_end)
+        return JointRun(self, jobs, self._look, timeout_s=timeout_s, to_the_end=to_the_end)
 
     def joins(self, jobs: Sequence[TrainingJob]) -> bool:
         """True if one pass over the rows trains the models of these jobs."""

@@ -13,22 +13,16 @@ from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.rows import Epoch
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel
-from bitstep.pipeline.device import OnWords
+from bitstep.pipeline.device import Run
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.registers import Error, Saturation
-from bitstep.pipeline.results import (
-    ModelsInterrupted,
-    Outcome,
-    RunTimeoutError,
-    SaturationError,
-    run_error,
-)
+from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.results import Outcome, RunTimeoutError, SaturationError
 
 TILE_BYTES = 1 << 14        # levels of a tile: with a model of its size they fit the nearest cache
 MIN_TILE_ROWS, MAX_TILE_ROWS = 4, 256
 
 
-class JointRun:
+class JointRun(Run):
     """Run of several jobs that read the same rows.
 
     A tile of rows is decoded, then every model takes it (:mod:`bitstep.devices.cpu.tiles`).
@@ -42,11 +36,14 @@ class JointRun:
         (:func:`bitstep.pipeline.device.share_rows`).
     look : callable
         Called after every portion; it may raise KeyboardInterrupt.
+    timeout_s, to_the_end
+        See :meth:`bitstep.pipeline.device.Device.begin`.
     """
 
     def __init__(self, device: SoftwareDevice, jobs: Sequence[TrainingJob],
-                 look: Callable[[], None]):
+                 look: Callable[[], None], *, timeout_s: float, to_the_end: bool):
         self.device, self.jobs, self._look = device, jobs, look
+        self.timeout_s, self.to_the_end = timeout_s, to_the_end
         job, count = jobs[0], len(jobs)
         self.shape = row_format(job.config, job.n_features)
         length = padded(job.n_features)
@@ -70,43 +67,36 @@ class JointRun:
             self.models.coefficients[number, :job.n_features] = job.coefficients
             self.models.state[number, words.INTERCEPT] = job.intercept
         self.done: list[list[EpochModel]] = [[] for _ in jobs]
+        self._told = [0] * len(jobs)        # epochs of each when it was last shown
 
-    def train(self, timeout_s: float, on_epoch: Callable[[int], None] | None,
-              on_words: OnWords | None, to_the_end: bool) -> list[Outcome]:
-        """Run to the end; see :meth:`bitstep.pipeline.device.Device.train_models`."""
+    def epochs(self) -> Iterator[int]:
+        """See :meth:`bitstep.pipeline.device.Run.epochs`."""
         self._take(read_only(self.jobs[0].rows[0]), 0, 0)       # compiles, or loads, the kernels
-        reported, told, started = 0, 0, time.monotonic()
-        try:
-            for _ in self._portions():
-                while on_epoch and reported < self._epochs_done():
-                    reported += 1
-                    on_epoch(reported)
-                if on_words and told < self._epochs_done():
-                    told = self._epochs_done()
-                    self._tell(on_words)
-                elapsed, started = time.monotonic() - started, time.monotonic()
-                if elapsed > timeout_s and self._running():
-                    raise self._timeout(elapsed, timeout_s)
-                if self.models.endings.any() and not to_the_end:
-                    break
-            return self.outcomes()
-        except KeyboardInterrupt:
-            raise ModelsInterrupted(self.outcomes()) from None
+        reported, started = 0, time.monotonic()
+        for _ in self._portions():
+            while reported < self._epochs_done():
+                reported += 1
+                yield reported
+            elapsed, started = time.monotonic() - started, time.monotonic()
+            if elapsed > self.timeout_s and self._running():
+                raise self._timeout(elapsed)
+            if self.models.endings.any() and not self.to_the_end:
+                return
 
-    def _tell(self, on_words: OnWords) -> None:
-        """Give the last model of each job that has one."""
+    def words(self) -> Iterator[tuple[int, np.ndarray, int]]:
+        """See :meth:`bitstep.pipeline.device.Run.words`."""
         for number, done in enumerate(self.done):
-            if done:
-                on_words(number, done[-1].model, done[-1].intercept)
+            if len(done) > self._told[number]:
+                self._told[number] = len(done)
+                yield number, done[-1].model, done[-1].intercept
 
     def outcomes(self) -> list[Outcome]:
-        """Finished epochs of every model, or the error with which it ended."""
+        """See :meth:`bitstep.pipeline.device.Run.outcomes`."""
         found: list[Outcome] = []
         for job, done, ending in zip(self.jobs, self.done, self.models.endings.tolist(),
                                      strict=True):
             result = self.device.result(job, done, saturated=bool(ending))
-            error = run_error(Error.SATURATED, ending, result, len(job.epochs)) if ending else None
-            found.append(error if isinstance(error, SaturationError) else result)
+            found.append(SaturationError(Saturation(ending), result) if ending else result)
         return found
 
     def _portions(self) -> Iterator[None]:
@@ -163,11 +153,11 @@ class JointRun:
         return any(len(done) < len(job.epochs) and not ending for job, done, ending in zip(
             self.jobs, self.done, self.models.endings, strict=True))
 
-    def _timeout(self, elapsed: float, timeout_s: float) -> RunTimeoutError:
+    def _timeout(self, elapsed: float) -> RunTimeoutError:
         epochs = len(self.jobs[0].epochs) * len(self.jobs)
         return RunTimeoutError(
             f"Device {self.device.name!r} took {elapsed:.1f} s for {self.device.portion} of "
-            f"{len(self.jobs)} models, more than the limit of {timeout_s:g} s, with "
+            f"{len(self.jobs)} models, more than the limit of {self.timeout_s:g} s, with "
             f"{self._epochs_done()} of {epochs} epochs done; give it more time or use fewer rows",
             self.device.result(self.jobs[0], self.done[0], saturated=False))
 

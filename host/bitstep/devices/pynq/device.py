@@ -227,7 +227,8 @@ class PynqDevice(RegisterDevice):
             if passed >= timeout_s:
                 break
             woken = self._pause(min(LOOK_S, timeout_s - passed), passed)
-        if result and not woken:
+        # No interrupt is to come before the run is over.
+        if result and not woken and not self.read(OFFSETS["STATUS"]) & Status.BUSY:
             self._interrupt = None
         return result
 

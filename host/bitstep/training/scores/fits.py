@@ -56,15 +56,8 @@ def hold_out(features: Any, targets: np.ndarray, estimator: Any, *, classes: boo
         If a parameter is out of range, or there are too few rows.
     """
     check_stopping(estimator.tol, estimator.n_iter_no_change)
-    if not isinstance(estimator.early_stopping, (bool, np.bool_)):
-        raise ValueError("early_stopping must be True or False, not "
-                         f"{estimator.early_stopping!r}")
     if not estimator.early_stopping:
         return features, targets, None
-    if estimator.solver != "sgd":
-        raise ValueError(f"early_stopping=True needs solver='sgd', not {estimator.solver!r}, which "
-                         "goes to the optimum of the rows and stops by tol; a larger l2 makes the "
-                         "model smaller")
     # Copies of a row, which weights make, stay together.
     sources = features.sources() if isinstance(features, RowView) else np.arange(len(targets))
     _, first, number = np.unique(sources, return_index=True, return_inverse=True)

@@ -20,12 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.checks import check_integer, is_number
+from bitstep.options.table import PATIENCE
 from bitstep.pipeline.results import RunResult
 from bitstep.training.planning import Plan
 from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows
-
-PATIENCE = 5
-VALIDATION_FRACTION = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +98,49 @@ class StopRule:
             self._least, self.best = score, self.epochs
         self.epochs += 1
         self.ended = self.ended or self._idle >= self._patience
+
+
+class EarlyStopping:
+    """The rule at work: rounds of epochs, after each of which the models are scored.
+
+    A round has as many epochs as there are before the rule can end the training, so none is trained
+    in vain. It is a run of its own, which goes on from the model words of the one before, as a
+    training from a checkpoint does: bit for bit the epochs of one long run.
+
+    Parameters
+    ----------
+    stopping : Stopping
+    """
+
+    def __init__(self, stopping: Stopping):
+        self.stopping = stopping
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again, since an output has: other models have other scores."""
+        self.rule = StopRule(self.stopping.tol, self.stopping.patience)
+
+    @property
+    def until(self) -> int:
+        """Epochs after which the next round ends, if there are as many."""
+        return self.rule.epochs + self.rule.ahead
+
+    def ends(self, plans: list[Plan], results: list[RunResult], until: int) -> bool:
+        """Score the epochs up to ``until``, which all outputs have; True if the training ends."""
+        for epoch in range(self.rule.epochs, until):
+            self.rule.see(self.stopping.score(plans, results, epoch))
+            if self.rule.ended:
+                return True
+        return until == len(plans[0].job.epochs)
+
+    def kept(self, result: RunResult) -> RunResult:
+        """The epochs that belong to the training: those that were scored, if the rule ended it."""
+        return result.first(self.rule.epochs) if self.rule.ended else result
+
+    @property
+    def best(self) -> int | None:
+        """Epoch of the least score, counted from 0; None without held-out rows."""
+        return self.rule.best if self.stopping.held_out and self.rule.epochs else None
 
 
 def check_stopping(tol: float, patience: int) -> None:

@@ -7,13 +7,12 @@ itself only counts epochs.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.device import OnWords
 from bitstep.progress import Progress
 from bitstep.training.planning import Plan
 from bitstep.training.scores.scoring import ScoredRows
@@ -64,11 +63,9 @@ class TrainingWatch:
             self._began, self._first = time.monotonic(), done
         self._done = done
 
-    def words(self, plans: Sequence[Plan]) -> OnWords:
-        """What a device shows the models of these plans."""
-        def show(number: int, words: np.ndarray, intercept: int) -> None:
-            self._latest[number] = plans[number], words, intercept
-        return show
+    def show(self, number: int, plan: Plan, words: np.ndarray, intercept: int) -> None:
+        """Take in the words of a model."""
+        self._latest[number] = plan, words, intercept
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
@@ -144,9 +141,9 @@ def restarts_shown(on_epoch: Any) -> Callable[[str], None] | None:
     return on_epoch.say if isinstance(on_epoch, TrainingWatch) else None
 
 
-def words_shown(on_epoch: Any, plans: Sequence[Plan]) -> OnWords | None:
-    """What a device is to show models to; None unless ``on_epoch`` is a watch."""
-    return on_epoch.words(plans) if isinstance(on_epoch, TrainingWatch) else None
+def words_shown(on_epoch: Any) -> Callable[[int, Plan, np.ndarray, int], None] | None:
+    """What models are to be shown to; None unless ``on_epoch`` is a watch."""
+    return on_epoch.show if isinstance(on_epoch, TrainingWatch) else None
 
 
 def rows_to_look_at(n_features: int) -> int:

@@ -185,8 +185,8 @@ def _check_sources(board, config, work, result):
         raise ToolError(f"{work / RESULT} must be of the sources that this version of bitstep "
                         f"writes for {config.name} on {board.name} ({wanted[:16]}), not of others "
                         f"({result.get('sources', 'unknown')[:16]}): collect it with the version "
-                        "of bitstep that wrote them, or write them again with --tcl-only and "
-                        "build again")
+                        "of bitstep and of Python (3.x) that wrote them, or write them again with "
+                        "--tcl-only and build again")
     for name in DECISIVE:
         path = work / name
         if path.is_file() and code(name, path.read_text("utf-8", "replace")) \

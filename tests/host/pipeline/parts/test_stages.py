@@ -1,8 +1,10 @@
+from typing import Any
+
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig
 
-C = PipelineConfig
+C: Any = PipelineConfig      # whose stages may be None
 
 
 @pytest.mark.parametrize("lanes, stages", [(8, 2), (9, 2), (16, 2), (21, 3), (64, 3), (128, 4),

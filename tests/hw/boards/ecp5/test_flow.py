@@ -304,7 +304,7 @@ def test_failing_tool(tmp_path, monkeypatch):
     monkeypatch.setattr(tools, "_CALL",
                         "import sys; print('cannot place', {package!r}); sys.exit(1)")
     with pytest.raises(tools.ToolError, match=r"nextpnr failed in .*:\ncannot place yowasp_next"):
-        tools._run("nextpnr", [], tmp_path, 10.0)
+        tools._run("nextpnr", [], tmp_path, 600.0)
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [
     PipelineConfig(bits=8, max_features=24),
@@ -71,12 +72,12 @@ def expected(words, coefficients, steps):
 
 @pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], cycles_per_update=4)],
                          ids=lambda config: config.name)
-@pytest.mark.parametrize("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
-                                             ((1 << 18) - 1, 7), (1 << 17, 2), (70_001, 4),
-                                             ((1 << 18) - 1, 6)])
+@each("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
+                          ((1 << 18) - 1, 7), (1 << 17, 2), (70_001, 4),
+                          ((1 << 18) - 1, 6)])
 def test_corrections(config, mantissa, shift):
     rng = random.Random(f"{config.name}-{mantissa}-{shift}")
-    dut = CorrectionEngine(config=config)
+    dut = once(CorrectionEngine, config=config)
     steps = EpochSteps(1, 1, mantissa, shift)
     largest = max(mantissa << 17 >> 8 * shift, 1).bit_length()
 
@@ -99,7 +100,7 @@ def test_corrections(config, mantissa, shift):
 def correct(word, coefficient, mantissa, shift):
     """The correction of one word; None if it does not fit."""
     config = CONFIGS[1]
-    dut, lane, found = CorrectionEngine(config=config), 20, []
+    dut, lane, found = once(CorrectionEngine, config=config), 20, []
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift, "beats": 1})
@@ -114,7 +115,7 @@ def correct(word, coefficient, mantissa, shift):
     return found[0]
 
 
-@pytest.mark.parametrize("word, coefficient, mantissa", [
+@each("word, coefficient, mantissa", [
     (3, 1, 128), (5, -1, 128), (-3, 1, 128), (1, 127, 1), (1, 128, 1), (-1, 128, 1), (-1, 129, 1),
     ((1 << 31) - 1, 1, 256), (-1 << 31, 1, 256), (-1 << 31, -1, 256), (1 << 30, 2, 256),
     (-1 << 30, 2, 256), (-1 << 30, -2, 256), ((1 << 31) - 1, (1 << 17) - 1, (1 << 18) - 1),
@@ -129,7 +130,7 @@ def test_range_of_every_lane(config):
     """A correction that does not fit is found in whichever lane of whichever beat it is, and one
     that just fits is not.
     """
-    dut, beats = CorrectionEngine(config=config), config.rows.max_beats
+    dut, beats = once(CorrectionEngine, config=config), config.rows.max_beats
     coefficients = np.full(beats * config.rows.lanes, 2)
 
     async def testbench(ctx):
@@ -150,7 +151,7 @@ def test_range_of_every_lane(config):
 def test_a_load_that_was_cut_off():
     """The next one begins at the first word of the first group."""
     config = CONFIGS[2]
-    dut, rng = CorrectionEngine(config=config), random.Random(0)
+    dut, rng = once(CorrectionEngine, config=config), random.Random(0)
     coefficients = np.array(signed_numbers(rng, 10, config.rows.lanes))
     words = [signed_numbers(rng, 20, config.rows.lanes)]
 
@@ -169,7 +170,7 @@ def test_a_load_that_was_cut_off():
     simulate(dut, testbench, limit=5000)
 
 
-@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+@each("shift", range(1, MAX_SHIFT + 1))
 def test_ties_of_every_shift(shift):
     """Halves go up, whatever is shifted away."""
     bits = 8 * shift - 1
@@ -181,7 +182,7 @@ def test_ties_of_every_shift(shift):
 
 def test_rows_that_are_not_sampled_do_not_start_a_walk():
     config = CONFIGS[0]
-    dut = CorrectionEngine(config=config)
+    dut = once(CorrectionEngine, config=config)
 
     async def testbench(ctx):
         put(ctx, dut.beats, 1)
@@ -198,7 +199,7 @@ def test_rows_that_are_not_sampled_do_not_start_a_walk():
                                     CONFIGS[5]], ids=lambda config: config.name)
 def test_stop(config):
     """A walk that was stopped is never done, and the next one is right, whichever group it was."""
-    dut, rng = CorrectionEngine(config=config), random.Random(config.name)
+    dut, rng = once(CorrectionEngine, config=config), random.Random(config.name)
     beats = config.rows.max_beats
     coefficients = np.array(signed_numbers(rng, 10, beats * config.rows.lanes))
     words = [signed_numbers(rng, 20, config.rows.lanes) for _ in range(beats)]
@@ -233,11 +234,11 @@ async def load_constants(ctx, dut, config, constants, intercept):
 
 
 @pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("mantissa, shift", [((1 << 18) - 1, 7), (777, 3), (70_001, 4), (255, 1),
-                                             ((1 << 17) + 1, 3), ((1 << 18) - 1, 5)])
+@each("mantissa, shift", [((1 << 18) - 1, 7), (777, 3), (70_001, 4), (255, 1),
+                          ((1 << 17) + 1, 3), ((1 << 18) - 1, 5)])
 def test_constants(config, mantissa, shift):
     rng = random.Random(f"{config.name}-{mantissa}-{shift}")
-    dut, steps = CorrectionEngine(config=config), EpochSteps(1, 1, mantissa, shift)
+    dut, steps = once(CorrectionEngine, config=config), EpochSteps(1, 1, mantissa, shift)
     gain = mantissa.bit_length() - 8 * shift        # bits
 
     async def testbench(ctx):
@@ -268,7 +269,7 @@ def test_constants(config, mantissa, shift):
 def test_range_of_constants(config):
     """A constant that makes a correction too large is found, in every lane and for the intercept.
     """
-    dut, beats = CorrectionEngine(config=config), config.rows.max_beats
+    dut, beats = once(CorrectionEngine, config=config), config.rows.max_beats
     steps = {"mantissa": 1 << 15, "shift": 4}       # a correction is twice the constant
     words = [[0] * config.rows.lanes for _ in range(beats)]
 
@@ -291,12 +292,12 @@ def test_range_of_constants(config):
 
 
 @pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("beats", [1, 2, 3])
+@each("beats", [1, 2, 3])
 def test_high_halves(config, beats):
     """In a run that sums, every slot reads what the slot before with its index has written, also
     in the cycle in which it is written, and no walk begins.
     """
-    dut, rng = CorrectionEngine(config=config), random.Random(beats)
+    dut, rng = once(CorrectionEngine, config=config), random.Random(beats)
     distance = max(beats, 4 if config.clock.fast else 2)
     stored, slots, expected, written = {}, {}, {}, {}
     for row in range(12):

@@ -10,6 +10,7 @@ from support import model_beats, put, read_model, signed_numbers, ticks, write_m
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.model.store import ModelStore
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, put_all, simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24), PipelineConfig(bits=3, max_features=63),
@@ -71,14 +72,14 @@ def check(config, beats, *, stall, seed=0):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("stall", [0.0, 0.5])
-@pytest.mark.parametrize("beats", [1, 2, 3])
+@each("stall", [0.0, 0.5])
+@each("beats", [1, 2, 3])
 def test_models_in_and_out(config, stall, beats):
     check(config, beats, stall=stall)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("beats", [1, 3])
+@each("beats", [1, 3])
 def test_a_pair_a_cycle(config, beats):
     count = beats * config.rows.model_lanes // 2 + 1
     cycles = check(config, beats, stall=0.0)
@@ -115,7 +116,7 @@ def test_coefficients():
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("stall", [0.0, 0.5])
+@each("stall", [0.0, 0.5])
 def test_flags_stand_beside_the_intercept(cycles_per_update, stall):
     """Of several models; every other word is the store's."""
     config = PipelineConfig(bits=8, max_features=24, models=2, cycles_per_update=cycles_per_update)
@@ -141,8 +142,8 @@ def test_flags_stand_beside_the_intercept(cycles_per_update, stall):
     assert received == [*pairs, intercept & 0xFFFF_FFFF | 5 << 32] * 2
 
 
-@pytest.mark.parametrize("name", ["load", "unload", "load_coefficients", "clear"])
-@pytest.mark.parametrize("after", [1, 2, 7])
+@each("name", ["load", "unload", "load_coefficients", "clear"])
+@each("after", [1, 2, 7])
 def test_stop(name, after):
     """A command is given up, its output dropped, and the next command is whole."""
     config = CONFIGS[0]

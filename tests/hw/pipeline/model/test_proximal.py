@@ -17,6 +17,7 @@ from support import put, put_all_of, signed_numbers
 from bitstep.golden.steps import proximal_step
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.proximal import Proximal
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24, proximal=True),
@@ -51,8 +52,7 @@ def expected_words(config, n_features, words, threshold, limit):
 
 def check(config, n_features, steps):
     """Steps of (words, threshold, limit), each on a model of its own."""
-    dut = Proximal(config=config)
-    m, access = beside_store(config, dut)
+    dut, m, access = beside_store(Proximal, config)
     pairs = pairs_of(config, n_features)
 
     async def testbench(ctx):
@@ -72,7 +72,7 @@ def check(config, n_features, steps):
     simulate(m, testbench, limit=20_000)
 
 
-@pytest.mark.parametrize("threshold, limit", [
+@each("threshold, limit", [
     (0, HIGHEST), (0, 0), (0, 1), (0, HIGHEST - 1), (1, HIGHEST), (1, 0), (5, 7), (5, 1),
     (HIGHEST, HIGHEST), (HIGHEST, 0), (HIGHEST, 1), (HIGHEST - 1, 1), (1 << 30, 1 << 30)])
 def test_extremes(threshold, limit):
@@ -100,8 +100,7 @@ def test_matches_golden(config, n_features):
 def test_steps_one_after_the_other():
     """A step on what the step before wrote, as soon as it is done."""
     config, (threshold, limit) = CONFIGS[1], (1000, 1 << 29)
-    dut = Proximal(config=config)
-    m, access = beside_store(config, dut)
+    dut, m, access = beside_store(Proximal, config)
     words = signed_numbers(random.Random(0), 32, config.rows.capacity)
 
     async def testbench(ctx):
@@ -121,8 +120,7 @@ def test_steps_one_after_the_other():
 def test_stop():
     """Stopped in any cycle, the component is idle, and the next step is whole."""
     config, n_features = CONFIGS[0], 11
-    dut = Proximal(config=config)
-    m, access = beside_store(config, dut)
+    dut, m, access = beside_store(Proximal, config)
     words = signed_numbers(random.Random(0), 32, config.rows.capacity)
     cycles = 2 * pairs_of(config, n_features) + config.rows.beats(n_features)
 

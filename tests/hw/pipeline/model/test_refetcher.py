@@ -20,6 +20,7 @@ from bitstep.golden.integer import IntegerEpoch
 from bitstep.golden.steps import Saturated
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.refetcher import Refetcher
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 CONFIGS = [PipelineConfig(bits=bits, max_features=features, lookahead=0, refetch=True)
@@ -150,8 +151,7 @@ def check(case, signs, *, stall=0.0):
 
     Returns whether the rows were active, and whether the last one saturated.
     """
-    dut = Refetcher(config=case.config)
-    m, access = beside_store(case.config, dut)
+    dut, m, access = beside_store(Refetcher, case.config)
     outcomes = []
 
     async def testbench(ctx):
@@ -193,6 +193,7 @@ def values_of(config, count, rng):
             for _ in range(count)]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("config, n_features", [
     *((EIGHT, count) for count in (1, 2, 3, 7, 8, 9, 16, 23, 24)),
     *((ODD, count) for count in (1, 20, 21, 22, 42, 43, 63)),
@@ -215,8 +216,8 @@ def test_matches_golden(config, n_features, stall):
     assert "saturated" not in outcomes
 
 
-@pytest.mark.parametrize("positive", [True, False])
-@pytest.mark.parametrize("apart", [-1, 0, 1])
+@each("positive", [True, False])
+@each("apart", [-1, 0, 1])
 def test_a_row_on_the_hinge_is_inactive(positive, apart):
     """y Z' must be less than the target, in units of 2**-F."""
     fraction, sign = EIGHT.rows.fine_fraction, 1 if positive else -1
@@ -229,10 +230,10 @@ def test_a_row_on_the_hinge_is_inactive(positive, apart):
     assert check(case, [positive]) == [sign * apart < 0]
 
 
-@pytest.mark.parametrize("positive", [True, False])
+@each("positive", [True, False])
 @pytest.mark.parametrize("config", [EIGHT, ONE], ids=lambda config: config.name)
-@pytest.mark.parametrize("word", [LOWEST, HIGHEST])
-@pytest.mark.parametrize("value", [1, -1])
+@each("word", [LOWEST, HIGHEST])
+@each("value", [1, -1])
 def test_extreme_sums_fit(config, positive, word, value):
     """The largest sums, with the largest label shift."""
     fine = value * config.rows.level_limit << config.rows.fine_fraction
@@ -246,8 +247,8 @@ def test_extreme_sums_fit(config, positive, word, value):
     assert check(case, [positive])[0] == active
 
 
-@pytest.mark.parametrize("positive", [True, False])
-@pytest.mark.parametrize("value", [(1 << 15) - 1, -1 << 15, 0])
+@each("positive", [True, False])
+@each("value", [(1 << 15) - 1, -1 << 15, 0])
 def test_every_value_of_16_bits(positive, value):
     """Values that no encoding makes, with the largest update."""
     case = Case(config=EIGHT, n_features=3, rows=[[value, 1, -1]], words=[0, 1, -1] + [0] * 21,
@@ -256,15 +257,14 @@ def test_every_value_of_16_bits(positive, value):
     assert outcome == ([True, "saturated"] if value else [True])
 
 
-@pytest.mark.parametrize("derivative_step, value, change", [
+@each("derivative_step, value, change", [
     (1, 128, 1), (1, 127, 0), (1, -128, 0), (1, -129, -1), (3, 128, 2), (3, -128, -1),
     (1, 255, 1), (1, 256, 1), (5, 256, 5), (5, -256, -5)])
 def test_rounding_by_hand(derivative_step, value, change):
     """A row of label -1 is subtracted: round(K v / 256), ties towards plus infinity."""
     case = Case(config=EIGHT, n_features=1, rows=[[value]], words=[100] + [0] * 23,
                 derivative_step=derivative_step, label_shift=40)
-    dut = Refetcher(config=EIGHT)
-    m, access = beside_store(EIGHT, dut)
+    dut, m, access = beside_store(Refetcher, EIGHT)
 
     async def testbench(ctx):
         await prepare(ctx, dut, access, case)
@@ -275,9 +275,9 @@ def test_rounding_by_hand(derivative_step, value, change):
     simulate(m, testbench)
 
 
-@pytest.mark.parametrize("positive", [True, False])
-@pytest.mark.parametrize("feature", [0, 1, 20, 21, 42])
-@pytest.mark.parametrize("beyond", [0, 1])
+@each("positive", [True, False])
+@each("feature", [0, 1, 20, 21, 42])
+@each("beyond", [0, 1])
 def test_words_at_the_end_of_their_range(positive, feature, beyond):
     """The last word that fits and the first that does not, on either end and in either half."""
     n_features, step = 43, 1000
@@ -291,8 +291,8 @@ def test_words_at_the_end_of_their_range(positive, feature, beyond):
     assert check(case, [positive]) == [True, *["saturated"] * beyond]
 
 
-@pytest.mark.parametrize("positive", [True, False])
-@pytest.mark.parametrize("beyond", [0, 1])
+@each("positive", [True, False])
+@each("beyond", [0, 1])
 def test_intercept_at_the_end_of_its_range(positive, beyond):
     step, level = 1000, 127
     change = step * level
@@ -309,8 +309,7 @@ def test_stop():
     case = Case(config=EIGHT, n_features=11, rows=[values_of(EIGHT, 11, rng)],
                 words=model_of(EIGHT, 11, rng, 20), intercept=55, derivative_step=4321,
                 label_shift=30, level=3)
-    dut = Refetcher(config=EIGHT)
-    m, access = beside_store(EIGHT, dut)
+    dut, m, access = beside_store(Refetcher, EIGHT)
     cycles = cycles_of(case, True)
 
     async def testbench(ctx):
@@ -342,8 +341,7 @@ def test_start_just_after_a_stop():
     words = [1 << 20, -1 << 20, 12345] + [0] * 21
     case = Case(config=EIGHT, n_features=2, rows=[[3, 1], [-500, 20]], words=words,
                 derivative_step=1, label_shift=5)
-    dut = Refetcher(config=EIGHT)
-    m, access = beside_store(EIGHT, dut)
+    dut, m, access = beside_store(Refetcher, EIGHT)
 
     async def testbench(ctx):
         memory = case.memory()

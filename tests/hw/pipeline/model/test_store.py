@@ -19,7 +19,8 @@ from support import (
 from bitstep.golden.rounding import fits
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.store import ModelStore
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [
     PipelineConfig(bits=8, max_features=24, lookahead=2),
@@ -64,6 +65,7 @@ def words_latency(config):
     return config.stages.dot.product + 2
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("config", [*CONFIGS, *FAST], ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats", [1, 2, 3])
@@ -110,7 +112,7 @@ def test_slots(config, gap, beats):
         cycles = [{**cycle, **levels} for cycle, levels in
                   zip(cycles, [*late, {}, {}][:len(cycles)], strict=True)]
 
-    dut = ModelStore(config=config)
+    dut = once(ModelStore, config=config)
     recorded = []
 
     async def testbench(ctx):
@@ -139,7 +141,7 @@ def test_slots(config, gap, beats):
 def saturates(config, *, word, update=0, level=1, correction=0, slot=None, intercept=0,
               intercept_level=0):
     """Whether one slot that does this to one lane raises the flag, and the words it gives."""
-    dut, lanes = ModelStore(config=config), config.rows.lanes
+    dut, lanes = once(ModelStore, config=config), config.rows.lanes
     flags, words = [], []
     lane = lanes - 1
 
@@ -161,7 +163,7 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
     return any(flags), words[words_latency(config) - 1]
 
 
-@pytest.mark.parametrize("word, update, level", [
+@each("word, update, level", [
     (0, -HIGH, 1), (0, -HIGH - 1, 1), (0, LOW, -1), (0, HIGH, -1), (HIGH, 1, 1), (HIGH, -1, 1),
     (LOW, 0, 1), (LOW, 1, 1), (HIGH, LOW, 127), (LOW, HIGH, 127), (-1, HIGH, 1), (-2, HIGH, 1),
     (HIGH, 0, 0), (1 << 30, 1 << 24, -64), ((1 << 30) - 1, 1 << 24, -64)])
@@ -176,7 +178,7 @@ def test_range_of_a_word(word, update, level, lanes, cycles_per_update):
     assert saturates(config, word=word, update=update, level=level)[0] is not fits(result, 32)
 
 
-@pytest.mark.parametrize("word, correction", [
+@each("word, correction", [
     (HIGH, 0), (HIGH, 1), (HIGH - 5, 5), (LOW, -1), (LOW, 0), (LOW + 7, -7), (HIGH, HIGH),
     (LOW, LOW)])
 @pytest.mark.parametrize("config", [CONFIGS[0], FAST[0]], ids=lambda config: config.name)
@@ -191,7 +193,7 @@ def test_range_of_a_committed_correction(config, word, correction):
     assert seen == word + correction
 
 
-@pytest.mark.parametrize("intercept, update, level", [
+@each("intercept, update, level", [
     (HIGH, -1, 1), (HIGH, 0, 1), (LOW, 1, 1), (LOW, 0, 127), (0, -HIGH, 1), (0, LOW, 1),
     (HIGH, HIGH, 2), (0, HIGH, 0), (HIGH, -HIGH, 0)])
 def test_range_of_the_intercept(intercept, update, level):
@@ -205,7 +207,7 @@ def test_range_of_the_intercept(intercept, update, level):
 def test_access(config):
     rng = random.Random(config.name)
     model = [signed_numbers(rng, 32, config.rows.lanes) for _ in range(config.rows.max_beats)]
-    dut = ModelStore(config=config)
+    dut = once(ModelStore, config=config)
 
     async def testbench(ctx):
         await write_model(ctx, dut.words, config, model, LOW)
@@ -227,7 +229,7 @@ def test_nothing_changes_without_a_slot():
     cycles = [{"levels": [127] * 8, "update": signed_number(rng, 32),
                "slot": {"valid": 0, "first": 1, "last": 1, "commit": 1, "correct": 1}}
               for _ in range(20)]
-    dut, recorded = ModelStore(config=config), []
+    dut, recorded = once(ModelStore, config=config), []
 
     async def testbench(ctx):
         put(ctx, dut.intercept_level, 127)
@@ -244,7 +246,7 @@ def test_nothing_changes_without_a_slot():
 def test_words_without_a_lane_stay_0():
     """Whatever passes at ``write_data`` while rows go through: a model in memory holds them."""
     config = CONFIGS[1]
-    dut = ModelStore(config=config)
+    dut = once(ModelStore, config=config)
 
     async def testbench(ctx):
         await write_model(ctx, dut.words, config, [[5] * config.rows.lanes] * 3, 0)

@@ -11,7 +11,8 @@ from bitstep.golden.integer import IntegerEpoch
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [PipelineConfig(bits=bits, max_features=features, lookahead=0, refetch=True)
            for bits, features in ((1, 128), (2, 64), (3, 63), (4, 80), (7, 27), (8, 8))]
@@ -74,7 +75,7 @@ def check(config, cell, rows, rng, *, gap=0.0, targets=None, ends=True):
                                       ends=ends))
             if verdicts[-1]:
                 expected.append(number + 1)
-    recorded = trace(CellBounds(config=config), cycles, ["undecided", "dot_margin"],
+    recorded = trace(once(CellBounds, config=config), cycles, ["undecided", "dot_margin"],
                      cell=cell, ends=ends)
     for number, row in outcomes.items():
         if not ends:
@@ -93,6 +94,7 @@ def random_row(config, rng, beats):
     return levels, signed_numbers(rng, width, count)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("cell", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("gap", [0.0, 0.5])
@@ -108,7 +110,7 @@ def test_on_the_bounds(config, cell, gap, ends):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("word", [LOWEST, HIGHEST, 0])
+@each("word", [LOWEST, HIGHEST, 0])
 def test_extremes(config, word):
     """Levels at either end and, where there are others, between, with the largest sums."""
     limit, rng = config.rows.level_limit, random.Random(0)
@@ -118,7 +120,7 @@ def test_extremes(config, word):
             check(config, 4, [row] * 12, rng, ends=ends)
 
 
-@pytest.mark.parametrize("level, target, verdict", [
+@each("level, target, verdict", [
     # X = 10 and -6, level (3, level) of at most 7, cell 1: 2 Z = 60 - 12 level, plus or minus 16.
     (1, 32, True), (1, 31, True), (1, 17, True), (1, 16, False), (1, 33, False), (1, -1, False),
     # The level of -6 is at the end that makes its part smallest, then largest.
@@ -149,7 +151,7 @@ def test_lanes_without_a_feature_add_nothing():
 def test_rows_decide_alike_with_every_value_in_their_cells():
     """The bounds are those of the values: the golden model's rule against every value."""
     config = PipelineConfig(bits=2, max_features=32, lookahead=0, refetch=True)
-    dut = CellBounds(config=config)
+    dut = once(CellBounds, config=config)
     assert config.rows.level_limit == 1
     cases = [(levels, words, target) for levels in ((0, 1), (-1, 0), (1, 1), (-1, 1))
              for words in ((3, 2), (-3, 2), (0, -2), (5, 0)) for target in (-4, -2, 2, 4)]

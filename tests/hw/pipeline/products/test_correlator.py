@@ -8,6 +8,8 @@ from support import in_rows, trace
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.products.correlator import Correlator
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once
 
 CONFIGS = [
     PipelineConfig(bits=1, max_features=128, lookahead=1),
@@ -50,7 +52,7 @@ def slots_of(config, rows, rng, *, gap, extreme=False):
 
 
 def check(config, cycles, expected, *, lookahead, square):
-    recorded = trace(Correlator(config=config), cycles, ["o_valid", "products"],
+    recorded = trace(once(Correlator, config=config), cycles, ["o_valid", "products"],
                      lookahead=lookahead, intercept_square=square)
     latency = config.stages.dot.tree + 4
     finished = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
@@ -62,7 +64,7 @@ def check(config, cycles, expected, *, lookahead, square):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("gap", [0.0, 0.5])
+@each("gap", [0.0, 0.5])
 def test_products_with_the_rows_before(config, gap):
     rng = random.Random(f"{config.name}-{gap}")
     most = config.rows.max_beats

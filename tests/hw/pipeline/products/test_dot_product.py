@@ -8,6 +8,8 @@ from support import in_rows, signed_number, signed_numbers, trace
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.pipeline.products.dot_product import DotProduct
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once
 
 CONFIGS = [
     PipelineConfig(bits=1, max_features=128),
@@ -55,15 +57,15 @@ def check(config, rows, rng, *, gap, extreme=None, intercept_level=0, exponent=0
                 expected.append((
                     len(cycles) + late, total))
         cycles.append(cycle)
-    recorded = trace(DotProduct(config=config), cycles, ["o_valid", "o"], **constant)
+    recorded = trace(once(DotProduct, config=config), cycles, ["o_valid", "o"], **constant)
     assert [(cycle, outputs["o"]) for cycle, outputs in enumerate(recorded)
             if outputs["o_valid"]] == expected
     return [total for _, total in expected]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("gap", [0.0, 0.5])
-@pytest.mark.parametrize("intercept", [False, True])
+@each("gap", [0.0, 0.5])
+@each("intercept", [False, True])
 def test_sums(config, gap, intercept):
     rng = random.Random(f"{config.name}-{gap}-{intercept}")
     most = config.rows.max_beats
@@ -72,8 +74,8 @@ def test_sums(config, gap, intercept):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("sign", [-1, 1])
-@pytest.mark.parametrize("word", [-1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1])
+@each("sign", [-1, 1])
+@each("word", [-1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1])
 def test_extremes_fit(config, sign, word):
     """Such as a word and its correction are."""
     limit = config.rows.level_limit
@@ -84,7 +86,7 @@ def test_extremes_fit(config, sign, word):
 
 
 @pytest.mark.parametrize("config", FEW_BITS, ids=lambda config: config.name)
-@pytest.mark.parametrize("exponent", [0, 3, 16])
+@each("exponent", [0, 3, 16])
 def test_words_of_few_bits(config, exponent):
     """Rows are summed up before their scale, and the ends of levels and words fit, too."""
     rng, limit = random.Random(f"{config.name}-{exponent}"), config.rows.level_limit

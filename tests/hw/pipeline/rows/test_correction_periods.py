@@ -4,7 +4,8 @@ import pytest
 from support import put_all_of, trace
 
 from bitstep_hw.pipeline.rows.correction_periods import CorrectionPeriods
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 QUIET = {"start": 0, "row_ends": 0, "counted": 0, "idle_row": 0, "replay": 0, "corrected": 0,
          "replayed": 0, "open_rows": 0}
@@ -67,7 +68,7 @@ def run(*epochs, lookahead, slow=0):
     (3, 1, 1, "b -s bc -cws bc -cw -"),
     (4, 2, 2, "b . -s bc c -cw - -"),
 ])
-@pytest.mark.parametrize("slow", [0, 5])
+@each("slow", [0, 5])
 def test_rows_by_hand(rows, period, lookahead, expected, slow):
     assert run((rows, period), lookahead=lookahead, slow=slow) == [expected]
 
@@ -81,7 +82,8 @@ def test_epochs_do_not_know_of_each_other():
 def test_boundary_waits_for_the_rows_before():
     cycles = [QUIET, QUIET | {"start": 1}, QUIET | {"open_rows": 2}, QUIET,
               QUIET | {"counted": 1, "row_ends": 1}, QUIET | {"open_rows": 2}]
-    recorded = trace(CorrectionPeriods(), cycles, ["stuck"], tail=0, rows=9, period=3, lookahead=1)
+    recorded = trace(once(CorrectionPeriods), cycles, ["stuck"], tail=0, rows=9, period=3,
+                     lookahead=1)
     assert [outputs["stuck"] for outputs in recorded] == [0, 0, 1, 0, 0, 0]
 
 
@@ -90,11 +92,11 @@ def test_rows_that_come_again_do_not_count_twice():
     row = QUIET | {"counted": 1, "row_ends": 1}
     again = QUIET | {"replay": 1, "replayed": 2}
     cycles = [QUIET, QUIET | {"start": 1}, row, row, again, row, row, QUIET, row, QUIET]
-    recorded = trace(CorrectionPeriods(), cycles, ["boundary"], tail=0, rows=9, period=3,
+    recorded = trace(once(CorrectionPeriods), cycles, ["boundary"], tail=0, rows=9, period=3,
                      lookahead=1)
     assert [outputs["boundary"] for outputs in recorded] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
     cycles = [*cycles[:2], row, row, row, row, QUIET | {"replay": 1, "replayed": 1}, row, row, row,
               QUIET]
-    recorded = trace(CorrectionPeriods(), cycles, ["boundary"], tail=0, rows=9, period=3,
+    recorded = trace(once(CorrectionPeriods), cycles, ["boundary"], tail=0, rows=9, period=3,
                      lookahead=1)
     assert [outputs["boundary"] for outputs in recorded] == [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1]

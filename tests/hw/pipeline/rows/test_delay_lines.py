@@ -7,7 +7,8 @@ from support import in_rows, put, take
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 
 def usable_lines(config, beats):
@@ -15,13 +16,13 @@ def usable_lines(config, beats):
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 3, 8])
-@pytest.mark.parametrize("beats", [1, 2, 3, 4, 7, 10])
-@pytest.mark.parametrize("gap", [0.0, 0.5])
+@each("beats", [1, 2, 3, 4, 7, 10])
+@each("gap", [0.0, 0.5])
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 def test_beats_of_the_rows_before(lookahead, beats, gap, cycles_per_update):
     config = PipelineConfig(bits=8, max_features=80, lookahead=lookahead,
                             cycles_per_update=cycles_per_update)
-    dut = DelayLines(config=config)
+    dut = once(DelayLines, config=config)
     lines = usable_lines(config, beats)
     assert lines[:config.effective_lookahead(beats) + 1] \
         == list(range(1, config.effective_lookahead(beats) + 2))

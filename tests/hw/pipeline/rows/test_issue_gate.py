@@ -8,7 +8,8 @@ from support import put_all_of
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import WOVEN
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 OUTPUTS = ("issue", "row_ends", "counted", "too_close", "too_many", "outstanding")
 
@@ -45,14 +46,14 @@ class Model:
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 2), (2, 1), (3, 8), (4, 2), (1, 8)])
-@pytest.mark.parametrize("busy", [0.5, 0.95, 1.0])
+@each("busy", [0.5, 0.95, 1.0])
 def test_every_cycle(cycles_per_update, beats, lookahead, busy):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8,
                             cycles_per_update=cycles_per_update)
     check(config, beats, lookahead, busy)
 
 
-@pytest.mark.parametrize("fine", [0, 1])
+@each("fine", [0, 1])
 @pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 3), (3, 2)])
 def test_later_updates(fine, beats, lookahead):
     """In a run with the finer sigmoid rows wait longer for the updates of others."""
@@ -63,7 +64,7 @@ def test_later_updates(fine, beats, lookahead):
 
 def check(config, beats, lookahead, busy, **fine):
     """Compare gate and model in every cycle."""
-    dut, model = IssueGate(config=config), Model(config, beats, lookahead, **fine)
+    dut, model = once(IssueGate, config=config), Model(config, beats, lookahead, **fine)
     rng = random.Random(f"{config.cycles_per_update}-{beats}-{lookahead}-{busy}")
 
     async def testbench(ctx):

@@ -9,7 +9,7 @@ from support import in_rows, put, take, ticks
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode
 from bitstep_hw.pipeline.rows.levels import Levels
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 
 def schedule_of(config, beats, n_rows, gap, rng):
@@ -41,6 +41,7 @@ class Rows:
         return levels.tolist()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats, lookahead", [(1, 3), (2, 2), (3, 1), (3, 0)])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("one_level", 5), ("two_levels", 2),
@@ -50,7 +51,7 @@ def test_each_level_in_its_cycle(row_format, bits, cycles_per_update, beats, loo
     config = PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cycles_per_update,
                             lookahead=3, max_features=64 // bits * 3)
     rng = random.Random(f"{config.name}-{beats}-{lookahead}-{gap}")
-    dut, last_lanes = Levels(config=config), config.rows.lanes - 1
+    dut, last_lanes = once(Levels, config=config), config.rows.lanes - 1
     rows = Rows(config, 12, beats, last_lanes, rng)
     stages, tail = config.stages.store.words, 12
     places = [*[None] * stages, *schedule_of(config, beats, 12, gap, rng), *[None] * tail]

@@ -1,10 +1,11 @@
 # amaranth: UnusedElaboratable=no
 
-import pytest
 from support import trace
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.rows.phases import Phase, Phases
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once
 
 STROBES = ("start", "stop", "row_ends", "counted", "decided", "replay", "proximal_done")
 OUTPUTS = ["phase", "entering", "carrying", "rows_left", "step_due", "replay_alone", "discard",
@@ -16,8 +17,8 @@ CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True, ref
 def run(events, *, config=CONFIG, cycles=40, **constant):
     """Outputs in each cycle; ``events`` are inputs by cycle, of which strobes last one cycle."""
     quiet = dict.fromkeys(STROBES, 0)
-    return trace(Phases(config=config), [quiet | events.get(cycle, {}) for cycle in range(cycles)],
-                 OUTPUTS, tail=0, **{"first": 1} | constant)
+    cycles = [quiet | events.get(cycle, {}) for cycle in range(cycles)]
+    return trace(once(Phases, config=config), cycles, OUTPUTS, tail=0, **{"first": 1} | constant)
 
 
 def phases(recorded):
@@ -72,7 +73,7 @@ def test_no_proximal_steps_without_the_part():
     assert not cycles_of(recorded, "proximal") + cycles_of(recorded, "step_due")
 
 
-@pytest.mark.parametrize("first", [0, 1])
+@each("first", [0, 1])
 def test_replay(first):
     """Two rows come again. A row that has begun ends as one without data, and counts as one more
     of those that flush.
@@ -117,7 +118,7 @@ def test_rows_are_alone_without_lookahead():
                    run({}, config=config, lookahead=0, cycles=3))
 
 
-@pytest.mark.parametrize("after", [2, 6, 9, 12, 15, 19, 22])
+@each("after", [2, 6, 9, 12, 15, 19, 22])
 def test_stop(after):
     """The next epoch is as the first."""
     events = {0: {"start": 1}, 2: ROW, 5: {"replay": 1, "replayed": 1}, 6: {"replayed": 0},

@@ -6,7 +6,8 @@ import pytest
 from support import put, put_all_of, ticks
 
 from bitstep_hw.pipeline.rows.replay import Replay
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 WIDTH = 16
 
@@ -40,7 +41,7 @@ def run(depth, cycles, *, offer=0.7, ready=0.7, release=0.2, rewind=0.05, clear=
     """Everything at random; every output in every cycle must be the model's. Returns how often
     the queue was full and how many items were taken, again after a rewind too.
     """
-    dut, rng = Replay(shape=WIDTH, depth=depth), random.Random(f"{depth}-{seed}")
+    dut, rng = once(Replay, shape=WIDTH, depth=depth), random.Random(f"{depth}-{seed}")
     full, taken = [], []
 
     async def testbench(ctx):
@@ -80,8 +81,8 @@ def run(depth, cycles, *, offer=0.7, ready=0.7, release=0.2, rewind=0.05, clear=
 
 
 @pytest.mark.parametrize("depth", [4, 8, 64])
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("clear", [0.0, 0.02])
+@each("seed", range(3))
+@each("clear", [0.0, 0.02])
 def test_as_the_model(depth, seed, clear):
     full, taken = run(depth, 1500, clear=clear, seed=seed)
     assert taken
@@ -102,7 +103,7 @@ def test_full_empty_and_again(options):
 
 def test_one_item_a_cycle():
     """Also across the end of the memory, and again after a rewind."""
-    dut = Replay(shape=WIDTH, depth=8)
+    dut = once(Replay, shape=WIDTH, depth=8)
 
     async def testbench(ctx):
         put_all_of(ctx, dut.i, {"valid": 1})
@@ -136,7 +137,7 @@ def test_one_item_a_cycle():
 
 
 def test_payload_is_held_until_it_is_taken():
-    dut = Replay(shape=WIDTH, depth=4)
+    dut = once(Replay, shape=WIDTH, depth=4)
 
     async def testbench(ctx):
         put(ctx, dut.i.valid, 1)
@@ -152,7 +153,7 @@ def test_payload_is_held_until_it_is_taken():
 
 
 def test_release_of_several():
-    dut = Replay(shape=WIDTH, depth=4)
+    dut = once(Replay, shape=WIDTH, depth=4)
 
     async def testbench(ctx):
         put_all_of(ctx, dut.i, {"valid": 1, "payload": 7})

@@ -7,6 +7,8 @@ from support import trace
 
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 from bitstep_hw.pipeline.rows.row_flags import RowFlags
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once
 
 FLAGS = ["apply", "skip", "frozen", "freeze"]
 QUIET = {"start": 0, "issue": 0, "row_ends": 0, "counted": 0, "idle_row": 0, "boundary": 0,
@@ -22,7 +24,7 @@ def run(rows, **constant):
             cycles += [QUIET | {"idle_row": not data},
                        QUIET | {"idle_row": not data, "row_ends": 1, "counted": data}]
             last.append(len(cycles) - 1)
-    recorded = trace(RowFlags(), cycles, FLAGS, tail=0, **constant)
+    recorded = trace(once(RowFlags), cycles, FLAGS, tail=0, **constant)
     for cycle in last:      # the same in all slots of a row
         assert recorded[cycle - 1] == recorded[cycle]
     return [recorded[cycle] for cycle in last]
@@ -44,7 +46,7 @@ def test_rows(batch, lookahead):
     assert found == expected
 
 
-@pytest.mark.parametrize("rows_before, inputs, misaligned", [
+@each("rows_before, inputs, misaligned", [
     (0, {"issue": 1, "boundary": 1}, 0),        # a period begins with a batch
     (2, {"issue": 1, "boundary": 1}, 1),        # within one
     (2, {"issue": 0, "boundary": 1}, 0),
@@ -58,5 +60,5 @@ def test_rows(batch, lookahead):
 def test_misaligned(rows_before, inputs, misaligned):
     cycles = [QUIET, QUIET | {"start": 1}, *[QUIET | {"counted": 1}] * rows_before,
               QUIET | inputs, QUIET]
-    recorded = trace(RowFlags(), cycles, ["misaligned"], tail=0, batch=4, lookahead=2)
+    recorded = trace(once(RowFlags), cycles, ["misaligned"], tail=0, batch=4, lookahead=2)
     assert [outputs["misaligned"] for outputs in recorded] == [0] * (len(cycles) - 1) + [misaligned]

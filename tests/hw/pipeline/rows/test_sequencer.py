@@ -9,7 +9,8 @@ from support import put, put_all_of, ticks
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 WAITS = ("wait_rows", "wait_labels", "wait_lookahead", "wait_recursion", "wait_correction",
          "flushing")
@@ -70,7 +71,7 @@ def expected_rows(epoch):
 
 def simulate_epochs(config, *epochs, stall=0.0, correction_cycles=0, seed=0):
     """Run epochs one after the other, with numbered beats and labels."""
-    dut = Sequencer(config=config)
+    dut = once(Sequencer, config=config)
     rng = random.Random(seed)
 
     async def testbench(ctx):
@@ -171,6 +172,7 @@ CORRECTED = [
 ]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 @pytest.mark.parametrize("number", range(len(EPOCHS) + len(CORRECTED)))
@@ -209,7 +211,7 @@ def test_an_epoch_without_corrections_after_one_with():
         check_meaning(epoch)
 
 
-@pytest.mark.parametrize("name, epoch", [
+@each("name, epoch", [
     ("wait_lookahead", Epoch(10, lookahead=0)), ("wait_recursion", Epoch(10, lookahead=8)),
     ("wait_correction", Epoch(30, period=10, lookahead=2)), ("flushing", Epoch(1))])
 def test_causes(name, epoch):
@@ -220,10 +222,10 @@ def test_causes(name, epoch):
     assert not causes & {"wait_rows", "wait_labels"}
 
 
-@pytest.mark.parametrize("name", ["rows", "labels"])
+@each("name", ["rows", "labels"])
 def test_waits_for_inputs(name):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8)
-    dut = Sequencer(config=config)
+    dut = once(Sequencer, config=config)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 3, "beats": 2, "batch": 1, "start": 1})
@@ -246,11 +248,11 @@ def test_period_that_splits_a_batch():
     assert epoch.misaligned > 0
 
 
-@pytest.mark.parametrize("after", [0, 1, 5, 14])
+@each("after", [0, 1, 5, 14])
 def test_stop(after):
     """No slot while stopped, and nothing is left for the next epoch."""
     config = PipelineConfig(bits=8, max_features=40, lookahead=2)
-    dut = Sequencer(config=config)
+    dut = once(Sequencer, config=config)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 9, "beats": 3, "batch": 3, "lookahead": 2})

@@ -10,7 +10,8 @@ from support import put, put_all_of
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once, simulate
 
 WAITS = ("wait_rows", "wait_labels", "wait_lookahead", "wait_recursion", "wait_correction",
          "wait_refetch", "flushing")
@@ -159,7 +160,7 @@ class Surroundings:
 
 def run_epochs(config, *epochs: Epoch, stall=0.0, seed=0) -> list[Epoch]:
     """Epochs, one after the other."""
-    dut, rng = Sequencer(config=config), random.Random(seed)
+    dut, rng = once(Sequencer, config=config), random.Random(seed)
 
     async def testbench(ctx):
         for epoch in epochs:
@@ -223,6 +224,7 @@ EPOCHS = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("replays, refetches", [(0.2, 0.5), (0.8, 0.1)])
 @pytest.mark.parametrize("number", range(len(EPOCHS)))
 def test_every_row_is_decided_once(number, replays, refetches):
@@ -236,7 +238,7 @@ def test_every_row_is_decided_once(number, replays, refetches):
         check(epoch, refetch=True)
 
 
-@pytest.mark.parametrize("replays, refetches", [(0.0, 0.3), (1.0, 0.0), (1.0, 1.0)])
+@each("replays, refetches", [(0.0, 0.3), (1.0, 0.0), (1.0, 1.0)])
 def test_no_row_and_every_row_comes_again(replays, refetches):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True, refetch=True)
     epochs = run_epochs(config, *(Epoch(20, replays=replays, refetches=refetches, **options)
@@ -246,7 +248,7 @@ def test_no_row_and_every_row_comes_again(replays, refetches):
         assert [row for _, row in epoch.replayed] == list(range(20 if replays else 0))
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@each("batch", [1, 3])
 @pytest.mark.parametrize("number", range(len(EPOCHS)))
 def test_proximal_steps_without_refetching(number, batch):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True)
@@ -266,7 +268,7 @@ def test_proximal_steps_without_refetching(number, batch):
 
 def test_proximal_period_that_splits_a_batch():
     config = PipelineConfig(bits=8, max_features=40, lookahead=2, proximal=True)
-    dut, seen = Sequencer(config=config), []
+    dut, seen = once(Sequencer, config=config), []
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 12, "beats": 1, "batch": 4, "lookahead": 2,
@@ -285,11 +287,11 @@ def test_proximal_period_that_splits_a_batch():
     assert any(seen)
 
 
-@pytest.mark.parametrize("after", [0, 3, 12, 14, 15, 16, 20, 30, 36])
+@each("after", [0, 3, 12, 14, 15, 16, 20, 30, 36])
 def test_stop_while_rows_come_again(after):
     """A replay, then a stop at any time: the next epoch starts from nothing."""
     config = PipelineConfig(bits=8, max_features=40, lookahead=3, refetch=True, proximal=True)
-    dut = Sequencer(config=config)
+    dut = once(Sequencer, config=config)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 9, "beats": 1, "batch": 1, "lookahead": 3})

@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 
-import pytest
 from support import put_all_of, take, ticks
 
 from bitstep.golden.steps import derivative_step
@@ -12,6 +11,7 @@ from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -41,7 +41,7 @@ def run(cases):
     return results
 
 
-@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+@each("shift", range(1, MAX_SHIFT + 1))
 def test_every_shift(shift):
     """Every label shift, with mantissas of every length, so on both sides of 0 and of 2^47."""
     cases = [(mantissa, shift, label_shift)
@@ -60,7 +60,7 @@ def test_random():
     assert run(cases) == [expected(*case) for case in cases]
 
 
-@pytest.mark.parametrize(("mantissa", "shift", "label_shift", "wanted"), [
+@each("mantissa, shift, label_shift, wanted", [
     (1, 1, 7, 1 << 15), (1, 3, 7, 1), (1, 3, 6, 0),         # a tie goes up
     (3, 3, 7, 2), (5, 4, 15, 3), (LARGEST, 1, 0, LARGEST << 8), (LARGEST, 2, 0, LARGEST),
     (LARGEST, 3, 24 + 13, LARGEST << 29),                   # 2^47 - 2^29

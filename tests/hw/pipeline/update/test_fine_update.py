@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 from support import random_dithers, trace
 
 from bitstep.golden.dither import round_dithered
@@ -10,6 +9,8 @@ from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import fine_sigmoid
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP
 from bitstep_hw.pipeline.update.fine_update import LATENCY, FineUpdate
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once
 
 WIDTH = 60
 # A step of more bits than a mantissa has is never so large.
@@ -23,7 +24,7 @@ def run(rows, **constant):
         row = {"valid": 1, "margin": margin, "positive": positive, "dither": dither}
         cycles += [row, {"valid": 0, "positive": rng.getrandbits(1),
                          "dither": rng.getrandbits(16)}, *[{}] * 4]
-    recorded = trace(FineUpdate(margin_width=WIDTH), cycles, ["o"], **constant)
+    recorded = trace(once(FineUpdate, margin_width=WIDTH), cycles, ["o"], **constant)
     return [recorded[6 * number + LATENCY]["o"] for number in range(len(rows))]
 
 
@@ -34,8 +35,8 @@ def expected(rows, derivative_step, label_shift):
         for margin, positive, dither in rows]
 
 
-@pytest.mark.parametrize("label_shift", [17, 20, 40])
-@pytest.mark.parametrize("derivative_step", [1, 70_000 << 16 | 0x7FFF, MAX_STEP])
+@each("label_shift", [17, 20, 40])
+@each("derivative_step", [1, 70_000 << 16 | 0x7FFF, MAX_STEP])
 def test_margins(label_shift, derivative_step):
     """Both sides of nodes, of the ends of the range and of ties in rounding, and any others."""
     rng, unit = random.Random(f"{label_shift}-{derivative_step}"), 1 << label_shift - 16
@@ -51,7 +52,7 @@ def test_margins(label_shift, derivative_step):
     assert derivative_step == 1 or len(set(found)) > 60
 
 
-@pytest.mark.parametrize("positive, dither, c", [
+@each("positive, dither, c", [
     (0, 0x0000, 1), (0, 0x7FFF, 1), (0, 0x8000, 2), (1, 0x8000, -2), (1, 0x7FFF, -1)])
 def test_by_hand(positive, dither, c):
     """sigmoid(0) is 1/2; of a step of 3 it is rounded by the dither, magnitude first."""

@@ -18,6 +18,8 @@ from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once
 
 
 def row_step(derivative_step, dither):
@@ -80,7 +82,8 @@ def record(config, rows, distances, outputs, **constant):
                             ("replay_alone", decided), ("discard", decided)):
             if name in row:
                 cycles[start + cycle][name] = row[name]
-    recorded = trace(LinearSolver(config=config), cycles, ["o_valid", "take", *outputs], **constant)
+    recorded = trace(once(LinearSolver, config=config), cycles,
+                     ["o_valid", "take", *outputs], **constant)
     discard = 0
     for cycle, (put, found) in enumerate(zip(cycles, recorded, strict=False)):
         discard = put.get("discard", discard)
@@ -109,6 +112,7 @@ def random_rows(config, rng, count, *, idle=0.0):
             for dither in random_dithers(rng, count)]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
 @pytest.mark.parametrize("spread", [0, 1, 5, 20])
@@ -126,8 +130,8 @@ def test_recursion(cycles_per_update, lookahead, spread):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize(("mantissa", "shift"), [(1, 1), ((1 << 18) - 1, 2), ((1 << 18) - 1, 7),
-                                                 (0, 1), (3, 5)])
+@each("mantissa, shift", [(1, 1), ((1 << 18) - 1, 2), ((1 << 18) - 1, 7),
+                              (0, 1), (3, 5)])
 def test_steps(cycles_per_update, mantissa, shift):
     config = PipelineConfig(bits=2, max_features=32, lookahead=3,
                             cycles_per_update=cycles_per_update)
@@ -144,8 +148,8 @@ def test_steps(cycles_per_update, mantissa, shift):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
-@pytest.mark.parametrize("dither", [0x0100, 0x4200, NEAREST, 0xFF00])
+@each("shift", range(1, MAX_SHIFT + 1))
+@each("dither", [0x0100, 0x4200, NEAREST, 0xFF00])
 def test_threshold_of_every_shift(cycles_per_update, shift, dither):
     """A value goes up with this dither, not with the one before it; the next smaller value does
     not go up with it either. Beyond 16 bits, half of 2^-16 is added to the dither.
@@ -168,7 +172,7 @@ def test_threshold_of_every_shift(cycles_per_update, shift, dither):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+@each("shift", range(1, MAX_SHIFT + 1))
 def test_whole_numbers_stay(cycles_per_update, shift):
     config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
                             cycles_per_update=cycles_per_update)
@@ -181,7 +185,7 @@ def test_whole_numbers_stay(cycles_per_update, shift):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("label_shift", [0, 8, 40])
+@each("label_shift", [0, 8, 40])
 def test_labels(cycles_per_update, label_shift):
     config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
                             cycles_per_update=cycles_per_update)
@@ -195,7 +199,7 @@ def test_labels(cycles_per_update, label_shift):
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 2])
-@pytest.mark.parametrize(("mantissa", "dot", "dither", "c"), [     # c is None: out of range
+@each("mantissa, dot, dither, c", [     # c is None: out of range
     (256, 2**31 - 1, 0xFFFF, 2**31 - 1), (256, 2**31, 0, None),
     (256, -2**31, 0, -2**31), (256, -2**31 - 1, 0xFFFF, None),
     (128, 2**32 - 2, 0xFFFF, 2**31 - 1), (128, 2**32 - 1, 0x7FFF, 2**31 - 1),
@@ -241,7 +245,7 @@ def test_clear_forgets_the_rows_before(cycles_per_update, lookahead):
     for cycle, dot in dots.items():
         cycles[cycle] |= dot
     steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
-    recorded = trace(LinearSolver(config=config), cycles, ["o_valid", "o"], **steps)
+    recorded = trace(once(LinearSolver, config=config), cycles, ["o_valid", "o"], **steps)
     assert [outputs["o"] for outputs in recorded if outputs["o_valid"]] \
         == solve(before, **steps) + solve(after, **steps)
 
@@ -264,7 +268,7 @@ def sign_rows(config, rng, count, *, label_shift, idle=0.0):
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
-@pytest.mark.parametrize("loss", HINGES)
+@each("loss", HINGES)
 def test_hinge(cycles_per_update, lookahead, loss):
     config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
                             cycles_per_update=cycles_per_update)
@@ -280,8 +284,8 @@ def test_hinge(cycles_per_update, lookahead, loss):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("loss", HINGES)
-@pytest.mark.parametrize("mantissa, shift", [(1, 7), ((1 << 18) - 1, 1)])
+@each("loss", HINGES)
+@each("mantissa, shift", [(1, 7), ((1 << 18) - 1, 1)])
 def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
     """y z = 2^label_shift is inactive; one less is active, however small the step."""
     config = PipelineConfig(bits=4, max_features=48, lookahead=0,
@@ -300,11 +304,11 @@ def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("derivative_step, dither, c", [
+@each("derivative_step, dither, c", [
     (0, 0xFFFF, 0), (1, 0xFFFE, 0), (1, 0xFFFF, 1), (0xFFFF, 0, 0), (0xFFFF, 1, 1),
     (9 << 16, 0xFFFF, 9), (9 << 16 | 0x7FFF, 0x8000, 9), (9 << 16 | 0x7FFF, 0x8001, 10),
     (((1 << 31) - 1 << 16) - 1, 0, (1 << 31) - 2), (((1 << 31) - 1 << 16) - 1, 1, (1 << 31) - 1)])
-@pytest.mark.parametrize("label", [1, -1])
+@each("label", [1, -1])
 def test_rounding_of_the_unit(cycles_per_update, derivative_step, dither, c, label):
     config = PipelineConfig(bits=4, max_features=48, lookahead=0,
                             cycles_per_update=cycles_per_update)
@@ -325,12 +329,12 @@ def test_look_ahead_moves_a_row_across_the_hinge():
         assert run(config, rows, [2, 2], **steps) == [(9, 0), (c, 0)]
 
 
-@pytest.mark.parametrize("loss, dot, expected", [
+@each("loss, dot, expected", [
     (Loss.HINGE, 0, 1), (Loss.HINGE, 1 << 20, 1),       # K is too large for any row
     (Loss.SQUARED_HINGE, 0, 0), (Loss.LEAST_SQUARES, 0, 0),
     (Loss.SQUARED_HINGE, -1 << 40, 1), (Loss.SQUARED_HINGE, 1 << 40, 0),    # inactive: c = 0
     (Loss.LEAST_SQUARES, 1 << 40, 1)])
-@pytest.mark.parametrize("idle", [0, 1])
+@each("idle", [0, 1])
 def test_range_with_losses(loss, dot, expected, idle):
     config = PipelineConfig(bits=4, max_features=80, lookahead=0)
     row = {"idle_row": idle, "label": 1, "dot": dot, "products": []}
@@ -351,7 +355,7 @@ def refetching(lookahead, cycles_per_update=2):
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 3])
-@pytest.mark.parametrize("mantissa", [1, (1 << 18) - 1])
+@each("mantissa", [1, (1 << 18) - 1])
 def test_rows_that_look_ahead_leaves_open(cycles_per_update, lookahead, mantissa):
     """Open is 2 |z - target| <= dot_margin + lookahead_margin, exactly."""
     config, rng = refetching(lookahead, cycles_per_update), random.Random(cycles_per_update)
@@ -378,7 +382,7 @@ def test_rows_that_look_ahead_leaves_open(cycles_per_update, lookahead, mantissa
     assert found == expected
 
 
-@pytest.mark.parametrize("refetches", [0, 1])
+@each("refetches", [0, 1])
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 def test_what_becomes_of_a_row(refetches, cycles_per_update):
     """Every combination of flags; K that is too large is reported of every row."""
@@ -398,7 +402,7 @@ def test_what_becomes_of_a_row(refetches, cycles_per_update):
     assert found == expected
 
 
-@pytest.mark.parametrize("fate", ["replay", "refetch", "discard"])
+@each("fate", ["replay", "refetch", "discard"])
 def test_later_rows_see_no_update_of_a_row_without_one(fate):
     config = refetching(1)
     first = {"idle_row": 0, "label": 1, "dot": (1 << 12) - 100, "products": [0], "dot_margin": 0,
@@ -420,7 +424,7 @@ def test_later_rows_see_no_update_of_a_row_without_one(fate):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("spread", [0, 1, 5])
+@each("spread", [0, 1, 5])
 def test_unit_of_the_row_that_is_fetched_again(cycles_per_update, spread):
     """Its own dither rounds K, at the closest distance and at random ones."""
     config, rng = refetching(3, cycles_per_update), random.Random(cycles_per_update)
@@ -450,7 +454,7 @@ def test_no_dither_is_taken_under_discard(cycles_per_update):
     assert [c for c, _ in found] == [0 if row["discard"] or row["idle_row"] else -7 for row in rows]
 
 
-@pytest.mark.parametrize("name", ["discard", "replay"])
+@each("name", ["discard", "replay"])
 def test_a_row_that_does_not_count_is_never_out_of_range(name):
     config = refetching(0)
     for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
@@ -483,6 +487,7 @@ def centred_config(cycles_per_update, lookahead):
                           cycles_per_update=cycles_per_update)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 6])
 @pytest.mark.parametrize("spread", [0, 5])
@@ -512,8 +517,8 @@ def test_derivatives(cycles_per_update, lookahead, spread, label_shift):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("size, saturated", [((1 << 29) - 1, 0), (1 << 29, 1), (5, 0)])
-@pytest.mark.parametrize("positive", [0, 1])
+@each("size, saturated", [((1 << 29) - 1, 0), (1 << 29, 1), (5, 0)])
+@each("positive", [0, 1])
 def test_range_beyond_the_hinge(cycles_per_update, size, saturated, positive):
     """The derivative alone, times 4, as the update of a row that is not active."""
     config = centred_config(cycles_per_update, 1)
@@ -529,7 +534,7 @@ def test_range_beyond_the_hinge(cycles_per_update, size, saturated, positive):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
-@pytest.mark.parametrize("label_shift", [16, 17, 30])
+@each("label_shift", [16, 17, 30])
 def test_derivatives_to_nearest(cycles_per_update, label_shift):
     """Without dither, with the step of a run that writes derivatives; which rows have data, and
     the signs of their labels, come beside the updates.

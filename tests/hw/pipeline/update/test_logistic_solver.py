@@ -12,6 +12,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.parts.stages import FINE_STAGES
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
+from bitstep_sim.testing.cases import each
+from bitstep_sim.testing.harness import once
 
 CYCLES = 6
 
@@ -67,8 +69,8 @@ def run(config, rows, distances, **constant):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
                           "products": row["products"]}
         cycles[start + 1] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
-    recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o", "saturated", "take"],
-                     **constant)
+    recorded = trace(once(LogisticSolver, config=config), cycles,
+                     ["o_valid", "o", "saturated", "take"], **constant)
     assert [cycle for cycle, outputs in enumerate(recorded) if outputs["take"]] == [
         start + 1 for start, row in zip(starts, rows, strict=True) if not row["idle_row"]]
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
@@ -78,7 +80,7 @@ def run(config, rows, distances, **constant):
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
-@pytest.mark.parametrize("spread", [0, 1, 5, 20])
+@each("spread", [0, 1, 5, 20])
 def test_recursion(lookahead, spread):
     """Rows at any distance, of at least six cycles, see every c before them."""
     config = make_config(lookahead)
@@ -94,8 +96,8 @@ def test_recursion(lookahead, spread):
 @pytest.mark.parametrize("config", [
     make_config(3, bits=1), make_config(2, bits=8), make_config(2, bits=32, row_format="float32"),
     make_config(4, bits=5, row_format="two_levels")], ids=lambda config: config.name)
-@pytest.mark.parametrize("derivative_step", [0, 1, 70_000, 70_000 << 16 | 0x7FFF, MAX_STEP])
-@pytest.mark.parametrize("shift_from_widest", [0, 8])
+@each("derivative_step", [0, 1, 70_000, 70_000 << 16 | 0x7FFF, MAX_STEP])
+@each("shift_from_widest", [0, 8])
 def test_widths(config, derivative_step, shift_from_widest):
     """Every row format and size of K, with margins up to the width of a dot product."""
     rng = random.Random(f"{config.name}-{derivative_step}")
@@ -108,7 +110,7 @@ def test_widths(config, derivative_step, shift_from_widest):
     assert run(config, rows, [CYCLES] * len(rows), **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("label_shift", [13, 14, 20, 33])
+@each("label_shift", [13, 14, 20, 33])
 def test_corner_arguments(label_shift):
     """Both sides of every node, of the ends of the table and of the ties in rounding."""
     one = 1 << label_shift
@@ -126,8 +128,8 @@ def test_corner_arguments(label_shift):
     assert run(config, rows, [CYCLES] * len(rows), **steps) == expected
 
 
-@pytest.mark.parametrize("label", [1, -1])
-@pytest.mark.parametrize(("derivative_step", "dither", "c"), [
+@each("label", [1, -1])
+@each("derivative_step, dither, c", [
     # sigmoid(0) = 1/2: K / 2, rounded before the sign
     (4 << 16, 0, 2), (4 << 16, 0xFFFF, 2), (5 << 16, 0x7FFF, 2), (5 << 16, 0x8000, 3),
     (1 << 16, 0x7FFF, 0), (1 << 16, 0x8000, 1), (0, 0, 0), (0, 0xFFFF, 0),
@@ -142,7 +144,7 @@ def test_by_hand(derivative_step, dither, label, c):
                label_shift=18) == [(-label * c, 0)]
 
 
-@pytest.mark.parametrize("idle_row", [0, 1])
+@each("idle_row", [0, 1])
 def test_unit_too_large(idle_row):
     row = {"idle_row": idle_row, "label": 1, "dot": 7, "products": [0]}
     (c, saturated), = run(make_config(1), [row], [1], derivative_step=9 << 16, step_too_large=1,
@@ -165,7 +167,7 @@ def test_clear_forgets_the_rows_before(lookahead):
             cycles += [start, dot, *[{}] * (CYCLES - 2)]
         if not number:
             cycles += [*[{}] * 8, {"clear": 1}, {"clear": 0}]
-    recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], **steps)
+    recorded = trace(once(LogisticSolver, config=config), cycles, ["o_valid", "o"], **steps)
     assert [outputs["o"] for outputs in recorded if outputs["o_valid"]] \
         == halves[0][1] + halves[1][1]
 
@@ -176,8 +178,8 @@ def test_wrong_solver():
 
 
 @pytest.mark.parametrize("lookahead", [0, 3])
-@pytest.mark.parametrize("derivative_step", [1, 70_000 << 16 | 0x7FFF, MAX_STEP])
-@pytest.mark.parametrize("derivatives", [0, 1])
+@each("derivative_step", [1, 70_000 << 16 | 0x7FFF, MAX_STEP])
+@each("derivatives", [0, 1])
 def test_derivatives(lookahead, derivative_step, derivatives):
     """A label that is a derivative at a centre is subtracted from that of the row."""
     config = make_config(lookahead, row_format=WOVEN, bits=16)
@@ -199,7 +201,7 @@ def test_derivatives(lookahead, derivative_step, derivatives):
                label_shift=20, derivatives=derivatives) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("idle", [0.0, 0.3])
+@each("idle", [0.0, 0.3])
 def test_full_pass(idle):
     """With ``fine`` updates have the finer sigmoid, and come later."""
     config = make_config(2, row_format=WOVEN, bits=16)
@@ -214,7 +216,7 @@ def test_full_pass(idle):
         expected.append(0 if idle_row else -sign * round_dithered(exact, 40, dither))
         cycles += [{"valid": 1, "idle_row": idle_row, "label": sign, "products": [0, 0]},
                    {"valid": 0, "dot": z, "dither": dither}, {}, {}, {}, {}]
-    recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], fine=1, **steps)
+    recorded = trace(once(LogisticSolver, config=config), cycles, ["o_valid", "o"], fine=1, **steps)
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
     assert ends == [6 * row + 1 + 7 + FINE_STAGES for row in range(40)]
     assert [recorded[end]["o"] for end in ends] == expected
@@ -226,7 +228,7 @@ def test_rows_beside_their_updates():
     rows, cycles = [(rng.getrandbits(1), rng.choice([1, -1])) for _ in range(30)], []
     for idle_row, label in rows:
         cycles += [{"valid": 1, "idle_row": idle_row, "label": label}, {"valid": 0}, *[{}] * 4]
-    recorded = trace(LogisticSolver(config=config), cycles,
+    recorded = trace(once(LogisticSolver, config=config), cycles,
                      ["o_valid", "o_with_data", "o_positive"], derivative_step=1, label_shift=20)
     assert [(outputs["o_with_data"], outputs["o_positive"])
             for outputs in recorded if outputs["o_valid"]] \

@@ -14,6 +14,7 @@ from bitstep.pipeline.parts.stages import ROUNDING_STAGES
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
+from bitstep_sim.testing.cases import each
 
 MAX_STEP = ((1 << 31) - 1 << 16) - 1
 
@@ -58,6 +59,7 @@ def check(found, rows, expected):
     assert len(set(expected)) > 1
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("bits", [0, 2, 7, 16])
 @pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE])
@@ -87,7 +89,7 @@ def test_linear(cycles_per_update, bits, loss, mantissa, shift):
 
 
 @pytest.mark.parametrize("bits", [0, 2, 7, 16])
-@pytest.mark.parametrize("derivative_step", [0xC000, 70_000 << 16 | 0x7FFF, MAX_STEP])
+@each("derivative_step", [0xC000, 70_000 << 16 | 0x7FFF, MAX_STEP])
 def test_logistic(bits, derivative_step):
     config = PipelineConfig(bits=4, max_features=80, lookahead=2, rounded_updates=True,
                             cycles_per_update=6, solver="logistic")

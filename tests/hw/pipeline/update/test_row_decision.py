@@ -7,6 +7,7 @@ from support import trace
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.update.row_decision import RowDecision
+from bitstep_sim.testing.harness import once
 
 FLAGS = ["o_decided", "o_undecided", "o_replay", "o_positive"]
 QUIET = {"dot_valid": 0, "margin_valid": 0, "valid": 0}
@@ -26,7 +27,7 @@ def decide(rows, *, cycles_per_update=2, **constant):
         cycles[start + 1] |= {"margin_valid": 1, "undecided": row["undecided"]}
         cycles[start + judged] |= {name: row[name] for name in (
             "valid", "distance", "positive", "replay_alone", "discard")}
-    dut = RowDecision(config=config)
+    dut = once(RowDecision, config=config)
     recorded = trace(dut, cycles, ["forgotten", *FLAGS], tail=2, **constant)
     return [(recorded[start + judged]["forgotten"],
              *(recorded[start + judged + 1][name] for name in FLAGS))

@@ -8,6 +8,7 @@ from support import random_dithers, trace
 from bitstep.golden.dither import round_floating
 from bitstep.pipeline.parts.stages import ROUNDING_STAGES
 from bitstep_hw.pipeline.update.update_rounding import FRACTION, VALUE_WIDTH, UpdateRounding
+from bitstep_sim.testing.harness import once
 
 CORNERS = [0, 1, -1, (1 << VALUE_WIDTH - 1) - 1, -(1 << VALUE_WIDTH - 1), (1 << 31) - 1 << FRACTION,
            -(1 << 31 + FRACTION), -(1 << 31 + FRACTION) - 1, (1 << 31 + FRACTION) - 1]
@@ -24,7 +25,7 @@ def test_every_size(bits):
     # Just enough to be rounded up, and just too little.
     cycles += [{"valid": 1, "value": value, "dither": dither, "negate": 0, "zero": 0, "idle": 0,
                 "beyond": 0} for value in (1, 2, 3) for dither in (0xFFFD, 0xFFFE, 0xFFFF)]
-    found = trace(UpdateRounding(), cycles, ["o_valid", "o", "saturated"], bits=bits)
+    found = trace(once(UpdateRounding), cycles, ["o_valid", "o", "saturated"], bits=bits)
     late = ROUNDING_STAGES + 1
     assert [cycle["o_valid"] for cycle in found] == [0] * late + [1] * len(cycles) \
         + [0] * (len(found) - late - len(cycles))

@@ -1,0 +1,403 @@
+"""Rules between options: what does not go together, the reason, and what to do.
+
+A rule is about two traits. A trait is a group of values of options, such as "rows of floating-point
+numbers", which ``bits=32`` and ``encoding="float"`` ask for. Traits that a pipeline's hardware
+has are those of :data:`bitstep.pipeline.config.TRAITS`, and rules between them are its
+:data:`~bitstep.pipeline.config.EXCLUSIONS`, with the same reasons.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bitstep.options.models import MODELS
+from bitstep.options.table import OPTIONS, SCHEDULES
+from bitstep.options.words import Words
+from bitstep.pipeline.config import EXCLUSIONS, TRAITS
+from bitstep.pipeline.encodings import ENCODINGS, Encoding
+from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.parts.formats import FLOAT_BITS, MAX_DENSE_FEATURES, WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.widths import MAX_MODELS
+
+Test = Callable[[Any], bool]
+
+# What is known of the data, with its words.
+FACTS = {
+    "stored": "{} is quantized already",
+    "stored_encoding": "those of the file have encoding {}",
+    "stored_task": "the file was quantized for a {}",
+    "no_fine_rows": "{} has none",
+    "n_features": "{} features",
+    "row_bits": "{}",
+    "partial_fit": "partial_fit",
+}
+
+# Options that a quantized file answers.
+STORED = ("bits", "encoding", "copies", "bus_width", "scaler", "levels", "seed")
+
+
+class RuleError(ValueError):
+    """Options that do not go together.
+
+    Attributes
+    ----------
+    rule : str
+        Name of the rule.
+    """
+
+    def __init__(self, rule: str, message: str):
+        super().__init__(message)
+        self.rule = rule
+
+
+@dataclass(frozen=True)
+class Request:
+    """Options that a user gives, what is known of the data, and defaults.
+
+    Attributes
+    ----------
+    words : Words
+        Of messages.
+    asked : dict by name
+        Values of :data:`OPTIONS`; None where an option is left open.
+    defaults : dict by name
+        Values that options left open have.
+    facts : dict by name
+        Values of :data:`FACTS`.
+    """
+
+    words: Words
+    asked: Mapping[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        """Value of an option or fact; None if it is open or unknown."""
+        for values in (self.asked, self.facts, self.defaults):
+            if values.get(name) is not None:
+                return values[name]
+        return None
+
+    def asking(self, **asked: Any) -> "Request":
+        """The request with other options."""
+        return replace(self, asked={**self.asked, **asked})
+
+    def filled(self, **defaults: Any) -> "Request":
+        """The request with values of options that were left open."""
+        return replace(self, defaults={**self.defaults, **defaults})
+
+    def knowing(self, **facts: Any) -> "Request":
+        """The request with more known of the data."""
+        return replace(self, facts={**self.facts, **facts})
+
+    def check(self) -> None:
+        """Raise RuleError for the first rule that is broken, of those that can be decided yet."""
+        for rule in RULES:
+            rule.check(self)
+
+    def say(self, name: str) -> str:
+        """An option with its value, or a fact."""
+        if name in FACTS:
+            return FACTS[name].format(self[name])
+        value = self[name]
+        if value is None or (value is False and getattr(OPTIONS[name].kind, "lone", False)):
+            return ""
+        if self.asked.get(name) is not None:
+            return self.words.say(name, value)
+        source = "of the file" if name in STORED and "stored_encoding" in self.facts \
+            else "by default"
+        return f"{self.words.say(name, value)} ({source})"
+
+
+@dataclass(frozen=True)
+class Trait:
+    """Values of options, or facts, that a rule is about.
+
+    Attributes
+    ----------
+    tests : dict of callable by name
+        Whether a value is of the trait; None is the value of what is open.
+    every : bool
+        True if all of them must be.
+    """
+
+    tests: Mapping[str, Test]
+    every: bool = False
+
+    def said(self, request: Request) -> str | None:
+        """Options that have the trait, in words ("" if they are left open); None if none has."""
+        holding = [name for name, test in self.tests.items()
+                   if test(request.asked.get(name) if test is given and name not in FACTS
+                           else request[name])]
+        if not holding or (self.every and len(holding) < len(self.tests)):
+            return None
+        asked = [name for name in holding if request.asked.get(name) is not None
+                 or name in FACTS] or holding
+        return " and ".join(filter(None, map(request.say, asked)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A rule: two traits exclude each other.
+
+    Attributes
+    ----------
+    name : str
+    one, other : Trait
+    reason : str
+        Why, as a clause. ``{l2}`` and ``{batch=1}`` are options in the words of the user.
+    remedy : str
+        What to do.
+    needs : str
+        What ``one`` needs, of a rule that is better said so; "" for others.
+    """
+
+    name: str
+    one: Trait
+    other: Trait
+    reason: str
+    remedy: str = "leave one of the two out"
+    needs: str = ""
+
+    def check(self, request: Request) -> None:
+        """Raise RuleError if a request breaks the rule."""
+        one = self.one.said(request)
+        other = None if one is None else self.other.said(request)
+        if one is None or other is None:
+            return
+        fill = request.words.fill
+        if self.needs:
+            join = ", and" if self.other.tests.keys() <= FACTS.keys() else ", not"
+            text = f"{one} needs {fill(self.needs)}" + (f"{join} {other}" if other else "")
+        else:
+            text = f"{one} does not go together with {other}"
+        raise RuleError(self.name, f"{text}: {fill(self.reason)}; {fill(self.remedy)}")
+
+
+# Tests of values
+
+def given(value: Any) -> bool:
+    """True for a value that is not left open; a default does not count."""
+    return value is not None
+
+
+def missing(value: Any) -> bool:
+    """True for a value that is left open, or no."""
+    return not value
+
+
+def is_(*values: Any) -> Test:
+    """True for some values."""
+    return lambda value: np.ndim(value) == 0 and value in values
+
+
+def not_(*values: Any) -> Test:
+    """True for other values than these, if one is given."""
+    return lambda value: value is not None and not (np.ndim(value) == 0 and value in values)
+
+
+def above(limit: float) -> Test:
+    """True for larger numbers."""
+    return lambda value: value is not None and value > limit
+
+
+def loss(test: Callable[[LossFunction], Any]) -> Test:
+    """True for models whose loss is so."""
+    return lambda model: model is not None and bool(test(LOSSES[MODELS[model].loss]))
+
+
+def encoding(test: Callable[[Encoding], Any]) -> Test:
+    """True for encodings that are so."""
+    return lambda name: name in ENCODINGS and bool(test(ENCODINGS[name]))
+
+
+def task(name: str) -> Test:
+    """True for models of a task."""
+    return lambda model: model is not None and MODELS[model].task == name
+
+
+# Traits
+
+WOVEN_ROWS = {"planes": given, "solver": is_("bit-centred"), "woven": bool, "encoding": is_(WOVEN)}
+FLOAT_ROWS = {"bits": is_(FLOAT_BITS), "encoding": is_("float")}
+BIT_CENTRED = Trait({"solver": is_("bit-centred")})
+STOPPING = {"early_stopping": bool, "tol": bool}
+SWEEP = Trait({"sweep": bool})
+PROXIMAL = {"l1": bool, "box": given}
+
+# Options that ask for what the hardware's traits are, besides the fields of a configuration.
+_ASKED: dict[str, dict[str, Test]] = {
+    "level tables": {"levels": is_("optimal")},
+    "proximal steps": PROXIMAL,
+    "few bits": {"update_bits": bool},
+    "logistic loss": {"loss_family": is_("logistic"),
+                      "model": loss(lambda rule: rule.solver == "logistic")},
+    "unbounded codes": {**FLOAT_ROWS, **WOVEN_ROWS, "encoding": lambda name: name == WOVEN
+                        or encoding(lambda one: not one.cell)(name)},
+    "untabled codes": {**FLOAT_ROWS, **WOVEN_ROWS, "encoding": lambda name: name == WOVEN
+                       or encoding(lambda one: not one.tabled)(name)},
+    "two levels": {"encoding": encoding(lambda one: 1 < one.min_bits < FLOAT_BITS)},
+    "woven rows": WOVEN_ROWS,
+    "no whole codes": {**FLOAT_ROWS, **WOVEN_ROWS, "encoding": is_("float", WOVEN)},
+}
+HARDWARE = {trait: Trait({name: test for name, test in {**fields, **_ASKED.get(trait, {})}.items()
+                          if name in OPTIONS}) for trait, fields in TRAITS.items()}
+
+
+def _reason(one: str, other: str) -> str:
+    """Reason of an exclusion of the hardware."""
+    return next(rule.reason for rule in EXCLUSIONS if (rule.one, rule.other) == (one, other))
+
+
+REMEDIES = {
+    "refetching, unbounded codes": "choose {encoding=nearest} or {encoding=stochastic}, or leave "
+    "{refetch} out",
+    "dense rows, refetching": "choose {refetch=False}, or leave {dense} out",
+    "several models, refetching": "choose one of {models=1} and {refetch=False}",
+}
+
+RULES: tuple[Rule, ...] = (
+    # Quantized files
+    Rule(name="choice of stored rows", one=Trait({
+             "train_rows": given, "shuffle": given, "seed": given, "label_column": given}),
+         other=Trait({"stored": given}), needs="features",
+         reason="rows, order, seed and label are chosen when a file is quantized",
+         remedy="choose them with `bitstep quantize`"),
+    Rule(name="weights of stored rows", one=Trait({"class_weight": given}),
+         other=Trait({"stored": given}), needs="features",
+         reason="rows are repeated before they are quantized",
+         remedy="train on the file that it was made of"),
+    Rule(name="held-out stored rows", one=Trait({"early_stopping": bool}),
+         other=Trait({"stored": given}), needs="features",
+         reason="rows are held out before they are quantized",
+         remedy="train on the data that it was made of, or stop by the loss of the rows to train "
+         "on, with {tol} alone"),
+    Rule(name="planes of stored rows",
+         one=Trait({"planes": given, "solver": is_("bit-centred")}),
+         other=Trait({"stored_encoding": not_(WOVEN)}), needs="woven rows",
+         reason="it reads rows bit plane by bit plane",
+         remedy="write them with `bitstep quantize --woven` (bitstep.quantization.weave_rows)"),
+    *(Rule(name=f"stored labels of a {stored}", one=Trait({"model": task(wanted)}),
+           other=Trait({"stored_task": is_(stored)}), needs=f"labels of a {wanted}",
+           reason="labels are stored as they were quantized", remedy="choose another {model}, or "
+           "quantize the data again")
+      for wanted, stored in (("classification", "regression"),
+                             ("regression", "classification"))),
+
+    # Rows
+    *(Rule(name=name, one=Trait({"bits": bits}), other=Trait({"encoding": codes}),
+           reason="32 bits are floating-point numbers, encoding float")
+      for name, bits, codes in (("float bits", is_(FLOAT_BITS), not_("float")),
+                                ("float codes", not_(FLOAT_BITS), is_("float")))),
+    Rule(name="woven rows", one=Trait({name: test for name, test in WOVEN_ROWS.items()
+                                       if name != "encoding"}),
+         other=Trait({"bits": not_(WOVEN_BITS), "encoding": not_(WOVEN), "copies": above(1),
+                      "levels": is_("optimal"), "refetch": bool, "fine_rows": bool}),
+         reason="woven rows are one copy of 16 bits a value, in an encoding of their own, with "
+         "equally spaced levels"),
+    Rule(name="corrected codes", one=Trait({"encoding": encoding(lambda one: one.corrected)}),
+         other=Trait({"model": loss(lambda rule: not rule.quadratic)}),
+         reason="its codes are corrected for the squared error alone",
+         remedy="choose another {model}, or one of {encoding} " + ", ".join(
+             name for name, one in ENCODINGS.items() if not one.corrected)),
+    Rule(name="refetched loss", one=Trait({"refetch": bool}),
+         other=Trait({"model": loss(lambda rule: not rule.one_sided)}), needs="{model=svm}",
+         reason="the other losses depend on more of a row than the side of a bound it is on",
+         remedy="leave {refetch} out"),
+    Rule(name="refetched batch", one=Trait({"refetch": bool}), other=Trait({"batch": above(1)}),
+         reason="every row is decided with the model before it",
+         remedy="choose {batch=1}, or {refetch=False}, which uses the codes alone"),
+    Rule(name="refetched file", one=Trait({"refetch": bool}),
+         other=Trait({"no_fine_rows": given}), needs="fine rows",
+         reason="they are what rows are read again from",
+         remedy="write them with `bitstep quantize --fine-rows` (fine_rows=True)"),
+    *(Rule(name=f"fine rows, {trait}", one=Trait({"fine_rows": bool}), other=HARDWARE[trait],
+           reason=_reason("refetching", trait), remedy=REMEDIES["refetching, unbounded codes"]
+           .replace("refetch", "fine_rows") if trait == "unbounded codes" else
+           "leave one of the two out")
+      for trait in ("unbounded codes", "level tables")),
+    *(Rule(name=f"{rule.one}, {rule.other}", one=HARDWARE[rule.one], other=HARDWARE[rule.other],
+           reason=rule.reason, remedy=REMEDIES.get(f"{rule.one}, {rule.other}", Rule.remedy))
+      for rule in EXCLUSIONS),
+    Rule(name="columns without an intercept", one=Trait({"intercept": is_(False)}),
+         other=Trait({"scaler": not_("maxabs")}), needs="{scaler=maxabs}",
+         reason="the other scalers shift columns", remedy="choose it, or train an intercept"),
+
+    # A pass
+    Rule(name="several models without dense rows", one=Trait({"device_models": above(MAX_MODELS)}),
+         other=Trait({"dense": missing}), needs="{dense}",
+         reason=f"side by side a pass trains at most {MAX_MODELS} models",
+         remedy=f"choose up to {MAX_MODELS}, or dense rows"),
+    Rule(name="features of dense rows", one=Trait({"dense": bool}),
+         other=Trait({"n_features": above(MAX_DENSE_FEATURES)}),
+         reason=f"it is for up to {MAX_DENSE_FEATURES} features", remedy="leave {dense} out"),
+    Rule(name="beats of dense rows", one=Trait({"dense": bool}), other=Trait({"row_bits": given}),
+         reason="a dense row must fit into a beat",
+         remedy="choose a wider {bus_width} or fewer {bits}, or leave {dense} out"),
+    Rule(name="length of dense rows", one=Trait({"dense": bool}), other=Trait({"features": given}),
+         reason="the rows have {max_features}"),
+
+    # Steps and stopping
+    Rule(name="steps of a list", one=Trait({"step": not_("auto")}),
+         other=Trait({"schedule": lambda name: name is not None and not (
+             isinstance(name, str) and name in SCHEDULES)}),
+         reason="a list or file of steps holds the steps themselves"),
+    Rule(name="rows to hold out", one=Trait({"validation_fraction": given}),
+         other=Trait({"early_stopping": missing}), needs="{early_stopping}",
+         reason="it is the share of rows that is held out", remedy="give both, or none"),
+    Rule(name="epochs without gain", one=Trait({"n_iter_no_change": given}),
+         other=Trait({"early_stopping": missing, "tol": missing}, every=True),
+         needs="{early_stopping} or {tol}", reason="it counts epochs that gain too little",
+         remedy="give one of them, or leave it out"),
+    Rule(name="epochs without gain, bit-centred", one=Trait({"n_iter_no_change": given}),
+         other=BIT_CENTRED, reason="that solver stops by {tol} alone"),
+    Rule(name="early stopping of a part", one=Trait({"early_stopping": bool}),
+         other=Trait({"partial_fit": bool}),
+         reason="each call trains one epoch, and none can hold rows out of all calls",
+         remedy="score the model on rows of your own between the calls"),
+    Rule(name="weights of a part", one=Trait({"class_weight": is_("balanced")}),
+         other=Trait({"partial_fit": bool}), reason="it needs all rows at once",
+         remedy="give a dictionary of weights by class"),
+    Rule(name="weights of a regression", one=Trait({"class_weight": given}),
+         other=Trait({"model": task("regression")}), reason="a regression has no classes",
+         remedy="leave {class_weight} out, or choose a {model} of classes"),
+
+    # Solver bit-centred
+    Rule(name="bit-centred, loss", one=BIT_CENTRED,
+         other=Trait({"model": loss(lambda rule: not math.isfinite(rule.curvature))}),
+         reason="it is for losses whose derivative is continuous, all but the hinge",
+         remedy="choose {solver=sgd}, or another {model}"),
+    Rule(name="bit-centred, penalty", one=BIT_CENTRED, other=Trait(PROXIMAL),
+         reason="it is for objectives with {l2} alone", remedy="choose {solver=sgd}, or {l2}"),
+    Rule(name="bit-centred, batch", one=BIT_CENTRED, other=Trait({"batch": above(1)}),
+         reason="its passes have batches of one row"),
+    Rule(name="bit-centred, schedule", one=BIT_CENTRED,
+         other=Trait({"schedule": lambda name: name is not None and not (
+             isinstance(name, str) and name in ("inverse", "constant"))}),
+         reason="it has one step for all outer steps"),
+    Rule(name="bit-centred, range", one=BIT_CENTRED, other=Trait({"model_range": given}),
+         reason="it chooses the range of its numbers in each pass"),
+    Rule(name="bit-centred, early stopping", one=BIT_CENTRED,
+         other=Trait({"early_stopping": bool}),
+         reason="it goes to the optimum of the rows and stops by {tol} alone",
+         remedy="leave {early_stopping} out; a larger {l2} makes the model smaller"),
+
+    # Candidates that share passes
+    Rule(name="sweep, bit-centred", one=SWEEP, other=BIT_CENTRED,
+         reason="candidates share their passes over the rows, but with this solver each has passes "
+         "of its own", remedy="train the candidates one by one"),
+    Rule(name="sweep, planes", one=SWEEP, other=Trait({"planes": is_("auto")}),
+         reason="candidates share their passes over the rows, but the planes of each depend on its "
+         "model", remedy="give the number of {planes} or a list, or train the candidates one by "
+         "one"),
+    Rule(name="sweep, stopping", one=SWEEP, other=Trait(STOPPING),
+         reason="candidates share their epochs",
+         remedy="sweep first, then train with the best values"),
+    Rule(name="sweep, one training", one=SWEEP,
+         other=Trait({"init": given, "checkpoint": given, "resume": given}),
+         reason="a start and a checkpoint are those of one training",
+         remedy="sweep first, then train with the best values"),
+)

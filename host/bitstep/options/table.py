@@ -1,0 +1,327 @@
+"""The table of options of trainings, rows and pipelines: each is described here, once.
+
+Command line and documentation are made from it. Estimators have the parameters of the same names,
+or those of :attr:`Option.python`, and the types here check them.
+"""
+
+import argparse
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bitstep.options.models import MODELS
+from bitstep.options.types import Choice, Integer, Number, Switch, Text, Type, or_auto
+from bitstep.pipeline.config import SOLVERS as LOSS_FAMILIES
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import ENCODINGS, LEVELS, SCALERS
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import FLOAT_BITS, MAX_DENSE_FEATURES, WOVEN_BITS
+from bitstep.pipeline.parts.stages import CYCLES_PER_UPDATE
+from bitstep.pipeline.parts.widths import (
+    BUS_WIDTHS,
+    FEW_BITS,
+    MAX_DENSE_MODELS,
+    MAX_FEATURES,
+    MAX_LOOKAHEAD,
+    MAX_MODELS,
+)
+from bitstep.pipeline.registers import Loss
+
+SOLVERS = ("sgd", "bit-centred")
+SCHEDULES = ("constant", "inverse", "inverse-sqrt")
+PATIENCE = 5
+VALIDATION_FRACTION = 0.1
+DEFAULT_EPOCHS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option.
+
+    Attributes
+    ----------
+    name : str
+        Key in :data:`OPTIONS`.
+    kind : Type
+    help : str
+        Meaning, for the command line.
+    default_text : str
+        Default, or the rule that chooses it, for the help; "" says nothing of it.
+    default : object
+        Value that the command line has without it; None: left open, so that a value that is given
+        can be told from none.
+    metavar : str or None
+    python : str
+        Parameter of the estimators, or of the ``device`` they are given; "" where there is none.
+    sets : str
+        What it becomes: fields of the configuration, registers, or a part of the training.
+    sweep : bool
+        True if ``--sweep`` and searches may compare values of it.
+    search : bool
+        True if searches of estimators may.
+    auto : bool
+        True if an estimator's parameter may be ``"auto"``, which leaves the option open.
+    spelling : str
+        Name on the command line; "": ``name`` with hyphens.
+    """
+
+    name: str
+    kind: Type
+    help: str
+    default_text: str = ""
+    default: Any = None
+    metavar: str | None = None
+    python: str = ""
+    sets: str = ""
+    sweep: bool = False
+    search: bool = False
+    auto: bool = False
+    spelling: str = ""
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return self.spelling or f"--{self.name.replace('_', '-')}"
+
+    def declare(self, group: Any, **changes: Any) -> None:
+        """Add it to a group of a command's options.
+
+        Parameters
+        ----------
+        group : ArgumentParser or argument group
+        changes
+            Fields that a command has otherwise.
+        """
+        option = replace(self, **changes) if changes else self
+        text = option.help
+        if option.default_text:
+            text += f" (default: {option.default_text})"
+        values: dict[str, Any] = {"dest": option.name, "default": option.default, "help": text}
+        if isinstance(option.kind, Switch):
+            values["action"] = "store_true" if option.kind.lone \
+                else argparse.BooleanOptionalAction
+        elif isinstance(option.kind, Choice):
+            values |= {"choices": option.kind.names, "metavar": option.metavar,
+                       "type": type(option.kind.names[0])}
+        else:
+            values |= {"type": option.kind, "metavar": option.metavar}
+        group.add_argument(option.flag, **values)
+
+
+def planes_list(text: str) -> list[int] | str:
+    """``auto``, a number of planes, or several, separated by commas."""
+    if text == "auto":
+        return text
+    try:
+        return [Integer(1, WOVEN_BITS)(part) for part in text.split(",")]
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(
+            f"must be auto, or integers from 1 to {WOVEN_BITS} with commas between them, one an "
+            f"epoch, not {text!r}") from error
+
+
+def class_weight(text: str) -> str:
+    """``balanced``, or classes with their weights, separated by commas."""
+    if text != "balanced":
+        weights_of(text)
+    return text
+
+
+def weights_of(text: str) -> dict[str, float]:
+    """Weights by class of a text such as ``no=1,yes=5``."""
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, weight = part.rpartition("=")
+        if not equals or not name.strip() or name.strip() in weights:
+            raise argparse.ArgumentTypeError("must be balanced, or each class once with its weight,"
+                                             f" as in no=1,yes=5, not {text!r}")
+        weights[name.strip()] = Number(0, above=False)(weight)
+    return weights
+
+
+def by_model(name: str) -> str:
+    """Default of a row option, as a text that says for which models it holds."""
+    models: dict[Any, list[str]] = {}
+    for model, kind in MODELS.items():
+        models.setdefault(getattr(kind, name), []).append(model)
+    return "; ".join(f"{value} for {', '.join(names)}" for value, names in models.items())
+
+
+_BITS = Integer(*FEW_BITS, others={0: "0 for all"})
+_USUAL = PipelineConfig()
+
+_ALL = (
+    # Rows
+    Option(name="model", kind=Choice(tuple(MODELS)), metavar="M", python="loss", sets="LOSS",
+           help="linreg: linear regression; classifiers: ls-svm (squared error), l2-svm (squared "
+           "hinge), svm (hinge), logistic (log loss), one-vs-rest for more than two classes",
+           default_text="linreg or logistic, by the labels; ls-svm for classes with --encoding "
+           "compensated or double-symmetric"),
+    Option(name="label_column", kind=Text(), metavar="NAME|N",
+           help="column of the label in a .csv, .tsv, .npy, .parquet or .arrow file: its name, or "
+           "its number from 0; -1 is the last one", default_text="the last column",
+           sets="rows"),
+    Option(name="scaler", kind=Choice(SCALERS), python="scaler", auto=True, sets="codes",
+           help="how columns are taken to [-1, 1]: minmax from their range, maxabs from their "
+           "largest magnitude, quantile as minmax, but clipped at the quantiles 0.1 %% and 99.9 %% "
+           "where these at least halve the range",
+           default_text="quantile; minmax with --solver bit-centred"),
+    Option(name="train_rows", kind=Integer(1), metavar="N", sets="rows",
+           help="rows to train on; the others are the test set", default_text="all rows"),
+    Option(name="shuffle", kind=Switch(), python="shuffle", sets="rows",
+           help="draw the rows at random by the seed", default_text="yes"),
+    Option(name="copies", kind=Integer(1, 255), metavar="C", python="copies", sets="COPIES",
+           help="independently drawn copies of the rows, read in turn by the epochs",
+           default_text="1"),
+    Option(name="seed", kind=Integer(0), metavar="K", python="random_state", sets="codes, dither",
+           help="seed of shuffle, codes and the rounding of updates", default_text="0"),
+    Option(name="bits", kind=Integer(1, 8, others={
+           FLOAT_BITS: f"{FLOAT_BITS} for floating-point rows"}), metavar="B", python="bits",
+           auto=True, sets="bits",
+           help=f"stored bits per value, 1 to 8, or {FLOAT_BITS}: floating-point rows",
+           default_text=by_model("bits")),
+    Option(name="encoding", kind=Choice(tuple(ENCODINGS)), metavar="E", python="encoding",
+           auto=True, sets="row_format", help=f"how values become codes: {', '.join(ENCODINGS)}",
+           default_text=f"{by_model('encoding')}; float with --bits {FLOAT_BITS}"),
+    Option(name="levels", kind=Choice(LEVELS), python="levels", sets="level_tables",
+           help="uniform: equally spaced; optimal: each column has a table of the levels of least "
+           "variance, for nearest, stochastic and compensated up to 5 bits",
+           default_text="uniform"),
+    Option(name="bus_width", kind=Choice(BUS_WIDTHS), python="bus_width", sets="bus_width",
+           help="bits in a beat of the row bus", default_text="64"),
+    Option(name="fine_rows", kind=Switch(), sets="rows",
+           help="add a copy with 16 bits a value, from which `bitstep train --model svm` reads "
+           "rows again", default_text="yes with --model svm and --encoding nearest or stochastic"),
+    Option(name="woven", kind=Switch(lone=True), default=False, sets="row_format",
+           help="write woven rows: one copy of 16 bits a value, stored bit plane by bit plane, "
+           "from which `bitstep train --planes` and `--solver bit-centred` read as many bits as "
+           "they want"),
+
+    # Training
+    Option(name="epochs", kind=Integer(1), metavar="N", python="epochs", sets="EPOCHS",
+           help="passes over the rows",
+           default_text=f"{DEFAULT_EPOCHS}; with a file of steps: all of them"),
+    Option(name="step", kind=or_auto(Number(0)), metavar="S", python="step", sets="epoch table",
+           help="first step, in scaled feature space, as in x <- x - S (u.x - y) u; or auto: from "
+           "the data", default_text="auto", sweep=True, search=True),
+    Option(name="schedule", kind=Text(), default="inverse", metavar="NAME|FILE", python="schedule",
+           sets="epoch table", help="step of each epoch: constant, inverse (S / epoch), "
+           "inverse-sqrt (S / sqrt(epoch)), or a file with one step a line",
+           default_text="inverse", search=True),
+    Option(name="batch", kind=Integer(1, (1 << 32) - 1), default=1, metavar="N", python="batch",
+           sets="BATCH", help="rows of a batch", default_text="1"),
+    Option(name="l2", kind=Number(0, above=False), default=0.0, metavar="L", python="l2",
+           sets="coefficients of corrections", help="ridge penalty on the weights of scaled "
+           "features, L/2 |x|^2", default_text="0", sweep=True, search=True),
+    Option(name="l1", kind=Number(0, above=False), default=0.0, metavar="L", python="l1",
+           sets="proximal; epoch table", help="lasso penalty on the weights of scaled features, L "
+           "sum |x_j|, by soft thresholds", default_text="0", sweep=True, search=True),
+    Option(name="box", kind=Number(0), metavar="R", python="box", sets="proximal; BOX_LIMIT",
+           help="keep the weights of scaled features within -R and R, in units of the label",
+           default_text="no bound", sweep=True, search=True),
+    Option(name="refetch", kind=Switch(), python="refetch", auto=True,
+           sets="refetch; CELL_HALF_LEVELS",
+           help="svm: read rows again at 16 bits where their codes leave open whether they are "
+           "within the margin", default_text="yes with --encoding nearest and stochastic"),
+    Option(name="class_weight", kind=Text(class_weight), metavar="balanced|C=W,...",
+           python="class_weight", sets="rows",
+           help="how often an epoch reads the rows of each class: balanced, so that all classes "
+           "have the same weight, or weights of some classes (1 for the others); a fraction is "
+           "drawn by the seed", default_text="every row once"),
+    Option(name="intercept", kind=Switch(), default=True, python="fit_intercept",
+           sets="INTERCEPT_LEVEL",
+           help="train an intercept; without one use --scaler maxabs", default_text="yes"),
+    Option(name="model_range", kind=Number(0), metavar="R", python="model_range", auto=True,
+           sets="LABEL_SHIFT", help="largest weight that is representable, as a multiple of the "
+           "labels' half range", default_text="as far as the steps can reach, at most "
+           f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
+           f"{LOSSES[Loss.HINGE].model_range:g} for the other models, which start again with a "
+           "larger one if a number leaves it", search=True),
+    Option(name="model_bits", kind=_BITS, default=0, metavar="B", python="model_bits",
+           sets="model_bits; MODEL_BITS", help="bits of the model that the dot products of a batch "
+           f"meet, rounded at random: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all",
+           default_text="0", sweep=True, search=True),
+    Option(name="update_bits", kind=_BITS, default=0, metavar="B", python="update_bits",
+           sets="rounded_updates; UPDATE_BITS", help="bits of the update of each row, times a "
+           f"power of two, rounded at random: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all",
+           default_text="0", sweep=True, search=True),
+    Option(name="solver", kind=Choice(SOLVERS), default="sgd", python="solver", sets="training",
+           help="sgd, or bit-centred: the exact optimum of all models but svm, with --l2, from "
+           "passes over few bits; its epochs are outer steps", default_text="sgd"),
+    Option(name="planes", kind=Text(planes_list), metavar="B[,B...]", python="planes",
+           sets="row_format; epoch table", help="bit planes of woven rows that each epoch reads, 1 "
+           "to 16: one number, or one an epoch, of which the last counts for all beyond; or auto",
+           default_text="auto for a file of `bitstep quantize --woven` and with --solver "
+           "bit-centred; else rows have --bits bits"),
+    Option(name="tol", kind=Number(0, above=False), metavar="T", python="tol", sets="training",
+           help="stop once the loss falls by no more than this share of the loss of the best "
+           "constant (default: 0 with --early-stopping, else never); bit-centred: once the "
+           "gradient's largest component is at most T times that of the first model",
+           default_text="0"),
+    Option(name="early_stopping", kind=Switch(lone=True), default=False, python="early_stopping",
+           sets="training", help="hold rows out of those to train on, stop by the loss on them, "
+           "and keep the model of the epoch where it was least"),
+    Option(name="validation_fraction", kind=Number(0, high=1), metavar="F",
+           python="validation_fraction", sets="rows",
+           help="share of the rows that --early-stopping holds out",
+           default_text=str(VALIDATION_FRACTION)),
+    Option(name="n_iter_no_change", kind=Integer(1), metavar="N", python="n_iter_no_change",
+           sets="training", help="epochs in a row that must gain no more than --tol to stop",
+           default_text=str(PATIENCE)),
+    Option(name="sweep", kind=Text(), metavar="NAME=V,V,...", sets="training",
+           help="train a model for each value of an option, in as few passes over the rows as the "
+           "device needs, and keep the best: by the test rows if there are any, else by the "
+           "training loss. Given several times: every combination"),
+
+    # Start
+    Option(name="init", kind=Text(), metavar="MODEL.npz", sets="MODEL_IN_ADDRESS",
+           help="start from the weights of a model file instead of zeros; it must have the "
+           "features and classes of DATA"),
+    Option(name="checkpoint", kind=Text(), metavar="FILE", sets="training",
+           help="after every epoch, write all that --resume needs if the run is stopped"),
+    Option(name="resume", kind=Text(), metavar="FILE", sets="training",
+           help="go on with a run that was stopped, from its checkpoint, to the same model, bit "
+           "for bit. Give DATA and the options of that run; --device may differ. FILE is kept up "
+           "to date, unless --checkpoint names another"),
+
+    # Pipeline
+    Option(name="device_models", spelling="--models", kind=Integer(1, MAX_DENSE_MODELS),
+           metavar="N", sets="models",
+           help="sim: models that the pipeline trains in one pass over the rows, such as classes "
+           f"and candidates of --sweep, 1 to {MAX_MODELS}, to {MAX_DENSE_MODELS} with --dense",
+           default_text="1"),
+    Option(name="lookahead", kind=or_auto(Integer(0, MAX_LOOKAHEAD)), default="auto", metavar="N",
+           python="lookahead", sets="lookahead", help="rows of look-ahead, or auto: as many as the "
+           "rows need to never wait", default_text="auto"),
+    Option(name="dense", kind=Switch(lone=True), default=False, python="dense", sets="dense",
+           help=f"rows without padding, several in a beat, for up to {MAX_DENSE_FEATURES} features "
+           "that fit into one: faster with batches of a beat's rows and more, and with several "
+           "models in a pass"),
+    Option(name="max_features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="max_features",
+           default=_USUAL.max_features, help="features that the memories are sized for",
+           default_text=str(_USUAL.max_features)),
+    Option(name="features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="lookahead",
+           help="features for which --lookahead auto is chosen",
+           default_text="what rows of any length need"),
+    Option(name="loss_family", spelling="--solver", kind=Choice(LOSS_FAMILIES),
+           default=_USUAL.solver, sets="solver", help="linear: least squares, squared hinge and "
+           "hinge; logistic: log loss", default_text=_USUAL.solver),
+    Option(name="cycles_per_update", kind=Choice(tuple(sorted(
+           {cycles for some in CYCLES_PER_UPDATE.values() for cycles in some}))),
+           metavar="CYCLES", sets="cycles_per_update",
+           help="cycles from an update to the next: " + "; ".join(
+               f"{', '.join(map(str, some))} with solver {solver}"
+               for solver, some in CYCLES_PER_UPDATE.items()),
+           default_text="what `bitstep train` takes"),
+    Option(name="minibatch", kind=Switch(), default=True, sets="minibatch",
+           help="batches of more than one row are possible", default_text="yes"),
+    Option(name="corrections", kind=Switch(), default=True, sets="corrections",
+           help="diagonal corrections and L2 are possible", default_text="yes"),
+    Option(name="proximal", kind=Switch(), default=False, sets="proximal",
+           help="L1 and a box constraint are possible", default_text="no"),
+    Option(name="models", kind=Integer(1, MAX_DENSE_MODELS), default=1, metavar="N", sets="models",
+           help=f"models that one pass over the rows trains, 1 to {MAX_MODELS}, to "
+           f"{MAX_DENSE_MODELS} with --dense", default_text="1"),
+    Option(name="rounded_updates", kind=Switch(), default=False, sets="rounded_updates",
+           help=f"updates can have {FEW_BITS[0]} to {FEW_BITS[1]} bits", default_text="no"),
+)
+OPTIONS = {option.name: option for option in _ALL}

@@ -1,0 +1,53 @@
+"""Encodings of values as codes: facts that rows, pipelines and options share."""
+
+from dataclasses import dataclass
+
+from bitstep.pipeline.parts.formats import FLOAT_BITS
+
+LEVELS = ("uniform", "optimal")
+SCALERS = ("quantile", "minmax", "maxabs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """Properties of an encoding.
+
+    Attributes
+    ----------
+    row_format : str
+        Row format of the pipelines that decode it (:mod:`bitstep.pipeline.config`).
+    draws : int
+        Random samples that a code holds.
+    min_bits, max_bits : int
+        Least and most bits of a code.
+    corrected : bool
+        True if diagonal corrections take the variance of the codes out of the gradient. They are
+        those of least squares, so no other loss can be trained on such codes.
+    cell : int
+        Largest distance of a value to the level of its code, in half intervals, for encodings
+        that may have fine rows; 0 for the others.
+    tabled : bool
+        True if columns may have tables of their levels.
+    label_bits : {16, 32}
+        Stored bits of a regression's label, if nothing else is asked for.
+    """
+
+    row_format: str = "one_level"
+    draws: int
+    min_bits: int = 1
+    max_bits: int = 8
+    corrected: bool = False
+    cell: int = 0
+    tabled: bool = False
+    label_bits: int = 16
+
+
+ENCODINGS = {
+    "nearest": Encoding(draws=0, cell=1, tabled=True),
+    "stochastic": Encoding(draws=1, cell=2, tabled=True),
+    "compensated": Encoding(draws=1, corrected=True, tabled=True),
+    "double-symmetric": Encoding(draws=2, min_bits=2, corrected=True),
+    "double": Encoding(row_format="two_levels", draws=2, min_bits=2),
+    "float": Encoding(row_format="float32", draws=0, min_bits=FLOAT_BITS, max_bits=FLOAT_BITS,
+                      label_bits=32),
+}

@@ -1,0 +1,1 @@
+"""The loop of a training, and what is done around each of its epochs."""

@@ -1,0 +1,108 @@
+"""Messages of pieces over a transport: framed, counted, and with word of failures.
+
+An error on one rank must not leave the others waiting. So a rank that cannot make its messages
+sends its error in their place, and all ranks raise one.
+"""
+
+from collections.abc import Callable, Sequence
+
+from bitstep_gradients.exchange.entries import Piece
+from bitstep_gradients.exchange.frames import (
+    check_frames,
+    failure_frame,
+    join_messages,
+    split_frame,
+)
+from bitstep_gradients.exchange.traffic import Traffic
+from bitstep_gradients.exchange.transport import Transport
+
+
+def gather(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Piece]],
+           make: Callable[[], list[bytes]]) -> list[list[bytes]]:
+    """Send messages of this rank to all, and receive those of all.
+
+    Parameters
+    ----------
+    transport : Transport
+    traffic : Traffic
+    pieces : sequence of sequence of Piece
+        Pieces whose messages each rank sends.
+    make : callable
+        Makes the messages of this rank. If it raises an error, so do all ranks.
+
+    Returns
+    -------
+    messages : list of list of bytes
+        Messages of each rank.
+
+    Raises
+    ------
+    ExchangeError
+        If another rank failed.
+    """
+    error = None
+    try:
+        frame = join_messages(make())
+    except Exception as failure:
+        error, frame = failure, failure_frame(failure)
+    frames = transport.all_gather(frame)
+    check_frames(frames, error)
+    rows = [split_frame(frame, len(row), rank)
+            for rank, (frame, row) in enumerate(zip(frames, pieces, strict=True))]
+    for rank, (row, messages) in enumerate(zip(pieces, rows, strict=True)):
+        own = rank == transport.rank
+        traffic.add_frame(_names(row), messages, len(frames[rank]) + transport.overhead,
+                          sent=transport.world_size - 1 if own else 0, received=0 if own else 1,
+                          own=own)
+    return rows
+
+
+def scatter(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Piece]],
+            make: Callable[[], list[list[bytes]]]) -> Callable[[], list[list[bytes]]]:
+    """Send to each rank the messages of the pieces that it owns.
+
+    Parameters
+    ----------
+    transport, traffic
+        See :func:`gather`.
+    pieces : sequence of sequence of Piece
+        Pieces that each rank owns.
+    make : callable
+        Makes the messages for each rank. If it raises an error, so do all ranks.
+
+    Returns
+    -------
+    split : callable
+        Gives the messages that each rank sent here. It raises MessageError for a frame that is not
+        whole, which only this rank has seen: call it where others learn of that.
+
+    Raises
+    ------
+    ExchangeError
+        If another rank failed.
+    """
+    own, error = transport.rank, None
+    try:
+        rows = make()
+        frames = [join_messages(row) for row in rows]
+        for rank, (row, messages) in enumerate(zip(pieces, rows, strict=True)):
+            size = len(frames[rank]) + transport.overhead
+            traffic.add_frame(_names(row), messages, size, sent=0 if rank == own else 1, own=True)
+    except Exception as failure:
+        error, frames = failure, [failure_frame(failure)] * transport.world_size
+    found = transport.all_to_all(frames)
+    check_frames(found, error)
+
+    def split():
+        rows = []
+        for rank, frame in enumerate(found):
+            rows.append(split_frame(frame, len(pieces[own]), rank))
+            if rank != own:
+                traffic.add_frame(_names(pieces[own]), rows[-1],
+                                  len(frame) + transport.overhead, received=1)
+        return rows
+    return split
+
+
+def _names(pieces: Sequence[Piece]) -> list[str]:
+    return [piece.entry.name for piece in pieces]

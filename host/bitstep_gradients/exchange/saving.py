@@ -1,0 +1,65 @@
+"""States of tensors, saved and restored."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from bitstep_gradients.control.feedback import ErrorFeedback
+from bitstep_gradients.exchange.entries import Entry
+
+
+def saved_entries(entries: Sequence[Entry]) -> dict[str, Any]:
+    """States of tensors by name: the name of the codec, its state, shape and side information."""
+    return {entry.name: {
+        "codec": entry.codec.name, "shape": list(entry.shape),
+        "has_feedback": isinstance(entry.codec, ErrorFeedback), "state": entry.codec.state_dict(),
+        "side": None if entry.side is None else entry.side.copy()} for entry in entries}
+
+
+def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: int,
+                    n_ranks: int) -> None:
+    """Restore states of tensors; all of them or, after an error, none.
+
+    Parameters
+    ----------
+    state : mapping
+        See :meth:`bitstep_gradients.exchange.Aggregator.state_dict`.
+    entries : sequence of Entry
+    rank, n_ranks : int
+        Of the process that restores.
+
+    Raises
+    ------
+    ValueError
+        For other tensors or codecs, or error feedback of another rank or number of ranks.
+    """
+    saved = state["tensors"]
+    if list(saved) != [entry.name for entry in entries]:
+        raise ValueError(f"the state has the tensors {', '.join(list(saved)[:10]) or 'none'}, and "
+                         f"the model has {', '.join(entry.name for entry in entries[:10])}; load "
+                         "the state of the same model, made in the same way")
+    has_feedback = any(one["has_feedback"] for one in saved.values())
+    if has_feedback and state["n_ranks"] != n_ranks:
+        raise ValueError(f"the state has the error feedback of one of {state['n_ranks']} ranks, "
+                         f"and there are {n_ranks} now; residuals belong to ranks. Start "
+                         f"{state['n_ranks']} again, or load no state: residuals and codecs begin "
+                         "anew then, and the weights of the model go on")
+    if has_feedback and state["rank"] != rank:
+        raise ValueError(f"the state has the error feedback of rank {state['rank']} of "
+                         f"{state['n_ranks']}, and this is rank {rank} of {n_ranks}; save the "
+                         "state of every rank, and load its own on each")
+    codecs = []
+    for entry in entries:
+        one = saved[entry.name]
+        own = (entry.codec.name, list(entry.shape), isinstance(entry.codec, ErrorFeedback))
+        stored = (one["codec"], list(one["shape"]), bool(one["has_feedback"]))
+        if stored != own:
+            raise ValueError(f"the state of {entry.name} has codec, shape and error feedback "
+                             f"{stored}, and the model has {own}; give the same settings")
+        deepcopy(entry.codec).load_state_dict(one["state"])     # an error changes nothing
+        codecs.append((entry, one))
+    for entry, one in codecs:
+        entry.codec.load_state_dict(one["state"])
+        entry.side = None if one["side"] is None else np.array(one["side"], np.float32)

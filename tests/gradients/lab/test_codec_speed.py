@@ -1,0 +1,67 @@
+"""The table of speeds: a row for every codec, with and without torch, in NumPy too."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from bitstep_gradients import kernels, list_codecs
+from bitstep_gradients.lab import codec_speed
+
+
+def rows_of(capsys, monkeypatch, *arguments) -> tuple[str, list[list[str]]]:
+    """The first line that the report prints, and the cells of its table."""
+    options = ["--values", "3000", "--turns", "2"]
+    monkeypatch.setattr(sys, "argv", ["codec_speed", *arguments, *options])
+    codec_speed.main()
+    first, _, head, _, *rows = capsys.readouterr().out.splitlines()
+    return first, [[cell.strip() for cell in line.split("|")[1:-1]] for line in (head, *rows)]
+
+
+def test_every_codec_has_a_row(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    first, (_, *rows) = rows_of(capsys, monkeypatch)
+    assert "torch is not installed" in first
+    assert list(dict.fromkeys(name for name, *_ in rows)) == list_codecs()
+    bits = {(name, options): float(bits) for name, options, bits, *_ in rows}
+    assert 32 < bits["none", ""] < 32.1
+    assert 8 < bits["dqsg", "bits=8"] < 8.1
+
+
+def test_ratios_to_other_work(capsys, monkeypatch):
+    """Work that takes 20 ms of the processor, in place of torch's."""
+    def work():
+        end = codec_speed.time.process_time() + 0.02
+        while codec_speed.time.process_time() < end:
+            pass
+
+    monkeypatch.setattr(codec_speed, "torch_work", lambda values: {"operators": work})
+    first, (head, row) = rows_of(capsys, monkeypatch, "none")
+    assert "torch, operators: 2" in first
+    assert head[-1] == "/ torch operators"
+    assert 0 <= float(row[-1]) < 1
+
+
+def test_without_compiled_loops(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    before = kernels.find_kernels()
+    first, (_, row) = rows_of(capsys, monkeypatch, "terngrad", "--numpy")
+    assert "loops in NumPy" in first
+    assert (row[0], row[2]) != ("", "")
+    assert kernels.find_kernels() is before
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_torch_work():
+    pytest.importorskip("torch")
+    values = np.random.default_rng(1).normal(size=5000).astype(np.float32)
+    work = codec_speed.torch_work(values)
+    step = np.ptp(values) / 255
+    for name in ("operators", "hook"):
+        assert np.abs(np.asarray(work[name]()) - values).max() <= step, name
+
+
+def test_name_that_is_no_codec(capsys, monkeypatch):
+    with pytest.raises(SystemExit):
+        rows_of(capsys, monkeypatch, "morse")
+    assert "must be one of none" in capsys.readouterr().err

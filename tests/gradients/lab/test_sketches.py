@@ -1,0 +1,48 @@
+"""Tables of sketches: what they conclude holds with fewer values too."""
+
+import numpy as np
+
+from bitstep_gradients import make_codec
+from bitstep_gradients.lab.sketches import (
+    codec_rows,
+    gain_rows,
+    nesting_rows,
+    relative_errors,
+    tables,
+    theorem_rows,
+)
+
+
+def test_relative_errors_are_the_expected_ones():
+    vector = np.random.default_rng(1).normal(size=500)
+    codec = make_codec("dqsg", levels=2)
+    expected = codec.expected_error(vector)
+    assert expected is not None
+    assert abs(relative_errors(codec, vector, 40).mean() * np.sum(vector**2) / expected - 1) < 0.05
+
+
+def test_theorem_holds():
+    for n, k, _, bound, measured in theorem_rows(1000)[:5]:
+        assert float(measured) <= float(bound), (n, k)
+
+
+def test_poor_side_information_ends_at_plain_messages():
+    rows = nesting_rows(20_000)
+    bits = [float(row[4]) for row in rows]
+    assert bits == sorted(bits)
+    assert rows[0][1] == "nested"
+    assert rows[-1][1] == "plain"
+    assert {float(row[5]) for row in rows} <= {round(1 / 108 + d, 5) for d in np.arange(
+        -20, 21) * 1e-5}
+
+
+def test_tables():
+    text = tables(buckets=100, count=5000, steps=2)
+    assert text.count("\n\n") == 3
+    for part in ("k = n, Q = 1 has 20.19", "0.85 (43 rows, Q = 2)", "top-k share 0.01"):
+        assert part in text
+    assert len(gain_rows()) == 4
+    # Bits of the sketches rise with the rows; error falls.
+    found = {row[0]: row for row in codec_rows(5000, 5)}
+    assert float(found["qcs-1bit share 0.25"][1]) < float(found["qcs-1bit"][1])
+    assert float(found["qcs-1bit share 0.25"][2]) > float(found["qcs-1bit"][2])

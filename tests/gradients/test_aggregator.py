@@ -1,0 +1,282 @@
+"""State of an exchange: restored runs, skipped steps, choices of codecs, codecs that adapt."""
+
+import numpy as np
+import pytest
+from tests.gradients.ranks import RanksFailed, run_ranks
+
+from bitstep_gradients import make_codec
+from bitstep_gradients.codecs.uniform import Dqsg
+from bitstep_gradients.control.dq_sgd import DqSgd
+from bitstep_gradients.exchange import EXCHANGES, Aggregator
+from bitstep_gradients.exchange.adapting import default_updates
+
+SHAPES = {"a.weight": (50, 60), "a.bias": (50,), "b.weight": (10, 50), "b.bias": (10,)}
+
+
+def gradients(rank, step):
+    rng = np.random.default_rng([rank, step])
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+def averages(aggregator, transport, step):
+    found = aggregator.average(transport, gradients(transport.rank, step))
+    assert found is not None
+    return found
+
+
+def dq_sgd(**options):
+    return DqSgd(make_codec("dqsg"), steps=20, alpha=0.9, mean_bits=4, interval=3, **options)
+
+
+class Adapting(Dqsg):
+    """A codec whose state is the sum of all statistics."""
+
+    adapts = True
+
+    def __init__(self):
+        super().__init__(levels=2)
+        self.total = 0.0
+
+    @property
+    def state_tag(self):
+        return int(self.total * 1000) % 2**32
+
+    def statistics(self, vector):
+        assert isinstance(vector, np.ndarray)
+        return np.array([[np.abs(vector).max(), vector.size]], np.float32)
+
+    def update(self, statistics):
+        self.total += float(sum(one[0, 0] for one in statistics))
+
+    def state_dict(self):
+        return {"total": self.total}
+
+    def load_state_dict(self, state):
+        self.total = state["total"]
+
+
+SETTINGS = [
+    {"codec": "dqsg", "warmup_steps": 2}, {"codec": "qsgd-linf", "error_feedback": True},
+    {"codec": "terngrad", "error_feedback": 0.5, "min_size": 0, "warmup_steps": 6},
+    {"codec": Adapting(), "update_at": (0, 1, 4, 7)}, {"codec": dq_sgd(), "min_size": 0},
+    {"codec": dq_sgd(), "error_feedback": True, "overrides": {"b.*": "bf16"}}]
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("number", range(len(SETTINGS)))
+@pytest.mark.parametrize("is_open", [False, True])
+def test_restored_run_is_the_uninterrupted_one(exchange, number, is_open):
+    def make():
+        return Aggregator(exchange=exchange, seed=3, **SETTINGS[number])
+
+    def work(transport):
+        def run(aggregator, first, last):
+            return [averages(aggregator, transport, step) for step in range(first, last)]
+
+        whole, broken, restored = make(), make(), make()
+        expected = run(whole, 0, 9)
+        run(broken, 0, 5)
+        state = broken.state_dict()
+        run(broken, 5, 6)                       # the state is a copy
+        if is_open:                             # a model that has made steps goes back
+            run(restored, 0, 2)
+        restored.load_state_dict(state)
+        assert restored.step == 5
+        found = run(restored, 5, 9)
+        for one, other in zip(expected[5:], found, strict=True):
+            assert all((one[name] == other[name]).all() for name in SHAPES)
+        return expected
+
+    ranks = run_ranks(3, work)
+    assert all((ranks[0][8][name] == ranks[2][8][name]).all() for name in SHAPES)
+
+
+def test_state_before_the_first_step():
+    def work(transport):
+        first = Aggregator("dqsg", error_feedback=True)
+        for step in range(2):
+            first.average(transport, gradients(transport.rank, step))
+        second = Aggregator("dqsg", error_feedback=True)
+        second.load_state_dict(first.state_dict())
+        third = Aggregator("dqsg", error_feedback=True)
+        third.load_state_dict(second.state_dict())
+        return [averages(one, transport, 2)["a.weight"] for one in (first, third)]
+
+    expected, found = run_ranks(2, work)[1]
+    assert (expected == found).all()
+
+
+def saved(rank=0, n_ranks=2, **settings):
+    """State of a rank after one step."""
+    def work(transport):
+        aggregator = Aggregator(**{"codec": "dqsg", **settings})
+        aggregator.average(transport, gradients(transport.rank, 0))
+        return aggregator.state_dict()
+
+    return run_ranks(n_ranks, work)[rank]
+
+
+def test_state_of_another_rank():
+    """Without error feedback the states of all ranks are alike, with it they are not."""
+    def load(state, **settings):
+        def work(transport):
+            aggregator = Aggregator("dqsg", **settings)
+            aggregator.load_state_dict(state)
+            return aggregator.average(transport, gradients(transport.rank, 1))
+        return run_ranks(2, work)
+
+    load(saved())
+    with pytest.raises(RanksFailed, match="error feedback of rank 0 of 2, and this is rank 1"):
+        load(saved(error_feedback=True), error_feedback=True)
+    load(saved(n_ranks=3))
+    with pytest.raises(RanksFailed, match=r"of one of 3 ranks, and there are 2 now.* Start 3 "
+                                          "again, or load no state: residuals and codecs"):
+        load(saved(n_ranks=3, error_feedback=True), error_feedback=True)
+    for state in (saved(codec="qsgd"), saved(min_size=0)):
+        with pytest.raises(RanksFailed, match="give the same settings"):
+            load(state)
+    with pytest.raises(RanksFailed, match="the state has seed 1, and this has 0"):
+        load(saved(seed=1))
+    with pytest.raises(ValueError, match="a state must have n_ranks, rank"):
+        Aggregator("dqsg").load_state_dict({"step": 1})
+    state = saved()
+    state["tensors"].pop("a.bias")
+    with pytest.raises(RanksFailed, match=r"the model has a\.weight, a.bias"):
+        load(state)
+
+
+def test_error_while_loading_changes_nothing():
+    """The last tensor's state does not fit: the first keeps its own."""
+    def work(transport):
+        aggregator = Aggregator(Adapting(), min_size=0, update_at=(0, 1))
+        aggregator.average(transport, gradients(0, 0))
+        state = aggregator.state_dict()
+        before = aggregator.state_dict()
+        state["tensors"]["a.weight"]["state"]["total"] = 7.0
+        state["tensors"]["b.bias"]["shape"] = [11]
+        with pytest.raises(ValueError, match=r"state of b.bias"):
+            aggregator.load_state_dict(state)
+        assert aggregator.state_dict() == before
+
+    run_ranks(1, work)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
+def test_gradients_that_are_not_finite(value):
+    def work(transport, on_bad):
+        aggregator = Aggregator("dqsg", error_feedback=True, on_bad=on_bad)
+        aggregator.average(transport, gradients(transport.rank, 0))
+        before = aggregator.state_dict()["tensors"]
+        vectors = {name: one.astype(np.float64)
+                   for name, one in gradients(transport.rank, 1).items()}
+        if transport.rank == 1:
+            vectors["b.bias"][3] = value
+        assert aggregator.average(transport, vectors) is None
+        assert aggregator.skipped
+        after = aggregator.state_dict()["tensors"]
+        assert repr(after) == repr(before)          # no error feedback of the skipped step
+        found = averages(aggregator, transport, 2)
+        assert not aggregator.skipped
+        assert (aggregator.n_skipped, aggregator.step) == (1, 3)
+        return found["a.weight"]
+
+    ranks = run_ranks(3, lambda transport: work(transport, "skip"))
+    assert (ranks[0] == ranks[1]).all()
+    with pytest.raises(RanksFailed) as caught:
+        run_ranks(3, lambda transport: work(transport, "error"))
+    errors = caught.value.errors
+    assert all("on rank 1 they have NaN or infinity" in str(errors[rank]) for rank in range(3))
+    assert "(here in b.bias) at step 1" in str(errors[1])
+    assert "(not here)" in str(errors[0])
+
+
+def chosen(codecs=None, **settings):
+    """Names of the codecs, by tensor."""
+    def work(transport):
+        aggregator = Aggregator(**{"codec": "dqsg", **settings})
+        aggregator.average(transport, gradients(0, 0), codecs=codecs)
+        return {name: one["codec"] for name, one in aggregator.state_dict()["tensors"].items()}
+    return run_ranks(1, work)[0]
+
+
+def test_choice_of_codecs():
+    assert list(chosen().values()) == ["dqsg", "none", "none", "none"]
+    assert list(chosen(min_size=500).values()) == ["dqsg", "none", "dqsg", "none"]
+    assert list(chosen(min_size=0).values()) == ["dqsg"] * 4
+    overrides = {"*.bias": "fp16", "a.*": make_codec("qsgd", bits=4)}
+    assert list(chosen(overrides=overrides).values()) == ["qsgd", "fp16", "none", "fp16"]
+    found = chosen({"b.bias": make_codec("bf16")}, overrides=overrides)
+    assert found["b.bias"] == "bf16"
+    with pytest.raises(RanksFailed, match=r"overrides has 'c\.\*', which fits none of the tensors"):
+        chosen(overrides={"c.*": "none"})
+
+
+@pytest.mark.parametrize("settings, kind, text", [
+    ({"codec": "morse"}, ValueError, "name must be one of"),
+    ({"codec": 3}, TypeError, "codec must be a name of"),
+    ({"codec": make_codec("dqsg"), "bits": 3}, ValueError, r"options \(bits\) belong to the name"),
+    ({"codec": "dqsg", "bist": 3}, ValueError, "dqsg has no option 'bist'"),
+    ({"codec": "dqsg", "error_feedback": 1.5}, ValueError, "weight must be"),
+    ({"codec": "dqsg", "warmup_steps": -1}, ValueError, "warmup_steps must be"),
+    ({"codec": "dqsg", "min_size": None}, ValueError, "min_size must be"),
+    ({"codec": "dqsg", "on_bad": "ignore"}, ValueError, "on_bad must be one of error, skip"),
+    ({"codec": "dqsg", "seed": 2**32}, ValueError, "seed must be")])
+def test_bad_settings(settings, kind, text):
+    with pytest.raises(kind, match=text):
+        Aggregator(**settings)
+
+
+def test_codecs_that_adapt_hear_all_ranks():
+    codec = Adapting()
+
+    def work(transport):
+        aggregator = Aggregator(codec, error_feedback=True, update_at=lambda step: step in (1, 2),
+                                min_size=500)
+        sent = []
+        for step in range(4):
+            aggregator.average(transport, gradients(transport.rank, step))
+            sent.append(aggregator.traffic.last_step[""].sent)
+        state = aggregator.state_dict()["tensors"]
+        return sent, state["a.weight"]["state"]["codec"], state["b.weight"]["state"]["codec"]
+
+    ranks = run_ranks(2, work)
+    largest = [sum(float(np.abs(gradients(rank, step)[name]).max()) for step in (1, 2)
+                   for rank in range(2)) for name in ("a.weight", "b.weight")]
+    for sent, first, second in ranks:
+        assert (first["total"], second["total"]) == pytest.approx(largest, rel=1e-6)
+        assert sent[1] >= sent[0] + 8               # two numbers of float32, and a header
+        assert sent[3] < sent[2]
+    assert codec.total == 0                         # the caller's own does not change
+
+
+def test_tensors_share_a_controller_of_bits():
+    """One set of statistics of all tensors; the same bits for all of them at a step."""
+    def work(transport):
+        aggregator = Aggregator(dq_sgd(first_bits=5), min_size=0)
+        extra = []
+        for step in range(5):
+            aggregator.average(transport, gradients(transport.rank, step))
+            extra.append(aggregator.traffic.step_total().sent)
+        states = [one["state"] for one in aggregator.state_dict()["tensors"].values()]
+        assert all(state == states[0] for state in states)
+        assert states[0]["updates"] == sum(dq_sgd().due(step) for step in range(5)) >= 2
+        return states[0]
+
+    first, second = run_ranks(2, work)
+    assert first == second
+
+
+def test_controller_that_needs_the_loss():
+    def work(transport, loss):
+        aggregator = Aggregator(DqSgd(make_codec("dqsg"), steps=9, alpha="loss", mean_bits=3))
+        aggregator.loss = loss
+        aggregator.average(transport, gradients(0, 0))
+
+    run_ranks(2, lambda transport: work(transport, 1.5))
+    with pytest.raises(RanksFailed, match="needs the loss of every rank"):
+        run_ranks(2, lambda transport: work(transport, None if transport.rank else 1.5))
+
+
+def test_steps_of_updates():
+    assert [step for step in range(30_001) if default_updates(step)] == \
+        [0, 100, 2000, 10_000, 20_000, 30_000]

@@ -1,0 +1,31 @@
+"""Random words: a function of key, stream and place alone."""
+
+import numpy as np
+import pytest
+
+from bitstep.golden.threefry import threefry
+from bitstep_gradients import Key
+
+
+def test_words_by_the_definition():
+    key = Key(5, 6, 7, 8)
+    inner = threefry((5, 6), (7, 8))
+    first, second = threefry((int(inner[0]), int(inner[1])), (np.arange(3), 9))
+    expected = [word for pair in zip(first, second, strict=True) for word in pair]
+    assert key.words(5, stream=9).tolist() == expected[:5]
+    assert key.words(3, stream=9, start=3).tolist() == expected[3:]
+    assert key.words(0).size == 0
+
+
+def test_every_field_counts():
+    keys = [Key(1, 2, 3, 4), Key(2, 2, 3, 4), Key(1, 3, 3, 4), Key(1, 2, 4, 4), Key(1, 2, 3, 5),
+            Key(1, 2, 3, 4).shared]
+    assert len({tuple(key.words(4)) for key in keys}) == len(keys)
+    assert Key(1, 2, 3, 4).shared == Key(1, 2, 9, 4).shared
+
+
+@pytest.mark.parametrize("field", ["seed", "step", "rank", "tensor"])
+@pytest.mark.parametrize("value", [-1, 2**32, 1.5, True])
+def test_bad_fields(field, value):
+    with pytest.raises(ValueError, match=f"{field} must be an integer from 0"):
+        Key(**{"seed": 0, field: value})

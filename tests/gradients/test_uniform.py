@@ -1,0 +1,90 @@
+"""Codecs with uniform levels: by hand, statistics, bytes of FC-300-100."""
+
+import numpy as np
+import pytest
+from tests.gradients.helpers import check_mean, check_variance, errors
+
+from bitstep_gradients import Key, make_codec
+from bitstep_gradients.codecs.uniform import FRACTION, QsgdLinf
+from bitstep_gradients.wire.header import unpack_message
+
+FC_300_100 = ((784, 300), (300,), (300, 100), (100,), (100, 10), (10,))
+KEY = Key(11, 3, 1, 4)
+SETTINGS = [("qsgd", {"levels": 4}), ("qsgd-linf", {"levels": 3}), ("qsgd-linf", {"bits": 8}),
+            ("terngrad", {}), ("terngrad", {"clip": None}), ("dqsg", {"levels": 1}),
+            ("dqsg", {"levels": 2})]
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("bucket_size", [0, 1, 64, 100])
+@pytest.mark.parametrize("name, options", SETTINGS)
+def test_statistics(name, options, bucket_size):
+    vector = np.random.default_rng(3).normal(size=300)
+    vector[:40] = 0
+    codec = make_codec(name, bucket_size=bucket_size, **options)
+    found = errors(codec, vector.astype(np.float32), 3000)
+    check_mean(codec, vector, found)
+    check_variance(codec, vector, found)
+
+
+def test_by_hand():
+    """Scale 2, M = 2: t = v F; k = floor(v + u / F)."""
+    codec = QsgdLinf(levels=2)
+    values = np.array([2, -2, 1, 0, 0.25, -0.75], np.float32)
+    scales = codec.scales(values)
+    assert scales.tolist() == [2]
+    assert (codec.targets(values, scales) / FRACTION).tolist() == [2, -2, 1, 0, 0.25, -0.75]
+    u = (KEY.words(6) >> 9) / FRACTION
+    expected = np.floor(values + u)
+    assert codec.decode(codec.encode(values, KEY), KEY).tolist() == expected.tolist()
+    dithered = make_codec("dqsg", levels=2)
+    assert dithered.decode(dithered.encode(values, KEY), KEY) == \
+        pytest.approx(expected - u + 0.5, abs=2e-7)
+
+
+@pytest.mark.parametrize("levels, payload, kilobits", [(1, "radix", 428.0), (2, "radix", 623.6)])
+def test_bytes_of_fc_300_100(levels, payload, kilobits):
+    codec, rng = make_codec("dqsg", levels=levels, payload=payload), np.random.default_rng(1)
+    messages = [codec.encode(rng.uniform(-1, 1, shape), KEY) for shape in FC_300_100]
+    assert sum(8 * len(message) for message in messages) <= 1000 * kilobits
+    assert [8 * len(message) for message in messages] == \
+        [codec.expected_bits(np.ones(shape)) for shape in FC_300_100]
+
+
+@pytest.mark.parametrize("name, options", SETTINGS)
+def test_corners(name, options):
+    codec = make_codec(name, bucket_size=4, **options)
+    for vector in (np.zeros(0), np.zeros(7), np.full(9, 3e38), np.full(5, 1e-44), np.ones((2, 0)),
+                   np.array(-2.5), np.linspace(-1, 1, 9).astype(np.float16)):
+        if name == "qsgd" and np.max(vector, initial=0) > np.float32(1e38):
+            with pytest.raises(ValueError, match="L2 norm"):
+                codec.encode(vector, KEY)
+            continue
+        decoded = codec.decode(codec.encode(vector, KEY), KEY)
+        assert decoded.shape == np.shape(vector)
+        assert np.isfinite(decoded).all()
+        header, _ = unpack_message(codec.encode(vector, KEY))
+        assert header.dtype == ("float16" if np.asarray(vector).dtype == np.float16 else "float32")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
+def test_values_that_are_not_finite(value):
+    with pytest.raises(ValueError, match="1 of 3 values are not"):
+        make_codec("dqsg").encode(np.array([1, value, 2]), KEY)
+
+
+@pytest.mark.parametrize("options, text", [
+    ({"levels": 0}, "levels must be an integer from 1 to 127, not 0"),
+    ({"levels": 3, "bits": 3}, "levels and bits say the same"),
+    ({"bits": 9}, "bits must be an integer from 2 to 8"),
+    ({"bucket_size": -1}, "bucket_size must be"),
+    ({"payload": "morse"}, "payload must be one of fixed"),
+    ({"clip": 3}, "dqsg has no option 'clip'; it has levels, bits, bucket_size, payload")])
+def test_bad_options(options, text):
+    with pytest.raises(ValueError, match=text):
+        make_codec("dqsg", **options)
+
+
+def test_terngrad_has_three_levels():
+    with pytest.raises(ValueError, match="terngrad has no option 'levels'; it has clip, bucket_si"):
+        make_codec("terngrad", levels=2)

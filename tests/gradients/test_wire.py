@@ -1,0 +1,104 @@
+"""Messages: every truncation and every changed byte is refused; payloads come back."""
+
+import numpy as np
+import pytest
+
+from bitstep_gradients import BFloat16, Key, MessageError, list_codecs, make_codec
+from bitstep_gradients.wire.header import Header, pack_message, unpack_message
+from bitstep_gradients.wire.payloads import PAYLOADS, radix_group
+
+KEY = Key(1)
+VECTOR = np.random.default_rng(5).normal(size=(5, 7)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", list_codecs())
+def test_truncated_changed_and_longer_messages(name):
+    codec = make_codec(name)
+    message = codec.encode(VECTOR, KEY)
+    for place in range(len(message)):
+        changed = bytearray(message)
+        changed[place] ^= 0x41
+        for wrong in (message[:place], bytes(changed)):
+            with pytest.raises(MessageError):
+                codec.decode(wrong, KEY)
+    with pytest.raises(MessageError):
+        codec.decode(message + b"\0", KEY)
+
+
+@pytest.mark.parametrize("name", list_codecs())
+def test_the_vector_stays_as_it_is(name):
+    codec, vector = make_codec(name), VECTOR.copy()
+    vector.flags.writeable = False
+    message = codec.encode(vector, KEY)
+    assert codec.decode(message, KEY).flags.writeable
+    codec.bias(vector)
+    codec.expected_error(vector)
+    codec.variance_bound(vector)
+    codec.expected_bits(vector)
+    assert (vector == VECTOR).all()
+
+
+@pytest.mark.parametrize("other, what", [
+    (make_codec("qsgd-linf", levels=2), "codec"), (make_codec("dqsg", levels=3), "parameter 2"),
+    (make_codec("dqsg", levels=2, bucket_size=5), "bucket_size 0"),
+    (make_codec("dqsg", levels=2, payload="radix"), "payload 1")])
+def test_message_of_another_setting(other, what):
+    with pytest.raises(MessageError, match=what):
+        other.decode(make_codec("dqsg", levels=2).encode(VECTOR, KEY), KEY)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,) * 16, (127, 128), (2**20,)])
+def test_header(shape):
+    header = Header(200, "bfloat16", 15, 2**32 - 1, 77, 2**31, shape)
+    assert unpack_message(pack_message(header, b"body")) == (header, b"body")
+
+
+def test_header_of_a_checksum_that_fits_but_no_sense():
+    message = pack_message(Header(6, "float32", 1, 1, 0, 0, (2**16, 2**18)), b"")
+    with pytest.raises(MessageError, match="at most"):
+        unpack_message(message)
+    header = Header(6, "float32", 1, 1, 0, 0, (10,))
+    with pytest.raises(MessageError, match="1 scales"):
+        make_codec("dqsg").decode(pack_message(header, b"abc"), KEY)
+    with pytest.raises(MessageError, match="3 bytes"):
+        make_codec("dqsg").decode(pack_message(header, bytes(5)), KEY)
+    with pytest.raises(MessageError, match="symbol 3"):
+        make_codec("dqsg").decode(pack_message(header, bytes(4) + b"\xff\xff\x0f"), KEY)
+
+
+@pytest.mark.parametrize("n_symbols", [2, 3, 5, 7, 9, 15, 16, 31, 128, 255])
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_payloads(name, n_symbols):
+    rng, payload = np.random.default_rng(n_symbols), PAYLOADS[name]
+    for count in (0, 1, 2, 3, 4, 5, 16, 17, 255, 256, 4097):
+        for symbols in (rng.integers(0, n_symbols, count), np.full(count, n_symbols - 1)):
+            coded = payload.encode(symbols, n_symbols)
+            assert payload.decode(coded, count, n_symbols).tolist() == symbols.tolist()
+
+
+def test_groups_by_hand():
+    assert [radix_group(symbols) for symbols in (2, 3, 4, 5, 7)] == \
+        [(1, 1), (5, 8), (1, 2), (3, 7), (6, 17)]
+    assert PAYLOADS["radix"].encode(np.array([1, 2, 0, 1, 2]), 3) == bytes([1 + 6 + 27 + 162])
+
+
+def test_bfloat16():
+    values = np.array([1, -2.5, 3.14159, 1e-40, 3e38], np.float32)
+    rounded = BFloat16.rounded(values)
+    assert rounded.bits[:2].tolist() == [0x3F80, 0xC020]
+    assert np.abs(rounded.values / values - 1)[:3].max() < 2**-8
+    codec = make_codec("bf16")
+    assert (codec.decode(codec.encode(rounded, KEY), KEY) == rounded.values).all()
+    header, _ = unpack_message(codec.encode(rounded, KEY))
+    assert header.dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("side, text", [
+    (np.zeros((7, 5)), r"side must have the shape \(5, 7\)"), (np.full((5, 7), np.nan), "35 of 35"),
+    (np.full((5, 7), 1e39), "35 of 35")])
+def test_bad_side_information(side, text):
+    codec = make_codec("dqsg")
+    with pytest.raises(ValueError, match=text):
+        codec.encode(VECTOR, KEY, side)
+    with pytest.raises(ValueError, match=text):
+        codec.decode(codec.encode(VECTOR, KEY), KEY, side)

@@ -1,0 +1,255 @@
+"""Cases of the hook that all run in the same two processes, one after the other."""
+
+import numpy as np
+import torch  # type: ignore
+import torch.distributed as dist  # type: ignore
+from tests.gradients.torch.models import batch
+from torch.nn.parallel import DistributedDataParallel  # type: ignore
+
+import bitstep_gradients.torch
+from bitstep_gradients import make_codec
+from bitstep_gradients.torch import Compression, TorchTransport
+
+
+def run_cases(rank):
+    """Result of every case, by name; (type, text) for an error."""
+    found = {}
+    for name, case in CASES.items():
+        try:
+            found[name] = case(rank)
+        except Exception as error:
+            found[name] = (type(error).__name__, str(error))
+    return found
+
+
+def layers():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(40, 50), torch.nn.Tanh(), torch.nn.Linear(50, 7))
+
+
+def network(dtype=torch.float32, **options):
+    return DistributedDataParallel(layers().to(dtype), bucket_cap_mb=0.001, **options)
+
+
+def backward(model, rank, step=0, dtype=torch.float32):
+    """Gradients after one backward pass, as float64 arrays."""
+    model.zero_grad()
+    model(batch(rank, step, columns=40).to(dtype)).square().mean().backward()
+    return gradients(model)
+
+
+def gradients(model):
+    return [one.grad.double().numpy().copy() for one in model.parameters() if one.grad is not None]
+
+
+def hooked(model, *arguments, **settings):
+    compression = Compression(*arguments, **settings)
+    compression.register(model)
+    return model, compression
+
+
+def uncompressed(rank):
+    """Codec none against DistributedDataParallel's own all-reduce, for three steps."""
+    expected = [backward(network(), rank, step) for step in range(3)]
+    found = []
+    for exchange in ("all_gather", "two-phase"):
+        model, _ = hooked(network(), "none", exchange=exchange)
+        found.append([backward(model, rank, step) for step in range(3)])
+    return expected, found
+
+
+def types(rank):
+    """Averages of few bits of parameters of each type, beside those of float64."""
+    found = {}
+    expected = backward(network(torch.float64), rank, dtype=torch.float64)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        model, _ = hooked(network(dtype), "dqsg", bits=8, bucket_size=64)
+        found[str(dtype)] = backward(model, rank, dtype=dtype)
+        assert all(one.grad.dtype == dtype for one in model.parameters())
+    return expected, found
+
+
+def views(rank):
+    """Gradients that are views of buckets, against those that are not."""
+    models = [hooked(network(gradient_as_bucket_view=view), "dqsg")[0] for view in (False, True)]
+    return [[backward(model, rank, step) for step in range(3)] for model in models]
+
+
+class Branches(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.parts = torch.nn.ModuleList(torch.nn.Linear(40, 40) for _ in range(3))
+
+    def forward(self, x, part):
+        return self.parts[0](x) + self.parts[part](x)
+
+
+def unused_parameters(rank):
+    """Each rank uses another part of the model."""
+    model = DistributedDataParallel(Branches(), find_unused_parameters=True, bucket_cap_mb=0.001)
+    model, compression = hooked(model, "dqsg", error_feedback=True)
+    found = []
+    for step in range(4):
+        model.zero_grad()
+        model(batch(rank, step, columns=40), 1 + (rank + step) % 2).square().mean().backward()
+        found.append(gradients(model))
+    return found, compression.step
+
+
+def accumulation(rank):
+    """Two backward passes for one exchange."""
+    model, compression = hooked(network(), "none")
+    model.zero_grad()
+    with model.no_sync():
+        model(batch(rank, 0, columns=40)).square().mean().backward()
+    model(batch(rank, 1, columns=40)).square().mean().backward()
+    plain = network()
+    expected = [one + other for one, other in zip(backward(plain, rank, 0),
+                                                  backward(plain, rank, 1), strict=True)]
+    return expected, gradients(model), compression.step
+
+
+def same_as_numpy(rank):
+    """This rank's own gradients and the averages, for the exchange in NumPy to repeat."""
+    own, plain = [], layers()
+    model = network()
+    compression = Compression("dqsg", bits=3, exchange="two-phase", min_size=0, seed=8,
+                              error_feedback=0.5)
+    model.register_comm_hook(compression, bitstep_gradients.torch.hook)
+    found = []
+    for step in range(3):
+        plain.zero_grad()
+        plain(batch(rank, step, columns=40)).square().mean().backward()
+        own.append([one.grad.numpy().copy() for one in plain.parameters()])
+        backward(model, rank, step)
+        found.append([one.grad.numpy().copy() for one in model.parameters()])
+    return own, found
+
+
+def sparse(rank):
+    torch.manual_seed(1)
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(5, 4, sparse=True),
+                                                        torch.nn.Linear(4, 2)))
+    hooked(model, "dqsg")
+    model(torch.tensor([1, 2])).sum().backward()
+
+
+def spoilt(model, rank, value):
+    """A backward pass in which rank 1 has a value that is not finite."""
+    model.zero_grad()
+    loss = model(batch(rank, 1, columns=40)).square().mean()
+    (loss * (value if rank == 1 else 1.0)).backward()
+
+
+def not_finite(rank):
+    model, _ = hooked(network(), "dqsg")
+    backward(model, rank)
+    spoilt(model, rank, float("nan"))
+
+
+def after_an_error(rank):
+    """A new model and a new state after a step that failed."""
+    model, _ = hooked(network(), "dqsg")
+    return backward(model, rank)
+
+
+def going_on_after_an_error(rank):
+    """The same model and state: the step that failed, then steps as if it had never been."""
+    model, compression = hooked(network(), "dqsg", error_feedback=0.5)
+    errors, found = [], [backward(model, rank)]
+    for value in (float("nan"), float("inf")):
+        try:
+            spoilt(model, rank, value)
+        except ValueError as error:
+            errors.append((str(error), compression.step, compression.skipped,
+                           bool(np.isnan(np.concatenate(gradients(model), axis=None)).all())))
+    found += [backward(model, rank, step) for step in (1, 2)]
+    clean, _ = hooked(network(), "dqsg", error_feedback=0.5)
+    return errors, found, [backward(clean, rank, step) for step in range(3)]
+
+
+def skipped(rank):
+    """A scaler of AMP skips the step on all ranks, and goes on with a smaller scale."""
+    model, compression = hooked(network(), "dqsg", on_bad="skip", error_feedback=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    found = []
+    for value in (1.0, float("inf"), 1.0):
+        optimizer.zero_grad()
+        loss = model(batch(rank, 0, columns=40)).square().mean()
+        scaler.scale(loss * (value if rank == 1 else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        weights = np.concatenate([one.detach().numpy().ravel() for one in model.parameters()])
+        found.append((compression.skipped, scaler.get_scale(), weights))
+    return found
+
+
+def overrides(rank):
+    model = network()
+    weight = model.module[2].weight
+    _, compression = hooked(model, "dqsg", overrides={weight: "qsgd", "0.b*": make_codec("fp16")})
+    backward(model, rank)
+    return {name: one["codec"] for name, one in compression.state_dict()["tensors"].items()}
+
+
+def pattern_without_names(rank):
+    model = network()
+    compression = Compression("dqsg", overrides={"0.*": "fp16"})
+    model.register_comm_hook(compression, bitstep_gradients.torch.hook)
+    backward(model, rank)
+
+
+def parameter_of_another_model(rank):
+    model, _ = hooked(network(), "dqsg", overrides={torch.nn.Parameter(torch.ones(2)): "fp16"})
+    backward(model, rank)
+
+
+def no_ddp(rank):
+    Compression("dqsg").register(torch.nn.Linear(2, 2))
+
+
+def bad_key(rank):
+    Compression("dqsg", overrides={3: "fp16"})
+
+
+def registered_twice(rank):
+    _, compression = hooked(network(), "dqsg")
+    compression.register(network())
+
+
+def two_models(rank):
+    compression = Compression("dqsg")
+    for model in (network(), network()):
+        model.register_comm_hook(compression, bitstep_gradients.torch.hook)
+        backward(model, rank)
+
+
+def subgroup(rank):
+    """A process group of its own, of this rank alone."""
+    groups = [dist.new_group([one]) for one in range(2)]
+    model, compression = hooked(network(process_group=groups[rank]), "none")
+    plain = layers()
+    plain(batch(rank, 0, columns=40)).square().mean().backward()
+    expected = [one.grad.numpy().copy() for one in plain.parameters()]
+    return expected, backward(model, rank), compression.traffic.total().sent
+
+
+def transport(rank):
+    """Messages of all lengths, against what each rank knows of the other's."""
+    found, own = [], TorchTransport()
+    for lengths in ((0, 0), (8, 3), (9, 9), (0, 9), (70_001, 70_001), (5, 100_000)):
+        messages = [bytes([one % 251 + 1]) * length for one, length in enumerate(lengths)]
+        assert own.all_gather(messages[rank]) == messages, lengths
+        pairs = [[messages[to] + bytes([sender]) for to in range(2)] for sender in range(2)]
+        assert own.all_to_all(pairs[rank]) == [pairs[sender][rank] for sender in range(2)]
+        found.append(lengths)
+    return found
+
+
+CASES = {case.__name__: case for case in (
+    uncompressed, types, views, unused_parameters, accumulation, same_as_numpy, sparse, not_finite,
+    after_an_error, going_on_after_an_error, skipped, overrides, pattern_without_names,
+    parameter_of_another_model, no_ddp, bad_key, registered_twice, two_models, subgroup,
+    transport)}

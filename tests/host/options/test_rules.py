@@ -1,0 +1,287 @@
+"""Rules between options: each is broken once on the command line and once by an estimator, before
+any data are read, and says both options, the reason and what to do.
+"""
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep.cli import main
+from bitstep.options.models import MODELS
+from bitstep.options.rules import RULES, Request, RuleError
+from bitstep.options.table import OPTIONS
+from bitstep.options.words import COMMAND_LINE, PYTHON
+from bitstep.pipeline.config import EXCLUSIONS, TRAITS, PipelineConfig
+from bitstep.quantization import quantize, save_quantized
+
+HINGE = {"loss": "hinge"}
+DENSE = {"device": {"name": "golden", "dense": True}}
+CENTRED = {"solver": "bit-centred"}
+
+# Name of a rule: arguments on the command line after MISSING, a file that is not there; parameters
+# of an estimator (of a classifier if they have a loss); and two options that the message names.
+CASES = {
+    "float bits": ("--bits 32 --encoding nearest", {"bits": 32, "encoding": "nearest"}),
+    "float codes": ("--bits 4 --encoding float", {"bits": 4, "encoding": "float"}),
+    "woven rows": ("--planes 4 --copies 2", {"planes": 4, "copies": 2}),
+    "corrected codes": ("--encoding compensated --model svm",
+                        {"encoding": "compensated", **HINGE}),
+    "refetched loss": ("--refetch --model logistic", {"refetch": True, "loss": "log_loss"}),
+    "refetched batch": ("--refetch --batch 16 --model svm",
+                        {"refetch": True, "batch": 16, **HINGE}),
+    "two levels, one bit": ("--encoding double --bits 1", {"encoding": "double", "bits": 1}),
+    "refetching, unbounded codes": ("--refetch --encoding double --model svm",
+                                    {"refetch": True, "encoding": "double", **HINGE}),
+    "refetching, level tables": ("--refetch --levels optimal --bits 4 --model svm",
+                                 {"refetch": True, "levels": "optimal", "bits": 4, **HINGE}),
+    "level tables, untabled codes": ("--levels optimal --encoding double",
+                                     {"levels": "optimal", "encoding": "double"}),
+    "level tables, many levels": ("--levels optimal --bits 8", {"levels": "optimal", "bits": 8}),
+    "few bits, no whole codes": ("--model-bits 4 --bits 32", {"model_bits": 4, "bits": 32}),
+    "few bits, refetching": ("--update-bits 4 --refetch --model svm",
+                             {"update_bits": 4, "refetch": True, **HINGE}),
+    "dense rows, few bits": ("--dense --model-bits 4", {**DENSE, "model_bits": 4}),
+    "dense rows, no whole codes": ("--dense --planes 4", {**DENSE, "planes": 4}),
+    "dense rows, logistic loss": ("--dense --model logistic", {**DENSE, "loss": "log_loss"}),
+    "dense rows, look-ahead": ("--dense --lookahead 3", {
+        "device": {"name": "golden", "dense": True, "lookahead": 3}}),
+    "dense rows, proximal steps": ("--dense --l1 0.1", {**DENSE, "l1": 0.1}),
+    "dense rows, level tables": ("--dense --levels optimal", {**DENSE, "levels": "optimal"}),
+    "dense rows, refetching": ("--dense --refetch --model svm",
+                               {**DENSE, "refetch": True, **HINGE}),
+    "columns without an intercept": ("--no-intercept --scaler minmax",
+                                     {"fit_intercept": False, "scaler": "minmax"}),
+    "steps of a list": ("--step 1 --schedule steps.txt", {"step": 0.1, "schedule": [0.1] * 20}),
+    "bit-centred, loss": ("--solver bit-centred --model svm", {**CENTRED, **HINGE}),
+    "bit-centred, penalty": ("--solver bit-centred --box 2", {**CENTRED, "box": 2.0}),
+    "bit-centred, batch": ("--solver bit-centred --batch 4", {**CENTRED, "batch": 4}),
+    "bit-centred, schedule": ("--solver bit-centred --schedule inverse-sqrt",
+                              {**CENTRED, "schedule": "inverse-sqrt"}),
+    "bit-centred, range": ("--solver bit-centred --model-range 3", {**CENTRED, "model_range": 3.0}),
+    "bit-centred, early stopping": ("--solver bit-centred --early-stopping",
+                                    {**CENTRED, "early_stopping": True}),
+    "several models without dense rows": ("--models 9 --device sim", None),
+    "rows to hold out": ("--validation-fraction 0.2", None),
+    "epochs without gain": ("--n-iter-no-change 3", None),
+    "epochs without gain, bit-centred": ("--n-iter-no-change 3 --tol 0.1 --solver bit-centred",
+                                         None),
+    "weights of a regression": ("--class-weight balanced --model linreg", None),
+    "sweep, bit-centred": ("--sweep l2=0,1 --solver bit-centred", CENTRED),
+    "sweep, planes": ("--sweep l2=0,1 --planes auto", {"planes": "auto"}),
+    "sweep, stopping": ("--sweep l2=0,1 --tol 0.1", {"tol": 0.1}),
+    "sweep, one training": ("--sweep l2=0,1 --checkpoint kept.ckpt", None),
+}
+# Of other commands: all arguments.
+COMMANDS = {
+    "fine rows, unbounded codes": "quantize MISSING --fine-rows --encoding double --out x.npz",
+    "fine rows, level tables": "quantize MISSING --fine-rows --levels optimal --encoding nearest "
+    "--out x.npz",
+    "refetching, logistic loss": "rtl --refetch --solver logistic",
+    "several models, refetching": "bench MISSING --models 2 --refetch --model svm",
+    "several models, woven rows": "rtl --woven --models 2",
+    "several models, few bits": "rtl --models 2 --model-bits 4",
+    "dense rows, slow updates": "rtl --dense --cycles-per-update 4",
+    "length of dense rows": "rtl --dense --features 5",
+}
+# Rules that need the shape or the labels of the data: a file, and arguments.
+WITH_DATA = {
+    "features of dense rows": ("wide", "--dense --bits 1", {**DENSE, "bits": 1}),
+    "beats of dense rows": ("narrow", "--dense --bits 8", {**DENSE, "bits": 8}),
+    "weights of a regression": ("wide", "--class-weight balanced", None),
+    "choice of stored rows": ("codes", "--train-rows 5", None),
+    "weights of stored rows": ("codes", "--class-weight balanced", None),
+    "held-out stored rows": ("codes", "--early-stopping", None),
+    "planes of stored rows": ("codes", "--planes 4", None),
+    "refetched file": ("codes", "--refetch --model svm", None),
+    "stored labels of a classification": ("codes", "--model linreg", None),
+    "stored labels of a regression": ("targets", "--model svm", None),
+}
+PARTIAL = {
+    "early stopping of a part": {"early_stopping": True},
+    "weights of a part": {"class_weight": "balanced", "loss": "log_loss"},
+}
+RULE = {rule.name: rule for rule in RULES}
+
+
+class Unread:
+    """Data that must not be read."""
+
+    def __array__(self, *_, **__):
+        raise AssertionError("data were read")
+
+
+def test_every_rule_has_a_case():
+    assert len(RULE) == len(RULES)
+    assert {*CASES, *COMMANDS, *WITH_DATA, *PARTIAL} == set(RULE)
+
+
+def options_in(text):
+    """Options of a case."""
+    return [word for word in text.split() if word.startswith("--")]
+
+
+def check_text(rule, words, text, *names):
+    """The message of a rule names options, the reason and a remedy."""
+    assert words.fill(rule.reason) in text
+    assert words.fill(rule.remedy) in text
+    for name in names:
+        assert name in text
+
+
+def refusal(capsys, arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_train_before_data_are_read(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    options = CASES[name][0]
+    device = [] if "--device" in options else ["--device", "golden"]
+    text = refusal(capsys, ["train", "MISSING.csv", *options.split(), *device])
+    check_text(RULE[name], COMMAND_LINE, text, *options_in(options)[:2 - ("--models" in options)])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_other_commands(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = COMMANDS[name].replace("MISSING", "MISSING.csv").split()
+    text = refusal(capsys, words)
+    first = options_in(COMMANDS[name])[:2]
+    check_text(RULE[name], COMMAND_LINE, text, *first)
+
+
+@pytest.fixture(name="files")
+def _files(tmp_path):
+    """Rows of 70 features with targets, codes of two classes, and codes of a regression."""
+    rng = np.random.default_rng(0)
+    rows, targets = rng.uniform(-1, 1, (30, 70)), rng.uniform(0, 10, 30)
+    paths = {name: str(tmp_path / f"{name}.npz") for name in ("wide", "narrow", "codes",
+                                                                 "targets")}
+    for name, count in (("wide", 70), ("narrow", 20)):
+        np.savez(paths[name], X=rows[:, :count], y=targets)
+    for name, labels, task in (("codes", targets > 5, "classification"),
+                               ("targets", targets, "regression")):
+        save_quantized(quantize(rows, labels, bits=4, encoding="nearest", task=task), paths[name])
+    return paths
+
+
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_rules_that_need_data(name, files, monkeypatch, capsys):
+    """No row is quantized before they are decided."""
+    file, options, parameters = WITH_DATA[name]
+    monkeypatch.setattr("bitstep.cli.problem.rows_of", None)
+    text = refusal(capsys, ["train", files[file], *options.split(), "--device", "golden"])
+    check_text(RULE[name], COMMAND_LINE, text, options_in(options)[0])
+    if parameters is not None:
+        data = np.load(files[file])
+        with pytest.raises(RuleError) as error:
+            LowPrecisionRegressor(**parameters).fit(data["X"], data["y"])
+        check_text(RULE[name], PYTHON, str(error.value), "dense=True")
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[1] is not None])
+def test_estimators_before_data_are_read(name):
+    parameters = CASES[name][1]
+    estimator = (LowPrecisionClassifier if "loss" in parameters else LowPrecisionRegressor)(
+        **parameters)
+    fit = estimator.fit if not name.startswith("sweep") else lambda X, y: estimator.fit_candidates(
+        X, y, [{"l2": 0.0}, {"l2": 1.0}])
+    with pytest.raises(RuleError) as error:
+        fit(Unread(), Unread())
+    assert error.value.rule == name
+    named = ["dense=" if part == "device" else f"{part}=" for part in parameters
+             if part != "loss" or len(parameters) == 2]
+    check_text(RULE[name], PYTHON, str(error.value), *named[:2])
+
+
+@pytest.mark.parametrize("name", PARTIAL)
+def test_calls_on_a_part_of_the_rows(name):
+    parameters = PARTIAL[name]
+    estimator = (LowPrecisionClassifier if "loss" in parameters else LowPrecisionRegressor)(
+        **parameters)
+    with pytest.raises(RuleError) as error:
+        estimator.partial_fit(Unread(), Unread())
+    assert error.value.rule == name
+    check_text(RULE[name], PYTHON, str(error.value), "partial_fit")
+
+
+# A choice of each group of a configuration's choices.
+CHOICES = {
+    "refetching": {"refetch": True, "lookahead": 0}, "level tables": {"level_tables": True},
+    "proximal steps": {"proximal": True}, "few bits": {"model_bits": 4},
+    "dense rows": {"dense": True, "max_features": 1, "lookahead": 0},
+    "several models": {"models": 2},
+    "look-ahead": {"lookahead": 3}, "slow updates": {"cycles_per_update": 4},
+    "logistic loss": {"solver": "logistic", "cycles_per_update": 6}, "one bit": {"bits": 1},
+    "many levels": {"bits": 8}, "two levels": {"row_format": "two_levels"},
+    "unbounded codes": {"row_format": "two_levels"}, "untabled codes": {"row_format": "two_levels"},
+    "woven rows": {"row_format": "woven", "bits": 16},
+    "no whole codes": {"row_format": "float32", "bits": 32}}
+
+
+@pytest.mark.parametrize("rule", EXCLUSIONS, ids=lambda rule: f"{rule.one}, {rule.other}")
+def test_configurations(rule):
+    """A configuration gives the reason that the options give."""
+    choices = {**CHOICES[rule.one], **CHOICES[rule.other]}
+    if rule.other == "logistic loss" and rule.one == "dense rows":
+        choices["lookahead"] = 0
+    with pytest.raises(ValueError, match="does not go together with") as error:
+        PipelineConfig(**choices)
+    assert f": {rule.reason}; leave one of the two out" in str(error.value)
+    for trait in (rule.one, rule.other):
+        assert any(f"{name}=" in str(error.value) for name in TRAITS[trait])
+
+
+def test_defaults_and_lone_options_are_said():
+    request = Request(COMMAND_LINE, {"dense": True, "refetch": None}, {"refetch": True})
+    with pytest.raises(RuleError, match=r"^--dense does not go together with --refetch "
+                       r"\(by default\): .*; choose --no-refetch, or leave --dense out$"):
+        request.check()
+    with pytest.raises(RuleError, match=r"^--validation-fraction 0.2 needs --early-stopping: it "):
+        Request(COMMAND_LINE, {"validation_fraction": 0.2, "early_stopping": False}).check()
+
+
+def test_parameters_of_the_estimators_are_those_of_the_table():
+    """Names, and defaults where both have one."""
+    named = {option.python: option for option in OPTIONS.values() if option.python}
+    for estimator in (LowPrecisionRegressor(), LowPrecisionClassifier()):
+        parameters = estimator.get_params()
+        own = {"device", "feature_range", "label_range", "warm_start", "verbose"}
+        assert set(parameters) - own <= set(named)
+        for name in set(parameters) & set(named):
+            option, value = named[name], parameters[name]
+            if option.default is not None:
+                assert value == option.default, name
+            elif value not in ("auto", None) and name != "loss":
+                said = "yes" if value is True else value if isinstance(value, str) else f"{value:g}"
+                assert option.default_text.startswith(said), name
+    everything = set(LowPrecisionClassifier().get_params()) | {"bus_width", "lookahead", "dense"}
+    assert set(named) <= everything
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name not in ("sweep",)])
+def test_options_take_their_defaults(name):
+    """The command line reads what the table says, and the help says the default."""
+    parser = argparse.ArgumentParser()
+    OPTIONS[name].declare(parser)
+    assert getattr(parser.parse_args([]), name) == OPTIONS[name].default
+    if OPTIONS[name].default_text:
+        assert "(default: " in " ".join(parser.format_help().split())
+    if OPTIONS[name].default is not None:
+        OPTIONS[name].kind.check(name, OPTIONS[name].default)
+
+
+def test_every_option_says_what_it_becomes():
+    fields = PipelineConfig.__dataclass_fields__
+    assert all(option.sets and option.help for option in OPTIONS.values())
+    for name in ("bits", "dense", "lookahead", "bus_width", "max_features"):
+        assert OPTIONS[name].sets in fields
+    assert replace(OPTIONS["l2"], name="l1").flag == "--l1"
+    assert {model.sklearn_loss for model in MODELS.values()} == {
+        "squared_error", "squared_hinge", "hinge", "log_loss"}
