@@ -6,6 +6,7 @@ import time
 import numpy as np
 
 from bitstep.devices.driver import RegisterRun
+from bitstep.devices.joint_runs import table_of
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.doctor.jobs import (
     difference,
@@ -217,7 +218,7 @@ def _long_run(session, stack):
         model=np.ones(config.rows.lanes, np.int32))]))
     epoch_table = session.device.allocate(16 * n_epochs)
     stack.callback(epoch_table.free)
-    entry = np.array(run.job.epochs[0].words(), "<u8").view(np.uint8)
+    entry = table_of(run.jobs, config)[:2].view(np.uint8)
     epoch_table.array[:16 * n_epochs] = np.tile(entry, n_epochs)
     epoch_table.to_device()
     run.write("LOOKAHEAD", 0)

@@ -21,6 +21,7 @@ _CLIP_GAIN = 2.0        # least shrinking of a range for which a column is clipp
 _WASTE = 0.99           # share of the levels that a hundredth of the values may take
 # Share of values that are not 0 below which dense rows are slow; smaller data are trained at once.
 SPARSE_SHARE, SPARSE_VALUES = 0.005, 1 << 22
+_PART = 1 << 19         # values of a sample that are looked at together: 4 MB
 
 
 class RangeWarning(UserWarning):
@@ -234,8 +235,10 @@ def _warn_of_zeros(features: Any) -> None:
     if n_rows * n_features < SPARSE_VALUES:
         return
     count = min(n_rows, max(1, SPARSE_VALUES // n_features))
-    sample = rows_at(features, np.linspace(0, n_rows - 1, count).astype(np.int64))[:]
-    share = np.count_nonzero(sample) / sample.size
+    sample = np.linspace(0, n_rows - 1, count).astype(np.int64)
+    parts = np.array_split(sample, -(-count * n_features // _PART))
+    share = sum(np.count_nonzero(rows_at(features, part)[:]) for part in parts if len(part)) \
+        / (count * n_features)
     if share < SPARSE_SHARE:
         warnings.warn(
             f"only {100 * share:.2g} % of the values are not 0, and dense rows take the time and "

@@ -11,7 +11,7 @@ import pytest
 from bitstep.cli import build_parser, main
 from bitstep.cli import predict as predict_command
 from bitstep.cli.advice import baseline
-from bitstep.cli.problem import prepare
+from bitstep.cli.train import make_request
 from bitstep.data import load
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import (
@@ -249,8 +249,8 @@ def test_the_best_constant_of_stored_labels(tmp_path, model):
     np.savez(tmp_path / "set.npz", X=features, y=np.where(features[:, 0] > 0.8, 7.0, -2.0))
     assert main(["quantize", str(tmp_path / "set.npz"), "--model", model, "--out",
                  str(tmp_path / "q.npz")]) == 0
-    found = [baseline(prepare(build_parser().parse_args(
-        ["train", str(tmp_path / name), "--model", model])))
+    found = [baseline(make_request(build_parser().parse_args(
+        ["train", str(tmp_path / name), "--model", model])).problem)
         for name in ("q.npz", "set.npz")]
     assert found[0] == pytest.approx(found[1], rel=1e-4)
     assert found[0] > 0.1
