@@ -110,11 +110,11 @@ def test_passes_take_what_the_rtl_takes():
 
 
 def test_models_a_pass_by_the_command_line(capsys):
-    options = ["bench", "digits", "--rows", "100", "--model", "ls-svm", "--profile", "pynq-z1",
+    options = ["bench", "digits", "--rows", "100", "--model", "svm", "--profile", "pynq-z1",
                "--models", "4", "--epochs", "2", "--step", "0.01", "--cpu"]
     with pytest.raises(SystemExit, match="2"):
         main([*options, "--bits", "4", "--refetch"])
-    assert "--models must be 1 with --refetch" in capsys.readouterr().err
+    assert "--models 4 does not go together with --refetch" in capsys.readouterr().err
 
 
 def test_other_cycles_than_the_rtls_end_a_race(monkeypatch):
