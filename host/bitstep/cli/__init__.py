@@ -48,8 +48,14 @@ class _Unavailable:
         raise RuntimeError(self._message)
 
 
-def subcommands() -> list[Any]:
+def subcommands(name: str | None = None) -> list[Any]:
     """Modules of the subcommands that installed packages offer, in the order of the help.
+
+    Parameters
+    ----------
+    name : str or None
+        Subcommand whose module alone is loaded, if there is one of that name: the others take time
+        and memory.
 
     Raises
     ------
@@ -61,8 +67,9 @@ def subcommands() -> list[Any]:
         raise SystemExit("bitstep: error: no subcommand is installed; found the sources of bitstep "
                          "without its package: pip install -e . where pyproject.toml is")
     modules = []
-    for name in (*(name for name in FIRST if name in points),
-                 *(name for name in points if name not in FIRST)):
+    for name in [name] if name in points else (
+            *(name for name in FIRST if name in points),
+            *(name for name in points if name not in FIRST)):
         try:
             modules.append(points[name].load())
         except ImportError as error:
@@ -70,9 +77,9 @@ def subcommands() -> list[Any]:
     return modules
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
-    modules = subcommands()
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the command line; of one subcommand, see :func:`subcommands`."""
+    modules = subcommands(command)
     parser = argparse.ArgumentParser(
         prog="bitstep", description="Train dense linear models on FPGAs, or on a simulated board, "
         "from data streamed at 1 to 8 bits per value.",
@@ -121,7 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         With code 2 for wrong use, and 0 after ``--help``.
     """
     _open_streams()
-    parsed = build_parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    parsed = build_parser(command).parse_args(arguments)
     shown.quiet = getattr(parsed, "quiet", False)
     with stop_signals, warnings.catch_warnings():
         warnings.showwarning = partial(_show_warning, parsed, warnings.showwarning)
