@@ -308,7 +308,7 @@ RULES: tuple[Rule, ...] = (
          reason="the update of another loss depends on more than the side of a bound",
          remedy="leave {refetch} out"),
     Rule(name="refetched batch", one=Trait({"refetch": bool}), other=Trait({"batch": above(1)}),
-         reason="each row needs the model right before it, to decide whether it is read again",
+         reason="every row is decided with the model right before it",
          remedy="choose {batch=1}, or {refetch=False}, which uses the codes alone"),
     Rule(name="refetched file", one=Trait({"refetch": bool}),
          other=Trait({"no_fine_rows": given}), needs="fine rows",
