@@ -21,7 +21,7 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
                 "cycles_per_update", "minibatch", "corrections", "proximal", "models")
     OPTIONS["model_bits"].declare(
         parser, help="support dot products with weights of at most so many bits: "
-        f"{FEW_BITS[0]} to {FEW_BITS[1]}, or 0: of all")
+        f"{FEW_BITS[0]} to {FEW_BITS[1]}, or 0: of all bits")
     add_options(parser, "rounded_updates", "dense")
     OPTIONS["refetch"].declare(parser, default=False, default_text="no",
                                help="support reading rows again with 16 bits a value")
