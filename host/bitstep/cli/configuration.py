@@ -20,11 +20,11 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "lookahead", "max_features", "features", "loss_family",
                 "cycles_per_update", "minibatch", "corrections", "proximal", "models")
     OPTIONS["model_bits"].declare(
-        parser, help=f"dot products meet a model of at most {FEW_BITS[0]} to {FEW_BITS[1]} bits; "
-        "0: of all")
+        parser, help="support dot products with weights of at most so many bits: "
+        f"{FEW_BITS[0]} to {FEW_BITS[1]}, or 0: of all bits")
     add_options(parser, "rounded_updates", "dense")
     OPTIONS["refetch"].declare(parser, default=False, default_text="no",
-                               help="rows can be read again with 16 bits a value")
+                               help="support reading rows again with 16 bits a value")
 
 
 def configuration(arguments: argparse.Namespace) -> PipelineConfig:

@@ -21,7 +21,7 @@ _DATA = {"stored": "a quantized file", "stored_encoding": "a file of other rows"
 
 def page() -> str:
     """Markdown of the two tables."""
-    lines = ["| option | estimators | values | default | becomes |",
+    lines = ["| option | parameter in Python | values | default | becomes |",
              "| --- | --- | --- | --- | --- |"]
     lines += [f"| `{option.flag}` | {f'`{option.python}`' if option.python else ''} | "
               f"{_values(option)} | {_text(option.default_text)} | {_text(option.sets)} |"
@@ -30,8 +30,8 @@ def page() -> str:
                         ("A search of an estimator compares", [
                             one.python for one in OPTIONS.values() if one.search])):
         lines += ["", f"{what} values of {', '.join(f'`{name}`' for name in names)}."]
-    lines += ["", "## What does not go together", "", "| this | with | because | do this |",
-              "| --- | --- | --- | --- |"]
+    lines += ["", "## Options that exclude each other", "",
+              "| option | with | because | what to do |", "| --- | --- | --- | --- |"]
     lines += [_row(rule) for rule in RULES]
     return "\n".join(lines) + "\n"
 

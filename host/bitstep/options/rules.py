@@ -305,14 +305,14 @@ RULES: tuple[Rule, ...] = (
              name for name, one in ENCODINGS.items() if not one.corrected)),
     Rule(name="refetched loss", one=Trait({"refetch": bool}),
          other=Trait({"model": loss(lambda rule: not rule.one_sided)}), needs="{model=svm}",
-         reason="the other losses depend on more of a row than the side of a bound it is on",
+         reason="the update of another loss depends on more than the side of a bound",
          remedy="leave {refetch} out"),
     Rule(name="refetched batch", one=Trait({"refetch": bool}), other=Trait({"batch": above(1)}),
-         reason="every row is decided with the model before it",
+         reason="every row is decided with the model right before it",
          remedy="choose {batch=1}, or {refetch=False}, which uses the codes alone"),
     Rule(name="refetched file", one=Trait({"refetch": bool}),
          other=Trait({"no_fine_rows": given}), needs="fine rows",
-         reason="they are what rows are read again from",
+         reason="refetching reads rows again from them",
          remedy="write them with `bitstep quantize --fine-rows` (fine_rows=True)"),
     *(Rule(name=f"fine rows, {trait}", one=Trait({"fine_rows": bool}), other=HARDWARE[trait],
            reason=_reason("refetching", trait), remedy=REMEDIES["refetching, unbounded codes"]
@@ -329,7 +329,7 @@ RULES: tuple[Rule, ...] = (
     # A pass
     Rule(name="several models without dense rows", one=Trait({"device_models": above(MAX_MODELS)}),
          other=Trait({"dense": missing}), needs="{dense}",
-         reason=f"side by side a pass trains at most {MAX_MODELS} models",
+         reason=f"padded rows allow at most {MAX_MODELS} models in a pass",
          remedy=f"choose up to {MAX_MODELS}, or dense rows"),
     Rule(name="features of dense rows", one=Trait({"dense": bool}),
          other=Trait({"n_features": above(MAX_DENSE_FEATURES)}),
@@ -338,7 +338,7 @@ RULES: tuple[Rule, ...] = (
          reason="a dense row must fit into a beat",
          remedy="choose a wider {bus_width} or fewer {bits}, or leave {dense} out"),
     Rule(name="length of dense rows", one=Trait({"dense": bool}), other=Trait({"features": given}),
-         reason="the rows have {max_features}"),
+         reason="the pipeline is chosen for rows of {max_features}"),
 
     # Steps and stopping
     Rule(name="steps of a list", one=Trait({"step": not_("auto")}),

@@ -152,155 +152,158 @@ _USUAL = PipelineConfig()
 _ALL = (
     # Rows
     Option(name="model", kind=Choice(tuple(MODELS)), metavar="M", python="loss", sets="LOSS",
-           help="linreg: linear regression; classifiers: ls-svm (squared error), l2-svm (squared "
-           "hinge), svm (hinge), logistic (log loss), one-vs-rest for more than two classes",
-           default_text="linreg or logistic, by the labels; ls-svm for classes with --encoding "
-           "compensated or double-symmetric"),
+           help="linreg (linear regression), or a classifier: ls-svm (squared error), l2-svm "
+           "(squared hinge), svm (hinge), logistic (log loss); more than two classes are trained "
+           "one-vs-rest", default_text="linreg or logistic, by the labels; ls-svm for classes "
+           "with --encoding compensated or double-symmetric"),
     Option(name="label_column", kind=Text(), metavar="NAME|N",
            help="column of the label in a .csv, .tsv, .npy, .parquet or .arrow file: its name, or "
            "its number from 0; -1 is the last one", default_text="the last column",
            sets="rows"),
     Option(name="scaler", kind=Choice(SCALERS), python="scaler", auto=True, sets="codes",
-           help="how columns are taken to [-1, 1]: minmax from their range, maxabs from their "
-           "largest magnitude, quantile as minmax, but clipped at the quantiles 0.1 %% and 99.9 %% "
-           "where these at least halve the range",
+           help="how to scale each column to [-1, 1]. minmax: by its range; maxabs: by its "
+           "largest magnitude; quantile: as minmax, but clip the column at its quantiles 0.1 %% "
+           "and 99.9 %% if that at least halves its range",
            default_text="quantile; minmax with --solver bit-centred"),
     Option(name="train_rows", kind=Integer(1), metavar="N", sets="rows",
-           help="rows to train on; the others are the test set", default_text="all rows"),
+           help="number of rows to train on; the others are the test set", default_text="all rows"),
     Option(name="shuffle", kind=Switch(), python="shuffle", sets="rows",
-           help="draw the rows at random by the seed", default_text="yes"),
+           help="draw the rows to train on at random, by the seed, instead of taking the first "
+           "ones in their order", default_text="yes"),
     Option(name="copies", kind=Integer(1, 255), metavar="C", python="copies", sets="COPIES",
-           help="independently drawn copies of the rows, read in turn by the epochs",
-           default_text="1"),
+           help="number of copies of the rows, each with codes drawn anew; the epochs read them "
+           "in turn", default_text="1"),
     Option(name="seed", kind=Integer(0), metavar="K", python="random_state", sets="codes, dither",
-           help="seed of shuffle, codes and the rounding of updates", default_text="0"),
+           help="seed of the shuffle, of the codes and of the rounding of updates",
+           default_text="0"),
     Option(name="bits", kind=Integer(1, 8, others={
            FLOAT_BITS: f"{FLOAT_BITS} for floating-point rows"}), metavar="B", python="bits",
-           auto=True, sets="bits",
-           help=f"stored bits per value, 1 to 8, or {FLOAT_BITS}: floating-point rows",
-           default_text=by_model("bits")),
+           auto=True, sets="bits", help=f"stored bits per value: 1 to 8, or {FLOAT_BITS} for "
+           "floating-point rows", default_text=by_model("bits")),
     Option(name="encoding", kind=Choice(tuple(ENCODINGS)), metavar="E", python="encoding",
            auto=True, sets="row_format", help=f"how values become codes: {', '.join(ENCODINGS)}",
            default_text=f"{by_model('encoding')}; float with --bits {FLOAT_BITS}"),
     Option(name="levels", kind=Choice(LEVELS), python="levels", sets="level_tables",
-           help="uniform: equally spaced; optimal: each column has a table of the levels of least "
-           "variance, for nearest, stochastic and compensated up to 5 bits",
+           help="uniform: levels at equal distances; optimal: a table for each column, of the "
+           "levels with the least variance (up to 5 bits; nearest, stochastic and compensated)",
            default_text="uniform"),
     Option(name="bus_width", kind=Choice(BUS_WIDTHS), python="bus_width", sets="bus_width",
-           help="bits in a beat of the row bus", default_text="64"),
+           help="bits of a beat: what the row bus carries in one cycle", default_text="64"),
     Option(name="fine_rows", kind=Switch(), sets="rows",
-           help="add a copy with 16 bits a value, from which `bitstep train --model svm` reads "
-           "rows again", default_text="yes with --model svm and --encoding nearest or stochastic"),
+           help="store a second copy of the rows with 16 bits a value, from which `bitstep train "
+           "--model svm` reads a row again where its codes cannot decide",
+           default_text="yes with --model svm and --encoding nearest or stochastic"),
     Option(name="woven", kind=Switch(lone=True), default=False, sets="row_format",
-           help="write woven rows: one copy of 16 bits a value, stored bit plane by bit plane, "
-           "from which `bitstep train --planes` and `--solver bit-centred` read as many bits as "
-           "they want"),
+           help="write woven rows: one copy of 16 bits a value, stored bit plane by bit plane; "
+           "`bitstep train --planes` and `--solver bit-centred` choose how many of the bits to "
+           "read"),
 
     # Training
     Option(name="epochs", kind=Integer(1), metavar="N", python="epochs", sets="EPOCHS",
            help="passes over the rows",
            default_text=f"{DEFAULT_EPOCHS}; with a file of steps: all of them"),
     Option(name="step", kind=or_auto(Number(0)), metavar="S", python="step", sets="epoch table",
-           help="first step, in scaled feature space, as in x <- x - S (u.x - y) u; or auto: from "
-           "the data", default_text="auto", sweep=True, search=True),
+           help="first step (learning rate), for scaled features u: x <- x - S (u.x - y) u; or "
+           "auto: chosen from the data", default_text="auto", sweep=True, search=True),
     Option(name="schedule", kind=Text(), default="inverse", metavar="NAME|FILE", python="schedule",
            sets="epoch table", help="step of each epoch: constant, inverse (S / epoch), "
            "inverse-sqrt (S / sqrt(epoch)), or a file with one step a line",
            default_text="inverse", search=True),
     Option(name="batch", kind=Integer(1, (1 << 32) - 1), default=1, metavar="N", python="batch",
-           sets="BATCH", help="rows of a batch", default_text="1"),
+           sets="BATCH", help="rows of a mini-batch", default_text="1"),
     Option(name="l2", kind=Number(0, above=False), default=0.0, metavar="L", python="l2",
-           sets="coefficients of corrections", help="ridge penalty on the weights of scaled "
-           "features, L/2 |x|^2", default_text="0", sweep=True, search=True),
+           sets="coefficients of corrections", help="ridge penalty L/2 |x|^2 on the weights x of "
+           "scaled features", default_text="0", sweep=True, search=True),
     Option(name="l1", kind=Number(0, above=False), default=0.0, metavar="L", python="l1",
-           sets="proximal; epoch table", help="lasso penalty on the weights of scaled features, L "
-           "sum |x_j|, by soft thresholds", default_text="0", sweep=True, search=True),
+           sets="proximal; epoch table", help="lasso penalty L sum |x_j| on the weights x of "
+           "scaled features, by soft thresholds", default_text="0", sweep=True, search=True),
     Option(name="box", kind=Number(0), metavar="R", python="box", sets="proximal; BOX_LIMIT",
-           help="keep the weights of scaled features within -R and R, in units of the label",
-           default_text="no bound", sweep=True, search=True),
+           help="bound of the weights of scaled features: each stays between -R and R, in units "
+           "of the label", default_text="no bound", sweep=True, search=True),
     Option(name="refetch", kind=Switch(), python="refetch", auto=True,
-           sets="refetch; CELL_HALF_LEVELS",
-           help="svm: read rows again at 16 bits where their codes leave open whether they are "
-           "within the margin", default_text="yes with --encoding nearest and stochastic"),
+           sets="refetch; CELL_HALF_LEVELS", help="svm: read a row again at 16 bits where its "
+           "codes cannot decide whether it is within the margin",
+           default_text="yes with --encoding nearest and stochastic"),
     Option(name="class_weight", kind=Text(class_weight), metavar="balanced|C=W,...",
-           python="class_weight", sets="rows",
-           help="how often an epoch reads the rows of each class: balanced, so that all classes "
-           "have the same weight, or weights of some classes (1 for the others); a fraction is "
-           "drawn by the seed", default_text="every row once"),
+           python="class_weight", sets="rows", help="how often an epoch reads the rows of each "
+           "class. balanced: every class has the same weight; C=W,...: weights by class, 1 for "
+           "the others. The seed draws the rows that a fraction repeats",
+           default_text="every row once"),
     Option(name="intercept", kind=Switch(), default=True, python="fit_intercept",
-           sets="INTERCEPT_LEVEL",
-           help="train an intercept; without one use --scaler maxabs", default_text="yes"),
+           sets="INTERCEPT_LEVEL", help="train an intercept; without one, use --scaler maxabs",
+           default_text="yes"),
     Option(name="model_range", kind=Number(0), metavar="R", python="model_range", auto=True,
-           sets="LABEL_SHIFT", help="largest weight that is representable, as a multiple of the "
-           "labels' half range", default_text="as far as the steps can reach, at most "
+           sets="LABEL_SHIFT", help="largest weight that can be represented, as a multiple of "
+           "half the range of the labels", default_text="as far as the steps can reach, at most "
            f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
-           f"{LOSSES[Loss.HINGE].model_range:g} for the other models, which start again with a "
-           "larger one if a number leaves it", search=True),
+           f"{LOSSES[Loss.HINGE].model_range:g} for the other models; these start again with a "
+           "larger range if a number leaves it", search=True),
     Option(name="model_bits", kind=_BITS, default=0, metavar="B", python="model_bits",
-           sets="model_bits; MODEL_BITS", help="bits of the model that the dot products of a batch "
-           f"meet, rounded at random: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all",
+           sets="model_bits; MODEL_BITS", help="bits of the weights that the dot products of a "
+           f"batch use, rounded at random: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all",
            default_text="0", sweep=True, search=True),
     Option(name="update_bits", kind=_BITS, default=0, metavar="B", python="update_bits",
-           sets="rounded_updates; UPDATE_BITS", help="bits of the update of each row, times a "
+           sets="rounded_updates; UPDATE_BITS", help="bits of the update of each row, beside a "
            f"power of two, rounded at random: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all",
            default_text="0", sweep=True, search=True),
     Option(name="solver", kind=Choice(SOLVERS), default="sgd", python="solver", sets="training",
-           help="sgd, or bit-centred: the exact optimum of all models but svm, with --l2, from "
-           "passes over few bits; its epochs are outer steps", default_text="sgd"),
+           help="sgd; or bit-centred: the exact optimum, from passes over few bits, for all "
+           "models but svm; --l2 is the only penalty that it takes, and each of its epochs is an "
+           "outer step", default_text="sgd"),
     Option(name="planes", kind=Text(planes_list), metavar="B[,B...]", python="planes",
-           sets="row_format; epoch table", help="bit planes of woven rows that each epoch reads, 1 "
-           "to 16: one number, or one an epoch, of which the last counts for all beyond; or auto",
-           default_text="auto for a file of `bitstep quantize --woven` and with --solver "
-           "bit-centred; else rows have --bits bits"),
+           sets="row_format; epoch table", help="bits to read of each value of woven rows, 1 to "
+           "16: one number for all epochs, or one for each epoch (the last holds for those after "
+           "it); auto: the training chooses", default_text="auto for a file of `bitstep quantize "
+           "--woven` and with --solver bit-centred; else rows have --bits bits"),
     Option(name="tol", kind=Number(0, above=False), metavar="T", python="tol", sets="training",
-           help="stop once the loss falls by no more than this share of the loss of the best "
-           "constant (default: 0 with --early-stopping, else never); bit-centred: once the "
-           "gradient's largest component is at most T times that of the first model",
-           default_text="0"),
+           help="sgd: stop once --n-iter-no-change epochs in a row lower the loss by no more "
+           "than T times the loss of the best constant (default: 0 with --early-stopping, else "
+           "never); bit-centred: stop once the gradient's largest component is at most T times "
+           "that of the first model", default_text="0"),
     Option(name="early_stopping", kind=Switch(lone=True), default=False, python="early_stopping",
-           sets="training", help="hold rows out of those to train on, stop by the loss on them, "
-           "and keep the model of the epoch where it was least"),
+           sets="training", help="hold some of the rows to train on out, stop by the loss on "
+           "them, and keep the model of the epoch where it was least"),
     Option(name="validation_fraction", kind=Number(0, high=1), metavar="F",
            python="validation_fraction", sets="rows",
            help="share of the rows that --early-stopping holds out",
            default_text=str(VALIDATION_FRACTION)),
     Option(name="n_iter_no_change", kind=Integer(1), metavar="N", python="n_iter_no_change",
-           sets="training", help="epochs in a row that must gain no more than --tol to stop",
-           default_text=str(PATIENCE)),
+           sets="training", help="epochs in a row that must gain no more than --tol before the "
+           "training stops", default_text=str(PATIENCE)),
     Option(name="sweep", kind=Text(), metavar="NAME=V,V,...", sets="training",
-           help="train a model for each value of an option, in as few passes over the rows as the "
-           "device needs, and keep the best: by the test rows if there are any, else by the "
-           "training loss. Given several times: every combination"),
+           help="train a model for each value of an option and keep the best: by the test rows if "
+           "there are any, else by the training loss. The models share passes over the rows as "
+           "far as the device can. Given several times: every combination"),
 
     # Start
     Option(name="init", kind=Text(), metavar="MODEL.npz", sets="MODEL_IN_ADDRESS",
            help="start from the weights of a model file instead of zeros; it must have the "
            "features and classes of DATA"),
     Option(name="checkpoint", kind=Text(), metavar="FILE", sets="training",
-           help="after every epoch, write all that --resume needs if the run is stopped"),
+           help="write all that --resume needs to FILE after every epoch"),
     Option(name="resume", kind=Text(), metavar="FILE", sets="training",
-           help="go on with a run that was stopped, from its checkpoint, to the same model, bit "
-           "for bit. Give DATA and the options of that run; --device may differ. FILE is kept up "
-           "to date, unless --checkpoint names another"),
+           help="go on with a stopped run from its checkpoint, to the same model, bit for bit. "
+           "Give DATA and the options of that run; --device may differ. The run goes on writing "
+           "to FILE, unless --checkpoint names another"),
 
     # Pipeline
     Option(name="device_models", spelling="--models", kind=Integer(1, MAX_DENSE_MODELS),
-           metavar="N", sets="models",
-           help="sim: models that the pipeline trains in one pass over the rows, such as classes "
-           f"and candidates of --sweep, 1 to {MAX_MODELS}, to {MAX_DENSE_MODELS} with --dense",
-           default_text="1"),
+           metavar="N", sets="models", help="sim: models that the pipeline trains in one pass "
+           f"over the rows (classes, candidates of --sweep): 1 to {MAX_MODELS}, or to "
+           f"{MAX_DENSE_MODELS} with --dense", default_text="1"),
     Option(name="lookahead", kind=or_auto(Integer(0, MAX_LOOKAHEAD)), default="auto", metavar="N",
-           python="lookahead", sets="lookahead", help="rows of look-ahead, or auto: as many as the "
-           "rows need to never wait", default_text="auto"),
+           python="lookahead", sets="lookahead", help="rows by which the model may trail the row "
+           "that is read; dot products are corrected for them, exactly. auto: enough that no row "
+           "waits", default_text="auto"),
     Option(name="dense", kind=Switch(lone=True), default=False, python="dense", sets="dense",
            help=f"rows without padding, several in a beat, for up to {MAX_DENSE_FEATURES} features "
-           "that fit into one: faster with batches of a beat's rows and more, and with several "
-           "models in a pass"),
+           "that fit into one beat; faster with batches of at least a beat's rows, and with "
+           "several models in a pass"),
     Option(name="max_features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="max_features",
-           default=_USUAL.max_features, help="features that the memories are sized for",
-           default_text=str(_USUAL.max_features)),
+           default=_USUAL.max_features, help="largest number of features that the memories have "
+           "room for", default_text=str(_USUAL.max_features)),
     Option(name="features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="lookahead",
-           help="features for which --lookahead auto is chosen",
+           help="number of features for which --lookahead auto chooses",
            default_text="what rows of any length need"),
     Option(name="loss_family", spelling="--solver", kind=Choice(LOSS_FAMILIES),
            default=_USUAL.solver, sets="solver", help="linear: least squares, squared hinge and "
@@ -308,20 +311,20 @@ _ALL = (
     Option(name="cycles_per_update", kind=Choice(tuple(sorted(
            {cycles for some in CYCLES_PER_UPDATE.values() for cycles in some}))),
            metavar="CYCLES", sets="cycles_per_update",
-           help="cycles from an update to the next: " + "; ".join(
+           help="initiation interval of the update, in cycles: " + "; ".join(
                f"{', '.join(map(str, some))} with solver {solver}"
                for solver, some in CYCLES_PER_UPDATE.items()),
            default_text="what `bitstep train` takes"),
     Option(name="minibatch", kind=Switch(), default=True, sets="minibatch",
-           help="batches of more than one row are possible", default_text="yes"),
+           help="support batches of more than one row", default_text="yes"),
     Option(name="corrections", kind=Switch(), default=True, sets="corrections",
-           help="diagonal corrections and L2 are possible", default_text="yes"),
+           help="support diagonal corrections and L2", default_text="yes"),
     Option(name="proximal", kind=Switch(), default=False, sets="proximal",
-           help="L1 and a box constraint are possible", default_text="no"),
+           help="support L1 and a box constraint", default_text="no"),
     Option(name="models", kind=Integer(1, MAX_DENSE_MODELS), default=1, metavar="N", sets="models",
-           help=f"models that one pass over the rows trains, 1 to {MAX_MODELS}, to "
+           help=f"models that one pass over the rows trains: 1 to {MAX_MODELS}, or to "
            f"{MAX_DENSE_MODELS} with --dense", default_text="1"),
     Option(name="rounded_updates", kind=Switch(), default=False, sets="rounded_updates",
-           help=f"updates can have {FEW_BITS[0]} to {FEW_BITS[1]} bits", default_text="no"),
+           help=f"support updates of {FEW_BITS[0]} to {FEW_BITS[1]} bits", default_text="no"),
 )
 OPTIONS = {option.name: option for option in _ALL}

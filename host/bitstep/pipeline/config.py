@@ -86,29 +86,29 @@ EXCLUSIONS = (
               "but the side of a bound"),
     Exclusion("refetching", "level tables", "refetching needs equally spaced levels"),
     Exclusion("level tables", "untabled codes", "a table has the level of each code of one sample"),
-    Exclusion("level tables", "many levels", "a table takes a memory in every lane, of at most "
-              f"2**{MAX_TABLE_BITS} levels"),
+    Exclusion("level tables", "many levels", "a table takes memory in every lane, which has "
+              f"room for {1 << MAX_TABLE_BITS} levels"),
     Exclusion("several models", "refetching", "each model would have rows of its own to read "
               "again"),
     Exclusion("several models", "woven rows", "each model would scale the rows differently"),
-    Exclusion("several models", "few bits", "a pass rounds one model"),
+    Exclusion("several models", "few bits", "a pass can round only one model"),
     Exclusion("few bits", "no whole codes", "a model and updates are rounded for rows of 1 to 8 "
               "bits alone"),
     Exclusion("few bits", "refetching", "rows are decided by bounds of a model of all bits"),
-    Exclusion("dense rows", "few bits", "dense rows have no place where a model or updates are "
-              "rounded"),
-    Exclusion("dense rows", "no whole codes", "dense rows are codes of 1 to 8 bits, one after the "
-              "other"),
-    Exclusion("dense rows", "logistic loss", "its update takes 6 cycles, and the rows of a beat "
-              "are taken together every 2"),
-    Exclusion("dense rows", "slow updates", "the rows of a beat are taken together every 2 cycles"),
+    Exclusion("dense rows", "few bits", "the pipeline for dense rows does not round a model or "
+              "updates"),
+    Exclusion("dense rows", "no whole codes", "dense rows have codes of 1 to 8 bits"),
+    Exclusion("dense rows", "logistic loss", "the pipeline for dense rows takes a beat every 2 "
+              "cycles, and the update of the logistic loss takes 6"),
+    Exclusion("dense rows", "slow updates", "the pipeline for dense rows takes a beat every 2 "
+              "cycles"),
     Exclusion("dense rows", "look-ahead", "it would need the products of each row with all rows of "
               "the beats before"),
-    Exclusion("dense rows", "proximal steps", "dense rows have no place where weights are shrunk "
-              "or bounded"),
-    Exclusion("dense rows", "level tables", "dense rows have no tables of levels"),
-    Exclusion("dense rows", "refetching", "the rows of a beat are taken together, and none is read "
-              "again"),
+    Exclusion("dense rows", "proximal steps", "the pipeline for dense rows does not shrink or "
+              "bound weights"),
+    Exclusion("dense rows", "level tables", "the pipeline for dense rows has no tables of levels"),
+    Exclusion("dense rows", "refetching", "the pipeline for dense rows trains on the rows of a "
+              "beat together, and reads none again"),
 )
 
 

@@ -38,16 +38,16 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Declare the options."""
     parser = commands.add_parser(
         "bench", help="race pipelines, CPU baselines and scikit-learn on one data set",
-        description="Train the same model by several pipelines and on the CPU, with the same rows "
-        "and steps, and compare the times to a loss of 1.01 x the optimum.",
+        description="Train the same model with several pipelines and on the CPU, on the same rows "
+        "and with the same steps, and compare the times to a loss of 1.01 x the optimum.",
         epilog="Examples: bitstep bench noisy-100 --bits 8 4; bitstep bench mnist --model ls-svm "
         "--profile pynq-z1 --bits 1 --no-float --cpu. How times are taken: docs/results/races.md.")
     parser.add_argument("data", metavar="DATA", help="a file, or a name (`bitstep info --data`); "
-                        "YearPredictionMSD, cod-rna, gisette and mnist are generated where "
-                        "--data-home has no file")
+                        "if --data-home has no file for them, rows like those of "
+                        "YearPredictionMSD, cod-rna, gisette and mnist are generated")
     parser.add_argument("--baselines", action=MeasureBaselines, nargs=argparse.REMAINDER,
-                        metavar="OPTION", help="no race: measure how fast the CPU baselines are on "
-                        "random data (--baselines --help)")
+                        metavar="OPTION", help="instead of a race, measure the speed of the CPU "
+                        "baselines on random data (see --baselines --help)")
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
                         "(default: $BITSTEP_DATA, else the cache folder)")
     add_options(parser, "label_column")
@@ -61,23 +61,24 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     racers.add_argument("--encoding", nargs="+", metavar="E", choices=tuple(ENCODINGS),
                         help=f"{', '.join(ENCODINGS)} (default: the model's)")
     racers.add_argument("--refetch", action="store_true",
-                        help="svm: rows are fetched again where their codes leave them open")
+                        help="svm: fetch rows again where their codes cannot decide")
     add_options(racers, "lookahead")
-    racers.add_argument("--cycles-per-update", type=int, metavar="N", help="of the quantized "
-                        "pipelines: 2, or 4 for a fast clock; logistic: 6 (default: the least)")
+    racers.add_argument("--cycles-per-update", type=int, metavar="N", help="initiation "
+                        "interval of the quantized pipelines' updates: 2, or 4 for a fast clock; "
+                        "logistic: 6 (default: the least)")
     racers.add_argument("--models", type=integer(1, MAX_MODELS), default=1, metavar="N",
-                        help="classes that one pass over the rows trains in every pipeline, 1 to "
+                        help="classes that every pipeline trains in one pass over the rows, 1 to "
                         f"{MAX_MODELS} (default: 1)")
     racers.add_argument("--float", action=argparse.BooleanOptionalAction, default=True,
-                        help="the pipeline of floating-point rows takes part (default: yes)")
+                        help="race a pipeline of floating-point rows, too (default: yes)")
     racers.add_argument("--cpu", nargs="*", choices=CPU_METHODS, metavar="C",
                         default=["sgd", "hogwild", "lowprec", "sklearn"],
-                        help=f"of {', '.join(CPU_METHODS)}; --cpu alone: none (default: sgd "
-                        "hogwild lowprec sklearn)")
+                        help=f"CPU baselines, of {', '.join(CPU_METHODS)}; --cpu alone: none "
+                        "(default: sgd hogwild lowprec sklearn)")
     racers.add_argument("--threads", type=integer(1), nargs="+", metavar="N",
                         help="threads of hogwild and lowprec (default: 1 and all cores)")
     _add_training_options(parser.add_argument_group("training"))
-    parser.add_argument("--report", metavar="FILE.json", help="write everything")
+    parser.add_argument("--report", metavar="FILE.json", help="write all figures of the race")
     return parser
 
 
@@ -96,14 +97,17 @@ def _add_training_options(training: Any) -> None:
 def _add_board_options(board: Any) -> None:
     """Options of the pipelines' board."""
     board.add_argument("--profile", choices=tuple(PROFILES), default="paper", metavar="P",
-                       help=f"{', '.join(PROFILES)} (default: paper; --list-profiles)")
+                       help=f"board: {', '.join(PROFILES)} (default: paper; see "
+                       "--list-profiles)")
     board.add_argument("--list-profiles", action=ListProfiles, nargs=0,
                        help="show the profiles and their sources")
     board.add_argument("--rtl", action="store_true", help=RTL_HELP)
-    board.add_argument("--clock-mhz", type=number(0), metavar="F", help="another clock")
-    board.add_argument("--memory-gbps", type=number(0), metavar="F", help="another bandwidth")
+    board.add_argument("--clock-mhz", type=number(0), metavar="F",
+                       help="clock, instead of the profile's")
+    board.add_argument("--memory-gbps", type=number(0), metavar="F",
+                       help="memory bandwidth, instead of the profile's")
     board.add_argument("--memory-latency", type=integer(1), metavar="N",
-                       help="another latency, in cycles")
+                       help="memory latency in cycles, instead of the profile's")
 
 
 class ListProfiles(argparse.Action):
@@ -190,7 +194,7 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
         else:
             found.append(Cpu(method=method))
     if not found:
-        raise UsageError("Nobody takes part: leave out --no-float, or name --bits below 32 or "
+        raise UsageError("No contestant selected: leave out --no-float, or name --bits below 32 or "
                          "--cpu")
     return found
 

@@ -8,7 +8,7 @@ from bitstep.options.table import OPTIONS
 from bitstep.options.words import COMMAND_LINE
 
 TEXT = page()
-TABLE, PAIRS = TEXT.split("## What does not go together")
+TABLE, PAIRS = TEXT.split("## Options that exclude each other")
 
 
 def rows(text):

@@ -179,8 +179,7 @@ def test_rules_that_need_data(name, files, monkeypatch, capsys):
     text = refusal(capsys, ["train", files[file], *options.split(), "--device", "golden"])
     check_text(RULE[name], COMMAND_LINE, text, options_in(options)[0])
     if parameters is not None:
-        data = np.load(files[file])
-        with pytest.raises(RuleError) as error:
+        with np.load(files[file]) as data, pytest.raises(RuleError) as error:
             LowPrecisionRegressor(**parameters).fit(data["X"], data["y"])
         check_text(RULE[name], PYTHON, str(error.value), "dense=True")
 

@@ -120,7 +120,7 @@ def test_a_width_that_cannot_be_trained_is_told(two_classes, capsys):
     assert re.search(r"^ *1 +compensated", capsys.readouterr().out, re.MULTILINE)
     assert run(two_classes, *SVM, "--bits", 4, "--levels", "optimal", "--compare", 4, 8,
                "--epochs", 1) == 0
-    assert re.search(r"^ *8: .*2\*\*5 levels", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^ *8: .*room for 32 levels", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_woven_rows(two_classes, tmp_path, capsys):
