@@ -364,7 +364,8 @@ def test_exact_least_squares_from_few_bits():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 5))
     y = X @ [1.0, -2.0, 0.5, 0.0, 3.0] + rng.standard_normal(400)
-    model = LowPrecisionRegressor(solver="bit-centred", epochs=20, tol=1e-6, random_state=0).fit(X, y)
+    model = LowPrecisionRegressor(solver="bit-centred", epochs=20, tol=1e-6,
+                                  random_state=0).fit(X, y)
     design = np.hstack([X, np.ones((400, 1))])
     exact = np.linalg.lstsq(design, y, rcond=None)[0]
     np.testing.assert_allclose([*model.coef_, model.intercept_], exact, atol=1e-3)

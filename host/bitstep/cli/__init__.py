@@ -66,14 +66,15 @@ def subcommands(name: str | None = None) -> list[Any]:
     if not points:
         raise SystemExit("bitstep: error: no subcommand is installed; found the sources of bitstep "
                          "without its package: pip install -e . where pyproject.toml is")
+    names = [name] if name in points else [
+        *(first for first in FIRST if first in points),
+        *(other for other in points if other not in FIRST)]
     modules = []
-    for name in [name] if name in points else (
-            *(name for name in FIRST if name in points),
-            *(name for name in points if name not in FIRST)):
+    for each in names:
         try:
-            modules.append(points[name].load())
+            modules.append(points[each].load())
         except ImportError as error:
-            modules.append(_Unavailable(name, error))
+            modules.append(_Unavailable(each, error))
     return modules
 
 
