@@ -78,9 +78,9 @@ def subcommands(name: str | None = None) -> list[Any]:
     return modules
 
 
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser of the command line; of one subcommand, see :func:`subcommands`."""
-    modules = subcommands(command)
+    modules = subcommands(only)
     parser = argparse.ArgumentParser(
         prog="bitstep", description="Train dense linear models on FPGAs, or on a simulated board, "
         "from data streamed at 1 to 8 bits per value.",
