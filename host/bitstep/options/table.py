@@ -285,7 +285,7 @@ _ALL = (
 
     # Pipeline
     Option(name="device_models", spelling="--models", kind=Integer(1, MAX_DENSE_MODELS),
-           metavar="N", sets="models",
+           metavar="N", python="models", sets="models",
            help="sim: models that the pipeline trains in one pass over the rows, such as classes "
            f"and candidates of --sweep, 1 to {MAX_MODELS}, to {MAX_DENSE_MODELS} with --dense",
            default_text="1"),
