@@ -288,8 +288,8 @@ def _reason(one: str, other: str) -> str:
 REMEDIES = {
     "level tables, many levels": f"choose at most {MAX_TABLE_BITS} {{bits}}, or leave {{levels}} "
     "out",
-    "refetching, unbounded codes": "choose {encoding=nearest} or {encoding=stochastic}, or leave "
-    "{refetch} out",
+    "refetching, unbounded codes": "choose {encoding=nearest} or {encoding=stochastic}, with at "
+    "most 8 {bits}, or leave {refetch} out",
     "dense rows, refetching": "choose {refetch=False}, or leave {dense} out",
     "several models, refetching": "choose one of {models=1} and {refetch=False}",
 }
@@ -362,7 +362,8 @@ RULES: tuple[Rule, ...] = (
          reason="the other scalers shift columns", remedy="choose it, or train an intercept"),
 
     # A pass
-    Rule(name="several models without dense rows", one=Trait({"device_models": above(MAX_MODELS)}),
+    Rule(name="several models without dense rows", one=Trait({
+             "device_models": above(MAX_MODELS), "models": above(MAX_MODELS)}),
          other=Trait({"dense": missing}), needs="{dense}",
          reason=f"side by side a pass trains at most {MAX_MODELS} models",
          remedy=f"choose up to {MAX_MODELS}, or dense rows"),

@@ -284,6 +284,23 @@ def test_several_options_of_a_group_are_a_plural():
         "--planes 4 and --solver bit-centred need woven rows, ")
 
 
+@pytest.mark.parametrize("command", [
+    "train MISSING.csv --model svm --refetch", "quantize MISSING.csv --out x.npz --fine-rows",
+    "rtl --out x.v --refetch"])
+def test_rows_that_may_be_read_again_need_few_bits(command, capsys):
+    """An encoding alone is no remedy for 32 bits, which have their own."""
+    text = refusal(capsys, [*command.split(), "--bits", "32"])
+    assert ("does not go together with --bits 32: the codes of rows that may be read again must "
+            "bound their values; choose --encoding nearest or --encoding stochastic, with at most "
+            "8 --bits, or leave --") in text
+
+
+def test_models_of_a_generated_pipeline(capsys):
+    text = refusal(capsys, ["rtl", "--models", "9", "--out", "x.v"])
+    assert text == ("bitstep rtl: error: --models 9 needs --dense: side by side a pass trains at "
+                    "most 8 models; choose up to 8, or dense rows")
+
+
 @pytest.mark.parametrize("options", ["--encoding float", "--bits 32", "--bits 32 --encoding float"])
 def test_woven_rows_are_refused_by_what_was_asked_for(options, capsys):
     """Not by the bits and the encoding that they have by default."""
