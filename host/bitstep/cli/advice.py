@@ -3,6 +3,7 @@
 import numpy as np
 
 from bitstep.cli.problem import Problem, Request
+from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import ENCODINGS
 from bitstep.training.losses import Moments
@@ -43,12 +44,24 @@ def baseline(problem: Problem) -> float:
     return float(np.mean(found))
 
 
-def remedy(request: Request) -> str:
-    """Ways out for a training that diverged, or left the range of its numbers."""
+def remedy(request: Request, *, swept: bool = False) -> str:
+    """Ways out for a training that diverged, or left the range of its numbers.
+
+    Parameters
+    ----------
+    request : Request
+    swept : bool
+        True if the steps are those of ``--sweep``.
+    """
     step, rows = request.training.steps[0], request.problem.request
-    ways = [f"--step {rounded(step / 4, 2)}"]
-    if request.step_asked:
-        ways.append("--step auto")
+    if request.schedule not in SCHEDULES:
+        ways = [f"smaller ones in {request.schedule}"]
+    elif swept:
+        ways = [f"--sweep step={rounded(step / 4, 2)},..."]
+    else:
+        ways = [f"--step {rounded(step / 4, 2)}"]
+        if request.step_asked:
+            ways.append("--step auto")
     if rows.bits <= 3 and rows.encoding in ENCODINGS and ENCODINGS[rows.encoding].corrected:
         ways.append("more --bits")      # the noise of few bits, amplified, asks for short steps
     return f"the first step was {rounded(step, 3)}, try {' or '.join(ways)}"

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from bitstep.training.checkpoint import (
     load_checkpoint,
 )
 from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.loop.precision import FIRST_PLANES
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.planning import plan
 
@@ -212,13 +213,15 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
     if not training.fit_intercept and intercepts.any():
         raise ModelFileError(f"{path}: the model has an intercept, and --no-intercept trains none; "
                              "leave --no-intercept out, or take a model without one")
+    if training.planes == "auto":       # the weights' words are the same with any planes
+        training = replace(training, planes=(FIRST_PLANES,) * len(training.steps))
     try:
         for number, data in enumerate(problem.outputs):
             plan(data, request.config, request.objective, training,
                  initial=(weights[number], float(intercepts[number])), between_epochs=True)
     except ValueError as error:
         raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "
-                             f"labels: {error} (--model-range)") from error
+                             f"labels: {error}") from error
     return model.coef, model.intercept
 
 

@@ -228,7 +228,8 @@ def _train_sweep(requests: list[Request], device: Device,
     if sweep is None or isinstance(best, SaturationError):
         assert isinstance(best, SaturationError)
         text = f"All {len(found)} candidates left the range of a number. The first one: {best}"
-        best.args = (f"{text} ({remedy(first)})",)
+        swept = "step" in [name for name, _ in arguments.sweep]
+        best.args = (f"{text} ({remedy(first, swept=swept)})",)
         raise best
     # Candidates share passes, so what these cost is known of all together alone.
     counters = sum_counters([one.result.counters if isinstance(one, SaturationError)

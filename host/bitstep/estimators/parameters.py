@@ -94,7 +94,8 @@ class Parameters(BaseEstimator):
                  for name, option in OPTIONS.items() if option.python and name not in OTHERWISE}
         asked |= {name: options[name] for name in ("bus_width", "lookahead", "dense")}
         asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
-                  "planes": self.planes, "refetch": self._asked_refetch(),
+                  "device_models": options.get("models"), "planes": self.planes,
+                  "refetch": self._asked_refetch(),
                   "batch": self.batch if batch is None else batch}
         return Request(PYTHON, asked, facts=facts)
 

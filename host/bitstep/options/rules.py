@@ -19,7 +19,13 @@ from bitstep.options.words import Words
 from bitstep.pipeline.config import EXCLUSIONS, TRAITS
 from bitstep.pipeline.encodings import ENCODINGS, Encoding
 from bitstep.pipeline.losses import LOSSES, LossFunction
-from bitstep.pipeline.parts.formats import FLOAT_BITS, MAX_DENSE_FEATURES, WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import (
+    FLOAT_BITS,
+    MAX_DENSE_FEATURES,
+    MAX_TABLE_BITS,
+    WOVEN,
+    WOVEN_BITS,
+)
 from bitstep.pipeline.parts.widths import MAX_MODELS
 
 Test = Callable[[Any], bool]
@@ -34,6 +40,8 @@ FACTS = {
     "row_bits": "{}",
     "partial_fit": "partial_fit",
 }
+
+LEAVE_ONE = "leave one of the two out"
 
 # Options that a quantized file answers.
 STORED = ("bits", "encoding", "copies", "bus_width", "scaler", "levels", "seed")
@@ -93,6 +101,10 @@ class Request:
         """The request with more known of the data."""
         return replace(self, facts={**self.facts, **facts})
 
+    def asks(self, name: str) -> bool:
+        """True for an option that a user gives, or a fact."""
+        return self.asked.get(name) is not None or name in FACTS
+
     def check(self) -> None:
         """Raise RuleError for the first rule that is broken, of those that can be decided yet."""
         for rule in RULES:
@@ -127,16 +139,16 @@ class Trait:
     tests: Mapping[str, Test]
     every: bool = False
 
-    def said(self, request: Request) -> str | None:
-        """Options that have the trait, in words ("" if they are left open); None if none has."""
+    def holding(self, request: Request) -> list[str] | None:
+        """Names of the options that have the trait: those that were asked for, else those that have
+        it otherwise; None if none has.
+        """
         holding = [name for name, test in self.tests.items()
                    if test(request.asked.get(name) if test is given and name not in FACTS
                            else request[name])]
         if not holding or (self.every and len(holding) < len(self.tests)):
             return None
-        asked = [name for name in holding if request.asked.get(name) is not None
-                 or name in FACTS] or holding
-        return " and ".join(filter(None, map(request.say, asked)))
+        return [name for name in holding if request.asks(name)] or holding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,22 +171,42 @@ class Rule:
     one: Trait
     other: Trait
     reason: str
-    remedy: str = "leave one of the two out"
+    remedy: str = LEAVE_ONE
     needs: str = ""
 
     def check(self, request: Request) -> None:
         """Raise RuleError if a request breaks the rule."""
-        one = self.one.said(request)
-        other = None if one is None else self.other.said(request)
+        one = self.one.holding(request)
+        other = None if one is None else self.other.holding(request)
         if one is None or other is None:
             return
         fill = request.words.fill
+        subject, met = _listed(request, one), _listed(request, other)
+        several = " and " in subject
         if self.needs:
             join = ", and" if self.other.tests.keys() <= FACTS.keys() else ", not"
-            text = f"{one} needs {fill(self.needs)}" + (f"{join} {other}" if other else "")
+            text = f"{subject} need{'' if several else 's'} {fill(self.needs)}" \
+                + (f"{join} {met}" if met else "")
         else:
-            text = f"{one} does not go together with {other}"
-        raise RuleError(self.name, f"{text}: {fill(self.reason)}; {fill(self.remedy)}")
+            text = f"{subject} {'do' if several else 'does'} not go together with {met}"
+        remedy = _left_out(request, one, other) if self.remedy == LEAVE_ONE else fill(self.remedy)
+        raise RuleError(self.name, f"{text}: {fill(self.reason)}; {remedy}")
+
+
+def _listed(request: Request, names: list[str], *, valued: bool = True) -> str:
+    """Options with their values, or alone; "" for those that are left open."""
+    return " and ".join(filter(None, (request.say(name) if valued else request.words.say(name, None)
+                                      for name in names)))
+
+
+def _left_out(request: Request, one: list[str], other: list[str]) -> str:
+    """Which of two groups of options to leave out: not what nobody asked for."""
+    for asked, rest in ((one, other), (other, one)):
+        if not any(map(request.asks, rest)):
+            leave = f"leave {_listed(request, asked, valued=False)} out"
+            return leave if "stored_encoding" in request.facts and set(rest) & set(STORED) else \
+                f"choose another {_listed(request, rest, valued=False)}, or {leave}"
+    return LEAVE_ONE
 
 
 # Tests of values
@@ -232,6 +264,7 @@ PROXIMAL = {"l1": bool, "box": given}
 _ASKED: dict[str, dict[str, Test]] = {
     "level tables": {"levels": is_("optimal")},
     "proximal steps": PROXIMAL,
+    "several models": {"device_models": above(1)},
     "few bits": {"update_bits": bool},
     "logistic loss": {"loss_family": is_("logistic"),
                       "model": loss(lambda rule: rule.solver == "logistic")},
@@ -253,8 +286,10 @@ def _reason(one: str, other: str) -> str:
 
 
 REMEDIES = {
-    "refetching, unbounded codes": "choose {encoding=nearest} or {encoding=stochastic}, or leave "
-    "{refetch} out",
+    "level tables, many levels": f"choose at most {MAX_TABLE_BITS} {{bits}}, or leave {{levels}} "
+    "out",
+    "refetching, unbounded codes": "choose {encoding=nearest} or {encoding=stochastic}, with at "
+    "most 8 {bits}, or leave {refetch} out",
     "dense rows, refetching": "choose {refetch=False}, or leave {dense} out",
     "several models, refetching": "choose one of {models=1} and {refetch=False}",
 }
@@ -288,16 +323,16 @@ RULES: tuple[Rule, ...] = (
                              ("regression", "classification"))),
 
     # Rows
-    *(Rule(name=name, one=Trait({"bits": bits}), other=Trait({"encoding": codes}),
-           reason="32 bits are floating-point numbers, encoding float")
-      for name, bits, codes in (("float bits", is_(FLOAT_BITS), not_("float")),
-                                ("float codes", not_(FLOAT_BITS), is_("float")))),
     Rule(name="woven rows", one=Trait({name: test for name, test in WOVEN_ROWS.items()
                                        if name != "encoding"}),
          other=Trait({"bits": not_(WOVEN_BITS), "encoding": not_(WOVEN), "copies": above(1),
                       "levels": is_("optimal"), "refetch": bool, "fine_rows": bool}),
          reason="woven rows are one copy of 16 bits a value, in an encoding of their own, with "
          "equally spaced levels"),
+    *(Rule(name=name, one=Trait({"bits": bits}), other=Trait({"encoding": codes}),
+           reason="32 bits are floating-point numbers, encoding float")
+      for name, bits, codes in (("float bits", is_(FLOAT_BITS), not_("float")),
+                                ("float codes", not_(FLOAT_BITS), is_("float")))),
     Rule(name="corrected codes", one=Trait({"encoding": encoding(lambda one: one.corrected)}),
          other=Trait({"model": loss(lambda rule: not rule.quadratic)}),
          reason="its codes are corrected for the squared error alone",
@@ -327,7 +362,8 @@ RULES: tuple[Rule, ...] = (
          reason="the other scalers shift columns", remedy="choose it, or train an intercept"),
 
     # A pass
-    Rule(name="several models without dense rows", one=Trait({"device_models": above(MAX_MODELS)}),
+    Rule(name="several models without dense rows", one=Trait({
+             "device_models": above(MAX_MODELS), "models": above(MAX_MODELS)}),
          other=Trait({"dense": missing}), needs="{dense}",
          reason=f"padded rows allow at most {MAX_MODELS} models in a pass",
          remedy=f"choose up to {MAX_MODELS}, or dense rows"),
@@ -350,7 +386,7 @@ RULES: tuple[Rule, ...] = (
          reason="it is the share of rows that is held out", remedy="give both, or none"),
     Rule(name="epochs without gain", one=Trait({"n_iter_no_change": given}),
          other=Trait({"early_stopping": missing, "tol": missing}, every=True),
-         needs="{early_stopping} or {tol}", reason="it counts epochs that gain too little",
+         needs="{early_stopping} or {tol} above 0", reason="it counts epochs that gain too little",
          remedy="give one of them, or leave it out"),
     Rule(name="epochs without gain, bit-centred", one=Trait({"n_iter_no_change": given}),
          other=BIT_CENTRED, reason="that solver stops by {tol} alone"),
@@ -395,7 +431,7 @@ RULES: tuple[Rule, ...] = (
          "one"),
     Rule(name="sweep, stopping", one=SWEEP, other=Trait(STOPPING),
          reason="candidates share their epochs",
-         remedy="sweep first, then train with the best values"),
+         remedy="compare them without it, then train with the best values"),
     Rule(name="sweep, one training", one=SWEEP,
          other=Trait({"init": given, "checkpoint": given, "resume": given}),
          reason="a start and a checkpoint are those of one training",

@@ -288,7 +288,7 @@ _ALL = (
 
     # Pipeline
     Option(name="device_models", spelling="--models", kind=Integer(1, MAX_DENSE_MODELS),
-           metavar="N", sets="models", help="sim: models that the pipeline trains in one pass "
+           metavar="N", python="models", sets="models", help="sim: models that the pipeline trains in one pass "
            f"over the rows (classes, candidates of --sweep): 1 to {MAX_MODELS}, or to "
            f"{MAX_DENSE_MODELS} with --dense", default_text="1"),
     Option(name="lookahead", kind=or_auto(Integer(0, MAX_LOOKAHEAD)), default="auto", metavar="N",

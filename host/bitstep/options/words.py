@@ -50,7 +50,7 @@ def _in_options(name: str, value: Any) -> str:
 def _in_python(name: str, value: Any) -> str:
     """A parameter with its value."""
     if name == "sweep":
-        return "fit_candidates"
+        return "LowPrecisionSearchCV or fit_candidates"
     if name == "model" and value is not None:
         value = MODELS[value].sklearn_loss
     if isinstance(value, str) and value.isdigit():

@@ -233,6 +233,20 @@ def test_step_that_saturates_with_another_loss(tmp_path, capsys, model):
     assert message.endswith("(the first step was 3000, try --step 750 or --step auto)")
 
 
+def test_steps_of_a_file_or_a_sweep_that_saturate(tmp_path, capsys):
+    """The advice names where the steps are: ``--step`` is refused besides a file or a sweep."""
+    data, steps = tmp_path / "data.npz", tmp_path / "steps.txt"
+    data.write_bytes(archive(X=ROWS, y=TARGETS))
+    steps.write_text("3000\n2000\n")
+    command = ["train", data, "--device", "golden", "--model-range", 1]
+    assert fails(capsys, *command, "--schedule", steps).endswith(
+        f"(the first step was 3000, try smaller ones in {steps})")
+    assert fails(capsys, *command, "--sweep", "step=3000,4000").endswith(
+        "(the first step was 3000, try --sweep step=750,...)")
+    assert fails(capsys, *command, "--sweep", "l2=0,1", "--step", 3000).endswith(
+        "(the first step was 3000, try --step 750 or --step auto)")
+
+
 def test_range_that_has_grown_as_far_as_it_does(tmp_path, capsys):
     data = tmp_path / "data.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS > 0))

@@ -184,6 +184,20 @@ def test_init(numbers, tmp_path, capsys):
     assert np.abs(load_model(zeros).coef).max() < 1e-2
 
 
+def test_init_where_the_training_chooses_the_planes(numbers, tmp_path):
+    first, kept, woven = tmp_path / "a.npz", tmp_path / "run.ckpt", tmp_path / "woven.npz"
+    assert train(numbers[0], "--epochs", 15, "--out", first) == 0
+    assert train(numbers[0], "--epochs", 1, "--step", 1e-6, "--model-range", 16, "--planes", "auto",
+                 "--init", first, "--out", tmp_path / "still.npz") == 0
+    before, after = load_model(first), load_model(tmp_path / "still.npz")
+    np.testing.assert_allclose(after.coef, before.coef, rtol=1e-3)
+    assert main(["quantize", str(numbers[0]), "--woven", "--out", str(woven), "--quiet"]) == 0
+    options = [woven, "--epochs", 5, "--init", first]
+    assert train(*options, "--checkpoint", kept, "--out", tmp_path / "whole.npz") == 0
+    assert train(*options, "--resume", kept, "--out", tmp_path / "again.npz") == 0
+    assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "again.npz").read_bytes()
+
+
 def test_init_of_several_classes_with_a_checkpoint(numbers, tmp_path, monkeypatch):
     first, kept = tmp_path / "a.npz", tmp_path / "run.ckpt"
     assert train(numbers[2], "--model", "svm", "--epochs", 3, "--out", first) == 0
@@ -213,7 +227,8 @@ def test_init_that_does_not_fit(numbers, tmp_path, capsys):
              "the model has an intercept, and --no-intercept trains none"),
             (model([[1e308, 0, 0]], [0]), "must be finite numbers"),
             (model([[1e9, 0, 0]], [0]), "does not fit the scaling of these data and labels: "),
-            ([*model([[50, 0, 0]], [0]), "--model-range", 1], "(--model-range)"),
+            ([*model([[50, 0, 0]], [0]), "--model-range", 1],
+             "choose a larger --model-range\n"),
             (["--init", tmp_path / "none.npz"], None)):
         if message is None:
             assert "--init needs the file" in wrong(capsys, numbers[0], *options)

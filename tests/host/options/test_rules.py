@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
 from bitstep.cli import main
 from bitstep.options.models import MODELS
 from bitstep.options.rules import RULES, Request, RuleError
@@ -179,8 +179,10 @@ def test_rules_that_need_data(name, files, monkeypatch, capsys):
     text = refusal(capsys, ["train", files[file], *options.split(), "--device", "golden"])
     check_text(RULE[name], COMMAND_LINE, text, options_in(options)[0])
     if parameters is not None:
-        with np.load(files[file]) as data, pytest.raises(RuleError) as error:
-            LowPrecisionRegressor(**parameters).fit(data["X"], data["y"])
+        with np.load(files[file]) as data:
+            rows, targets = data["X"], data["y"]
+        with pytest.raises(RuleError) as error:
+            LowPrecisionRegressor(**parameters).fit(rows, targets)
         check_text(RULE[name], PYTHON, str(error.value), "dense=True")
 
 
@@ -246,6 +248,89 @@ def test_defaults_and_lone_options_are_said():
         Request(COMMAND_LINE, {"validation_fraction": 0.2, "early_stopping": False}).check()
 
 
+def broken(words=COMMAND_LINE, defaults=None, facts=None, **asked):
+    with pytest.raises(RuleError) as error:
+        Request(words, asked, defaults or {}, facts or {}).check()
+    return str(error.value)
+
+
+def test_what_nobody_asked_for_is_not_to_be_left_out():
+    assert broken(levels="optimal", defaults={"bits": 8}) == (
+        "--levels optimal does not go together with --bits 8 (by default): a table takes a memory "
+        "in every lane, of at most 2**5 levels; choose at most 5 --bits, or leave --levels out")
+    assert broken(PYTHON, levels="optimal", defaults={"bits": 8}).endswith(
+        "; choose at most 5 bits, or leave levels out")
+    assert broken(dense=True, defaults={"model": "logistic"}).endswith(
+        "; choose another --model, or leave --dense out")
+    assert broken(model_bits=4, defaults={"bits": 32}, facts={"stored_encoding": "float"}) == (
+        "--model-bits 4 does not go together with --bits 32 (of the file): a model and updates are "
+        "rounded for rows of 1 to 8 bits alone; leave --model-bits out")
+    assert broken(model_bits=4, bits=32).endswith("; leave one of the two out")
+
+
+def test_a_search_is_refused_by_its_own_name():
+    """Its users do not call ``fit_candidates`` themselves."""
+    search = LowPrecisionSearchCV(LowPrecisionRegressor(tol=0.1), {"l2": [0.0, 1.0]}, cv=2)
+    with pytest.raises(RuleError, match=r"^LowPrecisionSearchCV or fit_candidates does not go "
+                       "together with tol=0.1: candidates share their epochs; compare them without "
+                       "it, then train with the best values$"):
+        search.fit(np.ones((4, 1)), np.arange(4.0))
+
+
+def test_several_options_of_a_group_are_a_plural():
+    text = broken(model_bits=4, update_bits=2, bits=32)
+    assert text.startswith("--model-bits 4 and --update-bits 2 do not go together with --bits 32: ")
+    assert broken(planes=4, solver="bit-centred", facts={"stored_encoding": "nearest"}).startswith(
+        "--planes 4 and --solver bit-centred need woven rows, ")
+
+
+@pytest.mark.parametrize("command", [
+    "train MISSING.csv --model svm --refetch", "quantize MISSING.csv --out x.npz --fine-rows",
+    "rtl --out x.v --refetch"])
+def test_rows_that_may_be_read_again_need_few_bits(command, capsys):
+    """An encoding alone is no remedy for 32 bits, which have their own."""
+    text = refusal(capsys, [*command.split(), "--bits", "32"])
+    assert ("does not go together with --bits 32: the codes of rows that may be read again must "
+            "bound their values; choose --encoding nearest or --encoding stochastic, with at most "
+            "8 --bits, or leave --") in text
+
+
+def test_models_of_a_generated_pipeline(capsys):
+    text = refusal(capsys, ["rtl", "--models", "9", "--out", "x.v"])
+    assert text == ("bitstep rtl: error: --models 9 needs --dense: side by side a pass trains at "
+                    "most 8 models; choose up to 8, or dense rows")
+
+
+@pytest.mark.parametrize("options", ["--encoding float", "--bits 32", "--bits 32 --encoding float"])
+def test_woven_rows_are_refused_by_what_was_asked_for(options, capsys):
+    """Not by the bits and the encoding that they have by default."""
+    text = refusal(capsys, ["train", "MISSING.csv", "--planes", "4", *options.split()])
+    assert f"--planes 4 does not go together with {options.split(' --')[0]}" in text
+    assert "woven rows are one copy of 16 bits a value" in text
+    assert "by default" not in text
+
+
+def test_a_tolerance_of_0_stops_nothing(capsys):
+    text = refusal(capsys, ["train", "MISSING.csv", "--tol", "0", "--n-iter-no-change", "2"])
+    assert "--n-iter-no-change 2 needs --early-stopping or --tol above 0, not --tol 0: " in text
+
+
+MODELS_OF_A_PASS = {"--model svm": HINGE, "--planes 4": {"planes": 4},
+                    "--solver bit-centred": CENTRED, "--model-bits 4": {"model_bits": 4}}
+
+
+@pytest.mark.parametrize("options", MODELS_OF_A_PASS)
+def test_a_pass_of_several_models_is_refused_before_data_are_read(options, capsys):
+    text = refusal(capsys, ["train", "MISSING.csv", "--device", "sim", "--models", "2",
+                            *options.split()])
+    assert "--models 2 does not go together with --" in text
+    parameters = MODELS_OF_A_PASS[options]
+    estimator = (LowPrecisionClassifier if "loss" in parameters else LowPrecisionRegressor)(
+        **parameters, device={"name": "sim", "models": 2})
+    with pytest.raises(RuleError, match=r"^models=2 does not go together with "):
+        estimator.fit(Unread(), Unread())
+
+
 def test_parameters_of_the_estimators_are_those_of_the_table():
     """Names, and defaults where both have one."""
     named = {option.python: option for option in OPTIONS.values() if option.python}
@@ -260,7 +345,8 @@ def test_parameters_of_the_estimators_are_those_of_the_table():
             elif value not in ("auto", None) and name != "loss":
                 said = "yes" if value is True else value if isinstance(value, str) else f"{value:g}"
                 assert option.default_text.startswith(said), name
-    everything = set(LowPrecisionClassifier().get_params()) | {"bus_width", "lookahead", "dense"}
+    everything = set(LowPrecisionClassifier().get_params()) | {
+        "bus_width", "lookahead", "dense", "models"}
     assert set(named) <= everything
 
 
