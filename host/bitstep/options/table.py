@@ -288,9 +288,10 @@ _ALL = (
 
     # Pipeline
     Option(name="device_models", spelling="--models", kind=Integer(1, MAX_DENSE_MODELS),
-           metavar="N", python="models", sets="models", help="sim: models that the pipeline trains in one pass "
-           f"over the rows (classes, candidates of --sweep): 1 to {MAX_MODELS}, or to "
-           f"{MAX_DENSE_MODELS} with --dense", default_text="1"),
+           metavar="N", python="models", sets="models",
+           help="sim: models that the pipeline trains in one pass over the rows (classes, "
+           f"candidates of --sweep): 1 to {MAX_MODELS}, or to {MAX_DENSE_MODELS} with --dense",
+           default_text="1"),
     Option(name="lookahead", kind=or_auto(Integer(0, MAX_LOOKAHEAD)), default="auto", metavar="N",
            python="lookahead", sets="lookahead", help="rows by which the model may trail the row "
            "that is read; dot products are corrected for them, exactly. auto: enough that no row "

@@ -164,7 +164,7 @@ def test_loss_of_the_best_constant(loss, share, expected):
 
 @pytest.mark.parametrize("options, message", [
     ("--model lasso", "argument --model: invalid choice: 'lasso'"),
-    ("--refetch", "--refetch needs --model svm, not --model linreg (by default): the other"),
+    ("--refetch", "--refetch needs --model svm, not --model linreg (by default): the update"),
     ("--model svm --batch 16", "--refetch (by default) does not go together with --batch 16"),
     ("--box 0", "argument --box: must be a number above 0, not '0'"),
     ("--box -1", "argument --box: must be a number above 0, not '-1'"),

@@ -256,8 +256,8 @@ def broken(words=COMMAND_LINE, defaults=None, facts=None, **asked):
 
 def test_what_nobody_asked_for_is_not_to_be_left_out():
     assert broken(levels="optimal", defaults={"bits": 8}) == (
-        "--levels optimal does not go together with --bits 8 (by default): a table takes a memory "
-        "in every lane, of at most 2**5 levels; choose at most 5 --bits, or leave --levels out")
+        "--levels optimal does not go together with --bits 8 (by default): a table takes memory "
+        "in every lane, which has room for 32 levels; choose at most 5 --bits, or leave --levels out")
     assert broken(PYTHON, levels="optimal", defaults={"bits": 8}).endswith(
         "; choose at most 5 bits, or leave levels out")
     assert broken(dense=True, defaults={"model": "logistic"}).endswith(
@@ -297,8 +297,8 @@ def test_rows_that_may_be_read_again_need_few_bits(command, capsys):
 
 def test_models_of_a_generated_pipeline(capsys):
     text = refusal(capsys, ["rtl", "--models", "9", "--out", "x.v"])
-    assert text == ("bitstep rtl: error: --models 9 needs --dense: side by side a pass trains at "
-                    "most 8 models; choose up to 8, or dense rows")
+    assert text == ("bitstep rtl: error: --models 9 needs --dense: padded rows allow at most 8 "
+                    "models in a pass; choose up to 8, or dense rows")
 
 
 @pytest.mark.parametrize("options", ["--encoding float", "--bits 32", "--bits 32 --encoding float"])
