@@ -257,7 +257,8 @@ def broken(words=COMMAND_LINE, defaults=None, facts=None, **asked):
 def test_what_nobody_asked_for_is_not_to_be_left_out():
     assert broken(levels="optimal", defaults={"bits": 8}) == (
         "--levels optimal does not go together with --bits 8 (by default): a table takes memory "
-        "in every lane, which has room for 32 levels; choose at most 5 --bits, or leave --levels out")
+        "in every lane, which has room for 32 levels; choose at most 5 --bits, or leave "
+        "--levels out")
     assert broken(PYTHON, levels="optimal", defaults={"bits": 8}).endswith(
         "; choose at most 5 bits, or leave levels out")
     assert broken(dense=True, defaults={"model": "logistic"}).endswith(
