@@ -16,7 +16,7 @@ SHORT = ("race", "logreg", "--rows", "100", "--steps", "4", "--every", "2", "--s
 @pytest.fixture(autouse=True)
 def _only_this_command(monkeypatch):
     """The command is there whether the package was installed with it or before it."""
-    monkeypatch.setattr(cli, "subcommands", lambda: [command])
+    monkeypatch.setattr(cli, "subcommands", lambda name: [command])
 
 
 def run(*arguments):

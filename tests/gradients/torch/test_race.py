@@ -206,7 +206,7 @@ def test_killed_parent_leaves_no_process(tmp_path):
 @pytest.fixture
 def run(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(cli, "subcommands", lambda: [command])
+    monkeypatch.setattr(cli, "subcommands", lambda name: [command])
 
     def race(*arguments):
         return cli.main(["gradients", "race", "linreg", "--rows", "100", "--workers", "2",
