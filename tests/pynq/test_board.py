@@ -293,7 +293,7 @@ def test_run_of_a_killed_program(folder, switched_on, monkeypatch):
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(driver_module.Run, "abort", lambda run: True)
+        patch.setattr(driver_module.RegisterRun, "abort", lambda run: True)
         patch.setattr(PynqBuffer, "free", lambda buffer: None)
         with pytest.raises(SystemExit):
             device.train(small_job(n_rows=5000, epochs=9), on_epoch=kill)
