@@ -242,7 +242,8 @@ def test_what_excludes_dense_rows(capsys, options, message):
 
 @pytest.mark.parametrize("options, message", [
     (["breast_cancer"], "--dense does not go together with --model logistic (by default):"),
-    (["breast_cancer", "--model", "svm"], "with --refetch (by default): the rows of a beat"),
+    (["breast_cancer", "--model", "svm"],
+     "with --refetch (by default): the pipeline for dense rows"),
     (["synthetic-65", "--train-rows", 9], "with 65 features: it is for up to 64 features")])
 def test_data_that_exclude_dense_rows(capsys, options, message):
     assert message in error_of(capsys, "train", *options, "--dense")

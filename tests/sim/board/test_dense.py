@@ -383,7 +383,7 @@ def test_estimators():
 
 
 @pytest.mark.parametrize("parameters, n_features, text", [
-    ({}, 3, "dense=True does not go together with loss='log_loss': its update"),
+    ({}, 3, "dense=True does not go together with loss='log_loss': the pipeline"),
     ({"loss": "hinge", "refetch": False}, 17, "4 bits, which are 68 bits, on a bus of 64"),
     ({"loss": "hinge", "refetch": True}, 3, "dense=True does not go together with refetch=True")])
 def test_estimators_that_dense_rows_cannot_train(parameters, n_features, text):
