@@ -163,7 +163,7 @@ FAULTS = [
            "with m.If(self.restart | (self.advance & ends)):",
            "with m.If(self.advance & ends):"),
     _fault("flag lost", "top.py", "Cat(bus.error for bus in readers if bus is not aux).any()",
-           "rows.error", board="board/test_endings.py::bus_errors_of_rows_at_full"),
+           "rows.error", board="board/test_endings.py::bus_errors_of_fine_rows"),
     _fault("flag lost", "top.py", "Cat(bus.idle for bus in (*readers, models)).all()",
            "Cat(rows.idle, aux.idle, models.idle).all()",
            board="board/test_fresh_boards.py::test_abort and n60-d2-c4-proximal-refetch-far"),

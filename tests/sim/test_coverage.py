@@ -1,5 +1,7 @@
 """What the figures of `make coverage` are computed from."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,6 +82,16 @@ def test_fault_follows_the_source(fault):
     assert files
     for name in files:
         assert (ROOT / name).is_file(), f"there is no {name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", sorted({tuple(fault.arguments) for fault in FAULTS
+                                              if fault.board}), ids=" ".join)
+def test_words_of_a_fault_choose_tests(arguments):
+    chosen = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", "-p",
+                             "no:cacheprovider", *arguments], cwd=ROOT, capture_output=True,
+                            text=True, timeout=600)
+    assert chosen.returncode == 0, chosen.stdout
 
 
 def test_a_fault_is_found_by_its_tests_alone():
