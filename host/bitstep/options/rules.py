@@ -2,8 +2,8 @@
 
 A rule is about two traits. A trait is a group of values of options, such as "rows of floating-point
 numbers", which ``bits=32`` and ``encoding="float"`` ask for. Traits that a pipeline's hardware
-has are those of :data:`bitstep.pipeline.config.TRAITS`, and rules between them are its
-:data:`~bitstep.pipeline.config.EXCLUSIONS`, with the same reasons.
+has are those of :data:`bitstep.pipeline.parts.exclusions.TRAITS`, and rules between them are its
+:data:`~bitstep.pipeline.parts.exclusions.EXCLUSIONS`, with the same reasons.
 """
 
 import math
@@ -16,9 +16,9 @@ import numpy as np
 from bitstep.options.models import MODELS
 from bitstep.options.table import OPTIONS, SCHEDULES
 from bitstep.options.words import Words
-from bitstep.pipeline.config import EXCLUSIONS, TRAITS
 from bitstep.pipeline.encodings import ENCODINGS, Encoding
 from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.parts.exclusions import EXCLUSIONS, TRAITS, reason_of
 from bitstep.pipeline.parts.formats import (
     FLOAT_BITS,
     MAX_DENSE_FEATURES,
@@ -280,11 +280,6 @@ HARDWARE = {trait: Trait({name: test for name, test in {**fields, **_ASKED.get(t
                           if name in OPTIONS}) for trait, fields in TRAITS.items()}
 
 
-def _reason(one: str, other: str) -> str:
-    """Reason of an exclusion of the hardware."""
-    return next(rule.reason for rule in EXCLUSIONS if (rule.one, rule.other) == (one, other))
-
-
 REMEDIES = {
     "level tables, many levels": f"choose at most {MAX_TABLE_BITS} {{bits}}, or leave {{levels}} "
     "out",
@@ -350,7 +345,7 @@ RULES: tuple[Rule, ...] = (
          reason="refetching reads rows again from them",
          remedy="write them with `bitstep quantize --fine-rows` (fine_rows=True)"),
     *(Rule(name=f"fine rows, {trait}", one=Trait({"fine_rows": bool}), other=HARDWARE[trait],
-           reason=_reason("refetching", trait), remedy=REMEDIES["refetching, unbounded codes"]
+           reason=reason_of("refetching", trait), remedy=REMEDIES["refetching, unbounded codes"]
            .replace("refetch", "fine_rows") if trait == "unbounded codes" else
            "leave one of the two out")
       for trait in ("unbounded codes", "level tables")),

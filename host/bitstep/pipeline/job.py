@@ -13,6 +13,7 @@ import numpy as np
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, least_shift
+from bitstep.pipeline.needs import check_needs
 from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 from bitstep.pipeline.parts.widths import (
     COEFFICIENT_WIDTH,
@@ -244,13 +245,7 @@ class TrainingJob:
                              f"not {self.intercept_level}")
         if not 1 <= self.batch < 1 << 32:
             raise ValueError(f"batch must be at least 1, not {self.batch}")
-        if self.batch > 1 and not config.minibatch:
-            raise ValueError(f"This pipeline has no mini-batches, so batch must be 1, "
-                             f"not {self.batch}; build one with minibatch=True")
-        if self.correction_period and not config.corrections:
-            raise ValueError("This pipeline has no diagonal corrections, so the encodings "
-                             "'double-symmetric' and 'compensated', and L2, are not possible; "
-                             "build one with corrections=True")
+        check_needs(self)
         if self.correction_period < 0 or self.correction_period % self.batch:
             raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}), "
                              f"not {self.correction_period}")
@@ -287,9 +282,6 @@ class TrainingJob:
     def _check_fine(self):
         if not self.cell_half_levels:
             return
-        if not self.config.refetch:
-            raise ValueError("This pipeline cannot fetch rows again; build one with "
-                             "refetch=True")
         if not 1 <= self.cell_half_levels <= MAX_CELL_HALF_LEVELS:
             raise ValueError(f"cell_half_levels must be from 0 to {MAX_CELL_HALF_LEVELS}, "
                              f"not {self.cell_half_levels}")

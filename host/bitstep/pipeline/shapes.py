@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.pipeline.parts.exclusions import reason_of
 from bitstep.pipeline.parts.formats import RowFormat
 from bitstep.pipeline.parts.widths import FEW_BITS, MODEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat
@@ -50,9 +51,6 @@ def check_fine_rows(fine_rows: np.ndarray | None, n_rows: int, n_features: int) 
 
 def check_proximal(job: Any) -> None:
     """Raise ValueError unless the fields of a training job for proximal steps are right."""
-    if job.proximal_period and not job.config.proximal:
-        raise ValueError("This pipeline has no proximal steps, so L1 and a box constraint are "
-                         "not possible; build one with proximal=True")
     if not 0 <= job.proximal_period < 1 << 32 or job.proximal_period % job.batch:
         raise ValueError(f"proximal_period must be a multiple of the batch ({job.batch}) "
                          f"below 2**32, not {job.proximal_period}")
@@ -72,10 +70,13 @@ def check_few_bits(job: Any) -> None:
                          f"{job.model_bits}; build one with model_bits={job.model_bits}")
     if not (job.model_bits or job.update_bits):
         return
-    if job.config.rows.floating or job.config.rows.centred or job.cell_half_levels:
-        raise ValueError("model_bits and update_bits are for integer rows of fixed bits without "
-                         f"refetching, not for row format {job.config.row_format!r} and "
-                         f"cell_half_levels {job.cell_half_levels}; leave them out")
+    for trait, has_it, said in (
+            ("no whole codes", job.config.rows.floating or job.config.rows.centred,
+             f"row format {job.config.row_format!r}"),
+            ("refetching", job.cell_half_levels, f"cell_half_levels {job.cell_half_levels}")):
+        if has_it:
+            raise ValueError(f"model_bits and update_bits do not go together with {said}: "
+                             f"{reason_of('few bits', trait)}; leave them out")
 
 
 def check_bits(name: str, bits: int) -> None:

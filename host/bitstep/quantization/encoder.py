@@ -10,6 +10,7 @@ from bitstep.data.blocks import Workspace, block_rows
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS, SCALERS
 from bitstep.pipeline.memory import pack_codes, pack_floats
+from bitstep.pipeline.parts.exclusions import reason_of
 from bitstep.pipeline.parts.formats import TABLE_LEVEL_BITS
 from bitstep.pipeline.shapes import MAX_COPIES
 from bitstep.quantization.encodings import Grid, fine_encodings
@@ -47,8 +48,8 @@ class RowOptions:
         check_choice("scaler", self.scaler, SCALERS)
         check_levels(self.levels, self.encoding, self.bits)
         if self.fine_rows and self.levels != "uniform":
-            raise ValueError(f"fine_rows must be False for levels {self.levels!r}: refetching "
-                             "needs equally spaced levels")
+            raise ValueError(f"fine_rows must be False for levels {self.levels!r}: "
+                             + reason_of("refetching", "level tables"))
 
     def config(self, n_features: int) -> PipelineConfig:
         """The least pipeline that reads the rows."""

@@ -6,6 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.losses import solver_shift
+from bitstep.pipeline.needs import NEEDS
 from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.parts.widths import FEW_BITS, MAX_CELL_HALF_LEVELS
 from bitstep.pipeline.registers import LabelFormat, Loss
@@ -17,14 +18,6 @@ from bitstep_hw.woven.sizes import GROUPS_WIDTH, UNIT_GROUPS, WovenSizes
 
 REGISTERS_LAYOUT = data.StructLayout({
     name: sum(part.width for part in parts) for name, parts in WRITABLE.items()})
-
-# What asks for a part of the pipeline, by the choice that it depends on.
-ASKS = {
-    "minibatch": lambda registers: registers.batch != 1,
-    "corrections": lambda registers: registers.correction_period != 0,
-    "proximal": lambda registers: registers.proximal_period != 0,
-    "refetch": lambda registers: registers.cell_half_levels != 0,
-}
 
 
 def woven_sizes(config):
@@ -150,7 +143,7 @@ class RunCheck(wiring.Component):
         """Flags of what this pipeline has no part for, and of numbers that contradict each other.
         """
         registers, config = self.registers, self.config
-        wrong = self._absent("minibatch", "corrections")
+        wrong = self._lacking("minibatch", "corrections")
         logistic, refetching = registers.loss == Loss.LOGISTIC, registers.cell_half_levels != 0
         wrong += [
             ~logistic if config.solver == "logistic" else logistic,
@@ -158,8 +151,8 @@ class RunCheck(wiring.Component):
             & ~(reads_derivatives(registers) if config.row_format == WOVEN else C(0)),
             refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
             registers.cell_half_levels > MAX_CELL_HALF_LEVELS,
+            *self._lacking("proximal", "refetch"),
         ]
-        wrong += self._absent("proximal", "refetch")
         model_bits, update_bits = registers.model_bits, registers.update_bits
         wrong += [
             (model_bits < FEW_BITS[0]) | (model_bits > config.model_bits) if config.model_bits
@@ -179,9 +172,10 @@ class RunCheck(wiring.Component):
             if config.stages.full_passes else 1))
         return wrong
 
-    def _absent(self, *parts):
-        """Flags of registers that ask for one of these parts, of those that are not there."""
-        return [ASKS[part](self.registers) for part in parts if not getattr(self.config, part)]
+    def _lacking(self, *choices):
+        """Flags of registers that need one of these choices, of those that the pipeline lacks."""
+        return [need.asked(self.registers) for need in NEEDS
+                if need.choice in choices and not getattr(self.config, need.choice)]
 
     def _product(self, m, length):
         """Multiply rows by the length of one, a bit a cycle; returns the product."""

@@ -224,7 +224,7 @@ def test_not_the_expected_device(options, message):
     ({"minibatch": False}, whole_job, "no mini-batches, so batch must be 1, not 2"),
     ({"corrections": False}, whole_job, "no diagonal corrections"),
     ({}, lambda: new_job("proximal"), "no proximal steps.* build one with proximal=True"),
-    ({"lookahead": 0}, lambda: new_job("fine rows"), "cannot fetch rows again.* refetch=True"),
+    ({"lookahead": 0}, lambda: new_job("fine rows"), "no refetching.* refetch=True"),
     ({}, lambda: new_job("logistic"), "for solver 'logistic', the device has .* 'linear'"),
     ({"solver": "logistic", "cycles_per_update": 6}, small_job,
      "for solver 'linear', the device has .* 'logistic'"),

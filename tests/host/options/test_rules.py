@@ -14,7 +14,8 @@ from bitstep.options.models import MODELS
 from bitstep.options.rules import RULES, Request, RuleError
 from bitstep.options.table import OPTIONS
 from bitstep.options.words import COMMAND_LINE, PYTHON
-from bitstep.pipeline.config import EXCLUSIONS, TRAITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.exclusions import EXCLUSIONS, TRAITS
 from bitstep.quantization import quantize, save_quantized
 
 HINGE = {"loss": "hinge"}
