@@ -32,9 +32,11 @@ class Saturated(Exception):
 
 def derivative_step(job: TrainingJob, steps: EpochSteps) -> int:
     """K, the update of a derivative of 1, with 16 fraction bits:
-    round(mantissa 2^(label_shift + 16) / 2^(8 shift)).
+    round(mantissa 2^(label_shift + 16) / 2^(8 shift)); of the Huber loss that of the largest
+    derivative, the job's ``derivative_bound`` times as much.
     """
-    return round_shift(steps.mantissa << job.label_shift + STEP_FRACTION, SHIFT_UNIT * steps.shift)
+    largest = steps.mantissa * (job.derivative_bound or 1)
+    return round_shift(largest << job.label_shift + STEP_FRACTION, SHIFT_UNIT * steps.shift)
 
 
 def _checked(update: int) -> int:
@@ -52,6 +54,8 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         least squares     c = R(mantissa (z - t) / 2^(8 shift))
         squared hinge     the same for active rows, else 0
         hinge             -y R(K / 2^16) for active rows, else 0
+        Huber             that of least squares if |z - t| <= derivative_bound 2^label_shift,
+                          else R(K / 2^16) with the sign of z - t
         logistic          -y R(K sigmoid(-y z / 2^label_shift) / 2^32)
 
     with K of :func:`derivative_step`, the piecewise-linear sigmoid of
@@ -98,7 +102,13 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         exact = largest * sigmoid(argument)
         return _checked(-sign * round_floating(exact, STEP_FRACTION + VALUE_FRACTION, dither, bits))
 
-    return hinge if job.loss == Loss.HINGE else logistic
+    def huber(dot, target, dither):
+        if abs(dot - target) <= job.derivative_bound << job.label_shift:
+            return least_squares(dot, target, dither)
+        update = round_floating(largest, STEP_FRACTION, dither, bits)
+        return _checked(update if dot > target else -update)
+
+    return {Loss.HINGE: hinge, Loss.LOGISTIC: logistic, Loss.HUBER: huber}[job.loss]
 
 
 def derivative(job: TrainingJob, dot: int, sign: int) -> int:

@@ -16,6 +16,7 @@ from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, 
 from bitstep.pipeline.needs import check_needs
 from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 from bitstep.pipeline.parts.widths import (
+    BOUND_WIDTH,
     COEFFICIENT_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
@@ -151,6 +152,9 @@ class TrainingJob:
     model_bits, update_bits : int
         Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
         (:mod:`bitstep.golden.rounded_model`, :func:`bitstep.golden.dither.round_floating`).
+    derivative_bound : int
+        Of the Huber loss, its largest derivative in units of a stored label, 26 bits, at least 1;
+        0 for the other losses.
 
     Raises
     ------
@@ -182,6 +186,7 @@ class TrainingJob:
     constant_intercept: int = 0
     model_bits: int = 0
     update_bits: int = 0
+    derivative_bound: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -278,6 +283,11 @@ class TrainingJob:
         if self.label_shift < rule.least_label_shift:
             raise ValueError(f"label_shift must be at least {rule.least_label_shift} for the "
                              f"logistic loss, not {self.label_shift}")
+
+        low, high = (1, (1 << BOUND_WIDTH) - 1) if rule.clipped else (0, 0)
+        if not low <= self.derivative_bound <= high:
+            raise ValueError(f"derivative_bound must be from {low} to {high} for the loss "
+                             f"{self.loss.name}, not {self.derivative_bound}")
 
     def _check_fine(self):
         if not self.cell_half_levels:

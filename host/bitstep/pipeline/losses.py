@@ -6,7 +6,8 @@ the other losses.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,9 @@ class LossFunction:
         True if its derivative is at most 1 in magnitude.
     curvature : float
         Lipschitz constant of its derivative; infinite where that jumps.
+    clipped : bool
+        True if its derivative is that of least squares, clipped at a bound that a training chooses
+        (:meth:`within`).
     least_label_shift : int
         Least LABEL_SHIFT of its solver.
     max_derivative : float
@@ -74,6 +78,7 @@ class LossFunction:
     one_sided: bool = False
     bounded: bool = False
     curvature: float = 1.0
+    clipped: bool = False
     least_label_shift: int = 0
     max_derivative: float
     model_range: float
@@ -81,6 +86,15 @@ class LossFunction:
     batch_growth: float
     noise_weight: float = 0.0
     max_step: float = math.inf
+
+    def within(self, bound: float | None) -> "LossFunction":
+        """The loss whose derivative is clipped at a bound, in label units; others as they are."""
+        if not self.clipped:
+            return self
+        assert bound is not None, f"{self.name} needs a bound"
+        return replace(self, value=partial(_huber, bound=bound),
+                       derivative=lambda values, targets: np.clip(values - targets, -bound, bound),
+                       constant=partial(_half_variance_or_less, bound=bound))
 
 
 def _squared_error(values, targets):
@@ -109,8 +123,23 @@ def _log_derivative(values, targets):
     return -targets / (1 + np.exp(np.minimum(values * targets, MAX_EXPONENT)))
 
 
+def _huber(values, targets, bound):
+    size = np.abs(values - targets)
+    near = np.minimum(size, bound)
+    return near * (size - near / 2)
+
+
+def _unbound(values, targets):
+    raise TypeError("the Huber loss has no formula without its bound: see LossFunction.within")
+
+
 def _half_variance(mean, variance):
     return variance / 2
+
+
+def _half_variance_or_less(mean, variance, bound):
+    """No less than the least loss: that of least squares, or of absolute errors times the bound."""
+    return min(variance / 2, bound * math.sqrt(variance))
 
 
 def _rarer_class(mean, variance):
@@ -151,6 +180,10 @@ LOSSES = {
         # The sigmoid's argument is a dot product shifted right.
         least_label_shift=SIGMOID_FRACTION + 1, max_derivative=2.0, model_range=_MARGIN_RANGE,
         step_fraction=4.0, batch_growth=4.0, max_step=_BOUNDED_STEP),
+    Loss.HUBER: LossFunction(
+        name="huber", text="1/K sum of r^2/2 where |r| <= e, else e (|r| - e/2), of residuals r",
+        value=_unbound, derivative=_unbound, constant=_half_variance, signs=False, clipped=True,
+        max_derivative=4.0, model_range=32.0, step_fraction=0.5, batch_growth=2.0),
 }
 
 

@@ -6,7 +6,7 @@ Every register is 32 bits wide; a 64-bit value is two registers, ``NAME_LO`` and
 import enum
 from dataclasses import dataclass
 
-MAP_VERSION = 4
+MAP_VERSION = 5
 ADDRESS_WIDTH = 10          # bits of a byte address on the register bus
 
 
@@ -63,6 +63,7 @@ class Loss(enum.IntEnum):
     SQUARED_HINGE = 1
     HINGE = 2
     LOGISTIC = 3
+    HUBER = 4
 
 
 class LabelFormat(enum.IntEnum):
@@ -135,7 +136,7 @@ REGISTERS = tuple([
            "the constants behind them, aligned to 8 bytes"),
     *_pair("MODEL_OUT_ADDRESS", 0x0A0, "rw", "Address of epoch 0's model, aligned to 8 bytes"),
     *_pair("MODEL_OUT_STRIDE", 0x0A8, "rw", "Bytes from an epoch's model to the next"),
-    Register("LOSS", 0x0B0, "rw", 2, "What is minimised"),
+    Register("LOSS", 0x0B0, "rw", 3, "What is minimised"),
     Register("PROXIMAL_PERIOD", 0x0B4, "rw", 32,
              "Rows between proximal steps, a multiple of BATCH; 0 for none"),
     Register("BOX_LIMIT", 0x0B8, "rw", 31, "Largest magnitude of a model word after a proximal "
@@ -164,6 +165,8 @@ REGISTERS = tuple([
     Register("DERIVATIVES", 0x0F0, "rw", 1, "1: a run with GRADIENT writes the derivative of each "
              "row's loss, as a label of 4 bytes, to MODEL_OUT_ADDRESS in place of the gradient; "
              "for losses that are smooth, with labels of format SIGN"),
+    Register("DERIVATIVE_BOUND", 0x0F4, "rw", 26, "HUBER: largest derivative, in units of a stored "
+             "label, at least 1; 0 for the other losses"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

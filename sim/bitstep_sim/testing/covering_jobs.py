@@ -16,7 +16,7 @@ from bitstep.pipeline.job import MODEL_LIMIT, TrainingJob
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_sim.testing.random_jobs import random_job
 
-LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
+LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER)
 
 _OPTIONS = {
     "features": ("one", "lanes", "lanes + 1", "capacity - 1", "capacity"),
@@ -25,7 +25,7 @@ _OPTIONS = {
     "batch": ("one", "2", "d + 2", "most rows"),
     "period": (0, 1, 2, 7),
     "labels": tuple(LabelFormat),
-    "loss": (0, 1, 2),      # number among those of the configuration
+    "loss": (0, 1, 2, 3),      # number among those of the configuration
     "epochs": (1, 3),
     "copies": (1, 3),
     "intercept": (False, True),

@@ -9,6 +9,7 @@ from bitstep.golden.dither import epoch_key
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.levels import decode, look_up
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Loss
@@ -98,8 +99,9 @@ class JobOptions:
     seed, epochs, batch, correction_period, copies
         As of :class:`~bitstep.pipeline.job.TrainingJob`.
     label_format : LabelFormat
-        For least squares; every other loss has signs, of a random model with one label in ten
-        turned around, so that rows become inactive.
+        For losses of numbers; those of classes have signs, of a random model with one label in
+        ten turned around, so that rows become inactive. The bound of the Huber loss is the median
+        of the labels' magnitudes.
     intercept : bool
     warm : bool
         Start the model from random words.
@@ -151,7 +153,7 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
     start = rng.integers(-1 << 20, 1 << 20, n_features + 1) * given.warm
     tables = random_tables(config, n_features, rng) if config.level_tables else None
     rows, values = _random_rows(config, (n_rows, n_features), given.copies, tables, rng)
-    if given.loss == Loss.LEAST_SQUARES:
+    if not LOSSES[given.loss].signs:
         label_format = given.label_format
         labels = random_labels(label_format, n_rows, rng)
     else:
@@ -175,7 +177,13 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         proximal_period=given.proximal_period,
         box_limit=max(2, round(change)) if given.proximal_period else MODEL_LIMIT,
         fine_rows=fine_rows, cell_half_levels=given.cell_half_levels, level_tables=tables,
-        model_bits=given.model_bits, update_bits=given.update_bits)
+        model_bits=given.model_bits, update_bits=given.update_bits,
+        derivative_bound=bound_of(given.loss, labels))
+
+
+def bound_of(loss: Loss, labels: np.ndarray) -> int:
+    """A bound for the derivative of the Huber loss, which clips about half of them; 0 of others."""
+    return max(1, int(np.median(np.abs(labels)))) if LOSSES[loss].clipped else 0
 
 
 def random_jobs(config: PipelineConfig, count: int, *, seed: int = 0, warm: bool = False,

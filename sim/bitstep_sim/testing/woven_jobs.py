@@ -11,6 +11,7 @@ from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MAX_SHIFT, SHIFT_UN
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import weave
 from bitstep.training.stepping import MIN_MANTISSA, step_mantissa
+from bitstep_sim.testing.random_jobs import bound_of
 
 # The least scale of a step that its registers hold, with a mantissa of full precision.
 _LEAST_SCALE = MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT)
@@ -40,12 +41,12 @@ def random_woven_job(config: PipelineConfig, *, n_features: int, n_rows: int, se
     """
     rng = np.random.default_rng(seed)
     loss, batch = options.get("loss", Loss.LEAST_SQUARES), options.get("batch", 1)
-    kind = options.pop("label_format", LabelFormat.INT16 if loss == Loss.LEAST_SQUARES
-                       else LabelFormat.SIGN)
+    kind = options.pop("label_format", LabelFormat.SIGN if LOSSES[loss].signs
+                       else LabelFormat.INT16)
     magnitude, shift = _LABELS[kind]
     labels = rng.choice([-1, 1], n_rows) if kind == LabelFormat.SIGN \
         else rng.integers(-magnitude, magnitude + 1, n_rows)
-    if loss != Loss.LEAST_SQUARES and kind == LabelFormat.INT32:
+    if LOSSES[loss].signs and kind == LabelFormat.INT32:
         shift, labels = _LABELS[LabelFormat.SIGN][1], _derivatives(rng, n_rows, loss)
     limit, proximal = 1 << COEFFICIENT_WIDTH - 1, options.get("proximal_period", 0)
     entries = []
@@ -60,7 +61,8 @@ def random_woven_job(config: PipelineConfig, *, n_features: int, n_rows: int, se
                  for _ in range(copies))
     choices = {"intercept_level": config.rows.intercept_limit, "batch": 1, "correction_period": 0,
                "model": rng.integers(-1 << 18, 1 << 18, n_features).astype(np.int32),
-               "intercept": -777, "box_limit": 1 << 19 if proximal else MODEL_LIMIT} | options
+               "intercept": -777, "box_limit": 1 << 19 if proximal else MODEL_LIMIT,
+               "derivative_bound": bound_of(loss, labels)} | options
     return TrainingJob(
         config=config, n_features=n_features, rows=rows, woven_rows=n_rows,
         labels=pack_labels(labels, kind), label_format=kind, label_shift=shift,

@@ -27,9 +27,10 @@ pytest.importorskip("numba", reason="the native device needs numba")
 
 from bitstep.devices.cpu import arithmetic, decoding, portions, words
 from bitstep.devices.cpu.device import CpuDevice
+from bitstep.devices.cpu.numbers import rule_of
 
 FEW_BITS = st.sampled_from([0, 2, 3, 5, 8, 15, 16])     # of the model and of updates
-LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
+LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER)
 FORMATS = [("one_level", bits) for bits in range(1, 9)] \
     + [("two_levels", bits) for bits in range(2, 9)] + [("float32", 32)]
 
@@ -242,10 +243,9 @@ def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shi
     job = random_job(PipelineConfig(bits=4, max_features=8), n_features=8, n_rows=1, loss=loss)
     job = dataclasses.replace(job, update_bits=bits)
     steps = EpochSteps(mantissa, shift)
-    step = derivative_step(job, steps)
-    if step >= MAX_DERIVATIVE_STEP:
+    if derivative_step(job, steps) >= MAX_DERIVATIVE_STEP:
         return
-    rule = arithmetic.Rule(int(loss), mantissa, 8 * shift, step, job.label_shift, bits)
+    rule = rule_of(job, steps)
     own = arithmetic.update_of(rule, value >> 24, value & (1 << 24) - 1, target, dither)
     try:
         expected = update_rule(job, steps)(value, target, dither)

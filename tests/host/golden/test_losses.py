@@ -55,6 +55,52 @@ def test_squared_hinge():
     assert models(job) == [([-11, 13], 0), ([-10 + 21, 15 - 7], 0)]
 
 
+def huber_job(levels, labels, bound, **changes):
+    return make_job(levels, labels, loss=Loss.HUBER, derivative_bound=bound, shift=1,
+                    label_shift=2, **{"mantissa": 64, **changes})
+
+
+def test_huber():
+    # A step of 1/4, targets of 4 L and a bound of 4 * 5 = 20, so K = 5.
+    # Row 1: z - t = 0 - 40, beyond: c = -5, x = (5, 10).
+    # Row 2: z - t = 15 - 10 + 12 = 17, within: c = 4.25 + 0.418 -> 4, x = (5 - 12, 10 + 4).
+    job = huber_job(ROWS, [10, -3], 5)
+    assert models(job) == [([-7, 14], 0)]
+    # Both rows of a batch see x = 0: z - t = 12 in row 2, c = 3.
+    job = huber_job(ROWS, [10, -3], 5, batch=2)
+    assert models(job) == [([5 - 9, 10 + 3], 0)]
+    # Nothing is beyond 40: c = -10, x = (10, 20), and c = 5.5 + 0.418 -> 5 for z - t = 22.
+    job = huber_job(ROWS, [10, -3], 10)
+    assert models(job) == [([10 - 15, 20 + 5], 0)] == models(
+        make_job(ROWS, [10, -3], mantissa=64, shift=1, label_shift=2))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("beyond, update", [(0, 5), (1, 5), (3, 5), (1000, 5), (-1, 4), (-4, 4)])
+def test_huber_at_its_bound(sign, beyond, update):
+    # z - t is +-(20 + beyond): at the bound 20 both formulas give 5. The first row's dither 0.005
+    # rounds 19 / 4 and 16 / 4 to 4, and -19 / 4 and -20 / 4 to -5.
+    job = huber_job([[1]], [0], 5, model=words(sign * (20 + beyond)))
+    expected = update if sign > 0 else {-1: -5, -4: -4}.get(beyond, -5)
+    assert models(job) == [([sign * (20 + beyond) - expected], 0)]
+
+
+@pytest.mark.parametrize("label", [100, -100])
+@pytest.mark.parametrize("mantissa, model", [
+    # K = 4.25, 4.5, 4.75 and 5 by the bound 16, rounded by the row's dither, and then the sign.
+    (68, [4, 4, 4, 4]), (72, [4, 4, 4, 5]), (76, [4, 5, 5, 5]), (80, [5] * 4), (0, [0] * 4)])
+def test_huber_is_rounded_by_the_dither(label, mantissa, model):
+    job = huber_job(np.eye(4, dtype=int), [label] * 4, 4, mantissa=mantissa)
+    assert models(job) == [([np.sign(label) * word for word in model], 0)]
+
+
+def test_largest_derivative_of_huber_must_fit():
+    # K = 2^18 - 1 times 2^(26 + 16 + 16 - 8), far beyond 47 bits: the first row ends the run.
+    job = huber_job([[1]], [0], (1 << 26) - 1, mantissa=(1 << 18) - 1)
+    fits = [epoch.saturation for epoch in train(huber_job([[1]], [0], 1, mantissa=1))]
+    assert [epoch.saturation for epoch in train(job)] == [Saturation.UPDATE] != fits
+
+
 @pytest.mark.parametrize("label", [1, -1])
 @pytest.mark.parametrize("mantissa, model", [
     # K = 4.25, 4.5, 4.75: rounded by the row's dither, and then the sign.

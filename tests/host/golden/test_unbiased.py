@@ -25,6 +25,7 @@ DERIVATIVES = {                 # times the target
     Loss.HINGE: lambda z, y: -y * TARGET * (y * z < TARGET),
     Loss.LOGISTIC: lambda z, y: -y * TARGET * np.interp(
         -y * z / TARGET, NODES, 1 / (1 + np.exp(-NODES))),
+    Loss.HUBER: lambda z, y: np.clip(z - y * TARGET, -TARGET, TARGET),
 }
 
 
@@ -41,7 +42,8 @@ def tiny_job(row_format, loss):
     options = {"solver": "logistic", "cycles_per_update": 6} if loss == Loss.LOGISTIC else {}
     # A unit of a dot product is a word times a level, or 2^-22 words of a floating-point row.
     scale, shift, config = 0, 3, PipelineConfig(bits=4, **options)
-    changes = {"model": model.astype(np.int32), "intercept": 40, "intercept_level": limit}
+    changes = {"model": model.astype(np.int32), "intercept": 40, "intercept_level": limit,
+               "derivative_bound": int(loss == Loss.HUBER)}
     if row_format == "float32":
         scale, shift = 22, 6
         config = PipelineConfig(bits=32, row_format="float32", lookahead=0, **options)

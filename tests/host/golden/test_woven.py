@@ -15,6 +15,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.losses import has_derivatives
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.memory import pack_codes, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError
@@ -29,7 +30,7 @@ def make_job(seed, *, n_features=5, n_rows=40, planes=(4,), **options):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 1 << 16, (n_rows, n_features)).astype(np.uint16)
     loss = options.get("loss", Loss.LEAST_SQUARES)
-    signs = loss != Loss.LEAST_SQUARES
+    signs = LOSSES[loss].signs
     kind = LabelFormat.SIGN if signs else LabelFormat.INT16
     labels = rng.choice([-1, 1], n_rows) if signs else rng.integers(-30000, 30000, n_rows)
     epochs = tuple(EpochSteps(*step_mantissa(0.5 * 4.0 ** -b / (n_features + 1), 1.0),
@@ -41,7 +42,8 @@ def make_job(seed, *, n_features=5, n_rows=40, planes=(4,), **options):
                             cycles_per_update=6 if loss == Loss.LOGISTIC else 2, proximal=True)
     words = rng.integers(-1 << 20, 1 << 20, n_features).astype(np.int32)
     choices = {"batch": 1, "correction_period": 4, "constant_intercept": 123,
-               "constants": rng.integers(-4000, 4000, n_features).astype(np.int32)} | options
+               "constants": rng.integers(-4000, 4000, n_features).astype(np.int32),
+               "derivative_bound": 15000 * LOSSES[loss].clipped} | options
     return TrainingJob(
         config=config, n_features=n_features, rows=(weave(codes),), woven_rows=n_rows,
         labels=pack_labels(labels, kind), label_format=kind, label_shift=39 if signs else 30,

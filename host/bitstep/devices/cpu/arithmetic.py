@@ -27,8 +27,8 @@ FAR = 1 << 62               # what stands for larger results of :func:`scaled`
 _UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
 _NODES = np.array(NODES, np.int64)
 _SIGMOID_LIMIT = RANGE << SIGMOID_FRACTION
-_LEAST_SQUARES, _SQUARED_HINGE, _HINGE = (
-    int(Loss.LEAST_SQUARES), int(Loss.SQUARED_HINGE), int(Loss.HINGE))
+_LEAST_SQUARES, _HINGE, _LOGISTIC, _HUBER = (
+    int(Loss.LEAST_SQUARES), int(Loss.HINGE), int(Loss.LOGISTIC), int(Loss.HUBER))
 _ROTATIONS = np.array([ROTATIONS[number % len(ROTATIONS)] for number in range(ROUNDS)], np.uint32)
 
 
@@ -41,10 +41,12 @@ class Rule(NamedTuple):
     mantissa, shift : int
         An update of least squares is ``mantissa * difference / 2**shift``; shift from 8 to 56.
     derivative_step : int
-        Update of a derivative of 1, with 16 fraction bits.
+        Update of a derivative of 1, with 16 fraction bits; of the Huber loss of its largest one.
     label_shift : int
     update_bits : int
         Bits of an update, times a power of two; 0: all.
+    bound_high, bound_low : int
+        Of the Huber loss: largest difference to the target that is not clipped, a pair.
     """
 
     loss: int
@@ -53,6 +55,8 @@ class Rule(NamedTuple):
     derivative_step: int
     label_shift: int
     update_bits: int
+    bound_high: int
+    bound_low: int
 
 
 def _scaled(typing_context, factor, high, low, addend, shift):
@@ -130,7 +134,7 @@ def update_of(rule, high, low, target, dither):
     int
     """
     sign = 1 if target > 0 else -1
-    if rule.loss > _HINGE:
+    if rule.loss == _LOGISTIC:
         shift = rule.label_shift - SIGMOID_FRACTION
         argument = scaled(-sign, high, low, 1 << shift - 1, shift)
         return _fitting(-sign * rounded(rule.derivative_step, 0, sigmoid(argument), dither, 32,
@@ -138,7 +142,13 @@ def update_of(rule, high, low, target, dither):
     low -= target & LOW_MASK
     high += (low >> PAIR_BITS) - (target >> PAIR_BITS)
     low &= LOW_MASK
-    if rule.loss != _LEAST_SQUARES:
+    if rule.loss == _HUBER:
+        above = high > rule.bound_high or (high == rule.bound_high and low > rule.bound_low)
+        below = high + rule.bound_high + (low + rule.bound_low >> PAIR_BITS) < 0
+        if above or below:
+            size = rounded(rule.derivative_step, 0, 1, dither, 16, rule.update_bits)
+            return _fitting(-size if below else size)
+    elif rule.loss != _LEAST_SQUARES:
         active = high < 0 if target > 0 else high > 0 or (high == 0 and low > 0)
         if not active:
             return 0

@@ -77,7 +77,7 @@ class CpuDevice(SoftwareDevice):
 
     def prepare(self, job: TrainingJob) -> None:
         """Compile what the job needs, or load it from the cache, by taking no rows."""
-        rule = Rule(int(job.loss), 0, SHIFT_UNIT, 0, job.label_shift, job.update_bits)
+        rule = Rule(int(job.loss), 0, SHIFT_UNIT, 0, job.label_shift, job.update_bits, 0, 0)
         none = np.empty(0, np.int64)
         dithers_of(0, 0, 0)
         self._model(job).begin(read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bitstep.devices.cpu.arithmetic import Rule
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule
 from bitstep.devices.cpu.derivatives import CENTRED
 from bitstep.devices.cpu.rows import Epoch
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
@@ -11,7 +11,6 @@ from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.parts.widths import SHIFT_UNIT
 from bitstep.pipeline.registers import Loss
 
-
 def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
     """Numbers of an epoch's updates; None if the step of a derivative of 1 does not fit."""
     step = derivative_step(job, steps)
@@ -19,8 +18,9 @@ def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
     if step >= MAX_DERIVATIVE_STEP and not linear:
         return None
     loss = int(job.loss) + (CENTRED if has_derivatives(job) else 0)
+    bound = job.derivative_bound << job.label_shift
     return Rule(loss, steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
-                job.label_shift, job.update_bits)
+                job.label_shift, job.update_bits, bound >> PAIR_BITS, bound & LOW_MASK)
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -168,7 +168,7 @@ def _arrays(tile, models, k):
 
 @compiled
 def _rule(row):
-    return Rule(row[0], row[1], row[2], row[3], row[4], row[5])
+    return Rule(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7])
 
 
 @compiled

@@ -8,6 +8,7 @@ SHIFT_UNIT = 8              # a step is mantissa * 2 ** -(SHIFT_UNIT * shift)
 MAX_SHIFT = 7               # largest ``shift``
 COEFFICIENT_WIDTH = 18      # bits of a diagonal-correction coefficient, signed
 LABEL_WIDTH = 32            # bits of a decoded label, signed
+BOUND_WIDTH = 26            # bits of the bound of a derivative, in units of a label, unsigned
 MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
 LOOKAHEAD_MARGIN_WIDTH = 63     # bits of what updates in flight may change, unsigned
 MAX_CELL_HALF_LEVELS = 4    # largest half-width of an encoding's cell, in half levels
