@@ -249,7 +249,8 @@ class RegisterRun(Run):
             "LOOKAHEAD": lookahead, "LOOKAHEAD_MARGIN":
             job.cell_half_levels * lookahead * job.n_features * config.rows.level_limit,
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
-            "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
+            "COPIES": len(job.rows), "LOSS": job.loss,
+            "DERIVATIVE_BOUND": job.derivative_bound, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
             **self.registers,
             **joint_runs.option_registers(self.jobs, shared, self.to_the_end),

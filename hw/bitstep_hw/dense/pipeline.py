@@ -6,6 +6,7 @@ from amaranth import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
 
+from bitstep.pipeline.parts.widths import BOUND_WIDTH, MAX_LABEL_SHIFT
 from bitstep_hw.dense.dithers import BeatDithers
 from bitstep_hw.dense.dots import RowDistances
 from bitstep_hw.dense.solvers import RowSolvers
@@ -19,7 +20,6 @@ from bitstep_hw.pipeline.rows.decoder import decode
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 
 _DOT, _GRADIENT = 0, 1      # samples of a code
-_STEP_LATENCY = 2           # of DerivativeStep
 
 
 class DensePipeline(PipelineFrame):
@@ -52,7 +52,7 @@ class DensePipeline(PipelineFrame):
         self.dithers = BeatDithers(rows_per_beat=config.rows.rows_per_beat)
         self.words = DenseWords(config=config)
         self.distances = RowDistances(config=config)
-        self.step = DerivativeStep()
+        self.step = DerivativeStep(bound_width=0)
         self.solvers = RowSolvers(config=config)
         self.sums = RowSums(config=config)
         self.engine: Any = CorrectionEngine(config=config) \
@@ -121,7 +121,8 @@ class DensePipeline(PipelineFrame):
                 with m.Case(number):
                     m.d.sync += [steps.mantissa.eq(entry.mantissa), steps.shift.eq(entry.shift),
                                  steps.label_shift.eq(label_shift)]
-        m.d.comb += [self.step.mantissa.eq(steps.mantissa), self.step.shift.eq(steps.shift),
+        m.d.comb += [self.step.factor.eq(self.run.derivative_bound),
+                     self.step.mantissa.eq(steps.mantissa), self.step.shift.eq(steps.shift),
                      self.step.label_shift.eq(steps.label_shift)]
         return steps
 
@@ -173,7 +174,11 @@ class DensePipeline(PipelineFrame):
         measured = self.config.stages.dot.cycles       # cycles from a slot to its distances
         since = measured - self.config.stages.store.words      # and from its step
         signs = Cat(Value.cast(label)[-1] for label in self._labels())
+        bound, scaled = Signal.like(solvers.bound), Signal(BOUND_WIDTH + MAX_LABEL_SHIFT)
+        m.d.comb += scaled.eq(self.run.derivative_bound << steps.label_shift)
+        m.d.sync += bound.eq(Mux(scaled[len(bound):].any(), ~0, scaled[:len(bound)]))
         m.d.comb += [
+            solvers.bound.eq(self._after(m, bound, since - 1, "bound")),
             solvers.valid.eq(self._after(m, slot.valid, measured, "measured")),
             solvers.rows.eq(self._after(m, slot.rows, measured, "measured_rows")),
             solvers.positive.eq(~self._after(m, signs, measured, "negative")),
@@ -181,9 +186,9 @@ class DensePipeline(PipelineFrame):
             solvers.mantissa.eq(self._after(m, steps.mantissa, since, "mantissa")),
             solvers.shift.eq(self._after(m, steps.shift, since - 1, "shift")),
             solvers.derivative_step.eq(self._after(
-                m, self.step.value, since - _STEP_LATENCY, "derivative_step")),
+                m, self.step.value, since - self.step.latency, "derivative_step")),
             solvers.step_too_large.eq(self._after(
-                m, self.step.too_large, since - _STEP_LATENCY, "step_too_large")),
+                m, self.step.too_large, since - self.step.latency, "step_too_large")),
             solvers.loss.eq(self.run.loss),
             *(to.eq(distance) for to, distance in zip(solvers.distances, self.distances.o,
                                                       strict=True)),

@@ -14,7 +14,8 @@ from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 
 class RowSolvers(wiring.Component):
     """Updates c = floor(mantissa (z - y) / 2^(8 shift) + dither) of all rows of a beat, those of
-    rows beyond the hinge 0, and those of the hinge loss K, rounded by the dither.
+    rows beyond the hinge 0, and those of the hinge loss, and of the Huber loss beyond its bound, K,
+    rounded by the dither.
 
     A slot a cycle; the updates come 2 cycles after the distances. Golden model:
     :func:`bitstep.golden.steps.update_rule`.
@@ -38,6 +39,8 @@ class RowSolvers(wiring.Component):
         Step of the model; ``shift`` one cycle before the slot, too.
     derivative_step : In(47), step_too_large : In(1)
         K with 16 fraction bits, and that it is too large; with the slot.
+    bound : In(dot_width + 1)
+        Of the Huber loss: the largest distance that is not clipped; with the slot.
     loss : In(Loss)
         Constant during an epoch.
     o : Out(signed(32)).array(rows_per_beat)
@@ -55,6 +58,7 @@ class RowSolvers(wiring.Component):
             "dithers": In(rows * DITHER_WIDTH),
             "mantissa": In(MANTISSA_WIDTH), "shift": In(range(MAX_SHIFT + 1)),
             "derivative_step": In(STEP_WIDTH), "step_too_large": In(1), "loss": In(Loss),
+            "bound": In(config.rows.dot_width + 1),
             "o": Out(signed(UPDATE_WIDTH)).array(rows), "saturated": Out(1),
         })
 
@@ -70,7 +74,8 @@ class RowSolvers(wiring.Component):
             self._solve(m, row, taking[row], shift, step, wrong)
         m.d.sync += self.saturated.eq(valid & (
             (wrong & taking).any()
-            | ((self.loss == Loss.HINGE) & step_too_large & taking.any())))
+            | (((self.loss == Loss.HINGE) | (self.loss == Loss.HUBER)) & step_too_large
+               & taking.any())))
         return m
 
     def _solve(self, m, row, takes, shift, step, wrong):
@@ -85,14 +90,16 @@ class RowSolvers(wiring.Component):
         distance = self.distances[row]
         width = max(len(distance) + MANTISSA_WIDTH, len(addend)) + 2
         exact = Signal(signed(width), name=f"exact_{row}", reset_less=True)
-        active, positive, up = (Signal(name=f"{name}_{row}", reset_less=True)
-                                for name in ("active", "positive", "up"))
+        active, positive, up, above, below = (
+            Signal(name=f"{name}_{row}", reset_less=True)
+            for name in ("active", "positive", "up", "above", "below"))
         late_dither = delay(m, dither, 1, name=f"dither_{row}")
         with m.If(self.valid):
             m.d.sync += [
                 exact.eq(distance * self.mantissa + addend),
                 positive.eq(self.positive[row]),
                 active.eq(Mux(self.positive[row], distance[-1], ~distance[-1] & distance.any())),
+                above.eq(distance > self.bound), below.eq(distance < -self.bound),
                 up.eq((self.derivative_step[:STEP_FRACTION] + late_dither)[STEP_FRACTION]),
             ]
         shifted = Signal(signed(width - SHIFT_UNIT), name=f"shifted_{row}")
@@ -105,6 +112,8 @@ class RowSolvers(wiring.Component):
             m.d.sync += self.o[row].eq(
                 Mux(takes & active, Mux(positive, -rounded, rounded), 0))
         with m.Else():
-            counts = takes & ((self.loss == Loss.LEAST_SQUARES) | active)
-            m.d.comb += wrong[row].eq(counts & out_of_range(shifted, UPDATE_WIDTH))
-            m.d.sync += self.o[row].eq(Mux(counts, shifted, 0))
+            far = (self.loss == Loss.HUBER) & (above | below)
+            counts = takes & ((self.loss != Loss.SQUARED_HINGE) | active)
+            m.d.comb += wrong[row].eq(counts & ~far & out_of_range(shifted, UPDATE_WIDTH))
+            m.d.sync += self.o[row].eq(
+                Mux(counts, Mux(far, Mux(below, -rounded, rounded), shifted), 0))

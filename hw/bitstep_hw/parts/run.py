@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from bitstep.pipeline.parts.widths import (
+    BOUND_WIDTH,
     FEW_BITS,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
@@ -46,8 +47,9 @@ class RunRegisters(wiring.Signature):
         Shape of the data.
     batch, lookahead, correction_period, proximal_period : Out
         Order of rows, updates, corrections and proximal steps.
-    loss, label_shift, intercept_level, box_limit : Out
-        Loss, scale of a label, level of the intercept's constant input, and box constraint.
+    loss, derivative_bound, label_shift, intercept_level, box_limit : Out
+        Loss and bound of its derivative, scale of a label, level of the intercept's constant input,
+        and box constraint.
     cell_half_levels, lookahead_margin, fine_address : Out
         Refetching: bounds of a row's cells and of updates in flight, and where fine rows are.
     gradient, derivatives, label_format : Out
@@ -62,7 +64,7 @@ class RunRegisters(wiring.Signature):
             "rows": Out(32), "beats_per_row": Out(range(MAX_FEATURES + 1)), "last_lanes": Out(10),
             "batch": Out(32), "lookahead": Out(range(MAX_LOOKAHEAD + 1)),
             "correction_period": Out(32), "proximal_period": Out(32),
-            "loss": Out(Loss), "label_shift": Out(range(MAX_LABEL_SHIFT + 1)),
+            "loss": Out(Loss), "derivative_bound": Out(BOUND_WIDTH), "label_shift": Out(range(MAX_LABEL_SHIFT + 1)),
             "intercept_level": Out(INTERCEPT_WIDTH), "box_limit": Out(MODEL_WIDTH - 1),
             "cell_half_levels": Out(range(MAX_CELL_HALF_LEVELS + 1)), "lookahead_margin": Out(32),
             "fine_address": Out(64), "gradient": Out(1), "derivatives": Out(1),

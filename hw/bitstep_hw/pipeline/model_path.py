@@ -9,6 +9,7 @@ from bitstep_hw.pipeline.products.dot_product import DotProduct
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
+from bitstep_hw.pipeline.update.row_decision import bound_width
 from bitstep_hw.pipeline.update.update_queue import UpdateQueue
 
 SOLVERS = {"linear": LinearSolver, "logistic": LogisticSolver}
@@ -45,7 +46,8 @@ class ModelPath:
         self.store = ModelStore(config=config)
         self.dot_product = DotProduct(config=config)
         self.solver = SOLVERS[config.solver](config=config)
-        self.derivative_step = DerivativeStep()
+        self.derivative_step = DerivativeStep(
+            bound_width=bound_width(config) if config.solver == "linear" else None)
         self.left_update, self.left_correction, self.rewritten = self.solver.saturated, C(0), C(0)
 
     def named(self, name):
@@ -104,6 +106,9 @@ class ModelPath:
             solver.dot.eq(self.dot_product.o), solver.dither.eq(pipeline.dither.o),
             solver.derivative_step.eq(step.value), solver.step_too_large.eq(step.too_large),
         ]
+        if self.config.solver == "linear":
+            m.d.comb += [step.factor.eq(pipeline.run.derivative_bound),
+                         solver.bound.eq(step.bound)]
         for part in (solver, step):
             m.d.comb += [part.mantissa.eq(steps.mantissa), part.shift.eq(steps.shift),
                          part.label_shift.eq(label_shift)]

@@ -145,9 +145,12 @@ class RunCheck(wiring.Component):
         registers, config = self.registers, self.config
         wrong = self._lacking("minibatch", "corrections")
         logistic, refetching = registers.loss == Loss.LOGISTIC, registers.cell_half_levels != 0
+        huber, bound = registers.loss == Loss.HUBER, registers.derivative_bound
         wrong += [
+            registers.loss > max(Loss), huber & (bound == 0), ~huber & (bound != 0),
             ~logistic if config.solver == "logistic" else logistic,
-            (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN)
+            (registers.loss != Loss.LEAST_SQUARES) & ~huber
+            & (registers.label_format != LabelFormat.SIGN)
             & ~(reads_derivatives(registers) if config.row_format == WOVEN else C(0)),
             refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
             registers.cell_half_levels > MAX_CELL_HALF_LEVELS,
@@ -168,7 +171,7 @@ class RunCheck(wiring.Component):
             if config.stages.full_passes else 1))
         wrong.append(registers.derivatives & (
             ~registers.gradient | (registers.label_format != LabelFormat.SIGN)
-            | (registers.loss == Loss.LEAST_SQUARES) | (registers.loss == Loss.HINGE)
+            | (registers.loss == Loss.LEAST_SQUARES) | (registers.loss == Loss.HINGE) | huber
             if config.stages.full_passes else 1))
         return wrong
 

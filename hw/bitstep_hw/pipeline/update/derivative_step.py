@@ -1,11 +1,12 @@
-"""Update of a derivative of 1, once an epoch."""
+"""Update of the largest derivative of a loss, once an epoch."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.parts.widths import (
+    BOUND_WIDTH,
     MANTISSA_WIDTH,
     MAX_LABEL_SHIFT,
     MAX_SHIFT,
@@ -17,15 +18,30 @@ STEP_WIDTH = UPDATE_WIDTH - 1 + STEP_FRACTION   # bits of K; without its fractio
 
 
 class DerivativeStep(wiring.Component):
-    """Calculation of K, the update of a derivative of 1, with 16 fraction bits, for hinge and
-    logistic loss: round(mantissa 2^(label_shift + 16) 2^(-8 shift)), to nearest, ties up.
+    """Calculation of K, the update of the largest derivative, with 16 fraction bits:
+    round(mantissa B 2^(label_shift + 16) 2^(-8 shift)), to nearest, ties up. B is 1 but for the
+    Huber loss.
 
-    No multiplier: a shift by up to 7 bits, then one by whole bytes in either direction. Results
-    are valid 2 cycles after an input has changed. Stores 78 bits. Golden model:
-    :func:`bitstep.golden.steps.derivative_step`.
+    A shift by up to 7 bits, then one by whole bytes in either direction; before them, where there
+    is a B, the product with it. Results are valid :attr:`latency` cycles after an input has
+    changed. Golden model: :func:`bitstep.golden.steps.derivative_step`.
+
+    Parameters
+    ----------
+    bound_width : int or None
+        Bits of ``bound``, 0 for none of it; None for a pipeline whose losses have no B.
+
+    Attributes
+    ----------
+    latency : int
+        3 with B, else 2.
 
     Members
     -------
+    factor : In(26)
+        Where there is a B: it, the register DERIVATIVE_BOUND, or 0 for 1; constant during an epoch.
+    bound : Out(bound_width)
+        The mantissa times B 2^label_shift, or the largest number if that has more bits.
     mantissa : In(18)
         Mantissa of the step size; constant during an epoch.
     shift : In
@@ -38,8 +54,12 @@ class DerivativeStep(wiring.Component):
         K does not fit 47 bits.
     """
 
-    def __init__(self):
+    def __init__(self, *, bound_width=None):
+        self._bound_width = bound_width
+        self.latency = 2 if bound_width is None else 3
         super().__init__({
+            **({} if bound_width is None else {"factor": In(BOUND_WIDTH)}),
+            **({"bound": Out(bound_width)} if bound_width else {}),
             "mantissa": In(MANTISSA_WIDTH),
             "shift": In(range(MAX_SHIFT + 1)),
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
@@ -50,11 +70,15 @@ class DerivativeStep(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         largest_bytes = (MAX_LABEL_SHIFT + STEP_FRACTION) // SHIFT_UNIT - 1
-        fine = Signal(MANTISSA_WIDTH + SHIFT_UNIT - 1)
+        largest = self.mantissa
+        if self._bound_width is not None:
+            largest = Signal(MANTISSA_WIDTH + BOUND_WIDTH)
+            m.d.sync += largest.eq(self.mantissa * Mux(self.factor.any(), self.factor, 1))
+        fine = Signal(len(largest) + SHIFT_UNIT - 1)
         coarse = Signal(range(-MAX_SHIFT, largest_bytes + 1))   # bytes to the left
         place_width = (SHIFT_UNIT - 1).bit_length()
         m.d.sync += [
-            fine.eq(self.mantissa << self.label_shift[:place_width]),
+            fine.eq(largest << self.label_shift[:place_width]),
             coarse.eq(self.label_shift[place_width:] + STEP_FRACTION // SHIFT_UNIT - self.shift),
         ]
         # Further to the right, K rounds to 0.
@@ -68,4 +92,9 @@ class DerivativeStep(wiring.Component):
                     else:
                         m.d.comb += exact.eq(fine << SHIFT_UNIT * distance)
         m.d.sync += [self.value.eq(exact), self.too_large.eq(exact[STEP_WIDTH:].any())]
+        if self._bound_width:
+            scaled = Signal(len(fine) + MAX_LABEL_SHIFT // SHIFT_UNIT * SHIFT_UNIT)
+            m.d.comb += scaled.eq(fine << (self.label_shift[place_width:] << place_width))
+            m.d.sync += self.bound.eq(
+                Mux(scaled[self._bound_width:].any(), ~0, scaled[:self._bound_width]))
         return m

@@ -27,7 +27,7 @@ from bitstep_hw.parts.arithmetic import (
     partial_products,
 )
 from bitstep_hw.pipeline.update.centre import late_rest, place_centre, shifted_by
-from bitstep_hw.pipeline.update.row_decision import RowDecision, scaled_width
+from bitstep_hw.pipeline.update.row_decision import RowDecision, bound_width, scaled_width
 from bitstep_hw.pipeline.update.solver_ports import doubled_dither, give_update, solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
 from bitstep_hw.pipeline.update.update_rounding import round_linear
@@ -45,7 +45,8 @@ class LinearSolver(wiring.Component):
 
     The dither is added with the residual's product, so it is not part of what decides the rate.
     The last step also sees on which side of its target a row is, exactly: rows beyond the hinge
-    give c = 0, and the hinge loss takes K, rounded by the dither, for every other row.
+    give c = 0, and the hinge loss takes K, rounded by the dither, for every other row. So does the
+    Huber loss for rows that are further from their target than its bound, on either side.
 
     Of woven rows a label may hold the derivative at a centre, which counts as a part of the target
     but where the sides are compared. It is all that a row beyond the hinge has.
@@ -66,7 +67,11 @@ class LinearSolver(wiring.Component):
     ``saturated`` comes one cycle after ``o``. Also:
 
     loss : In(Loss)
-        Least squares, squared hinge or hinge; constant during an epoch.
+        Any but logistic; constant during an epoch.
+    bound : In
+        Of the Huber loss, the mantissa times the largest distance that is not clipped
+        (:class:`bitstep_hw.pipeline.update.derivative_step.DerivativeStep`); constant during an
+        epoch.
     undecided, dot_margin, lookahead_margin, refetching, replay_alone, discard : In
         As :class:`bitstep_hw.pipeline.update.row_decision.RowDecision`; ``dot_margin`` with
         ``dot``, ``undecided`` a cycle later. Only with ``refetch``.
@@ -81,7 +86,7 @@ class LinearSolver(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         super().__init__(solver_ports(config) | {
-            "loss": In(Loss), "undecided": In(1), "dot_margin": In(config.rows.dot_margin_width),
+            "loss": In(Loss), "bound": In(bound_width(config)), "undecided": In(1), "dot_margin": In(config.rows.dot_margin_width),
             "lookahead_margin": In(LOOKAHEAD_MARGIN_WIDTH), "refetching": In(1),
             "replay_alone": In(1), "discard": In(1),
             "o_decided": Out(1), "o_undecided": Out(1), "o_replay": Out(1), "o_positive": Out(1),
@@ -104,18 +109,21 @@ class LinearSolver(wiring.Component):
         m.d.comb += self.take.eq(history.stage_valid[history.dotted]
                                  & ~history.stage_idle[history.dotted] & ~discard)
         difference = self._compressed if config.clock.fast else self._subtracted
-        exact, distance, above = difference(m, history, residual, mantissa, addend, centre)
+        exact, distance, sides = difference(m, history, residual, mantissa, addend, centre)
+        above, far_above, far_below = sides
+        far = far_above | far_below, far_below
         positive = delay(m, ~self.label[-1] if centre is None else centre.positive,
                          history.entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
         if config.rounded_updates:
-            round_linear(m, self, history, distance, (active, positive), shift)
+            round_linear(m, self, history, distance, (active, positive, *far), shift)
             return m
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
         shifted = shifted_by(m, exact, shift)
         rest = (C(0), C(0)) if centre is None else late_rest(m, centre, history.dotted - 4)
-        update = self._update(m, history, (shifted, *rest), active, positive, step, forgotten)
+        update = self._update(m, history, (shifted, *rest), (active, positive, *far), step,
+                              forgotten)
         history.push(Mux(forgotten, 0, update))
         if config.refetch:
             m.d.sync += self.o_derivative_step.eq(step)
@@ -203,8 +211,8 @@ class LinearSolver(wiring.Component):
         return step
 
     def _subtracted(self, m, history, residual, mantissa, addend, centre):
-        """The mantissa times z - y, rounded and not, and a flag that it is positive, with one cycle
-        left: near terms one after the other.
+        """The mantissa times z - y, rounded and not, and flags that it is positive, above the bound
+        and below its negative, with one cycle left: near terms one after the other.
         """
         width, left = scaled_width(self.config), history.dotted - 1     # cycles with the residual
         final = multiply(m, residual, mantissa, stages=1, valid=history.stage_valid[left],
@@ -230,7 +238,8 @@ class LinearSolver(wiring.Component):
         m.d.comb += exact.eq(final - product)
         more = addend if centre is None else addend - centre.scaled
         m.d.comb += distance.eq(exact - delay(m, more, left - 1, name="distance_addend"))
-        return exact, distance, ~distance[-1] & distance.any()
+        return exact, distance, (~distance[-1] & distance.any(), distance > self.bound,
+                                 distance < -self.bound)
 
     def _compressed(self, m, history, residual, mantissa, addend, centre):
         """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
@@ -251,13 +260,19 @@ class LinearSolver(wiring.Component):
         exact = Signal(signed(width), name="exact", reset_less=True)
         distance = Signal(signed(width), name="distance", reset_less=True)
         less = Signal(signed(width), name="less", reset_less=True)      # by 1
+        beyond = Signal(signed(width), name="beyond", reset_less=True)  # less by the bound and 1
+        under = Signal(signed(width), name="under", reset_less=True)    # more by the bound
+        bound = Signal(signed(width))
+        m.d.comb += bound.eq(self.bound)
         sides = terms if centre is None else compress(
             [*terms, delay(m, centre.scaled, left - start + 2, name="centre")], width)
         m.d.sync += [distance.eq(compressed_sum(sides, width)),
                      less.eq(compressed_sum([*sides, C(-1, signed(1))], width)),
+                     beyond.eq(compressed_sum(compress([*sides, ~bound], width), width)),
+                     under.eq(compressed_sum(compress([*sides, bound], width), width)),
                      exact.eq(compressed_sum([*terms, delay(m, addend, left - start + 2,
                                                             name="addend")], width))]
-        return exact, distance, ~less[-1]
+        return exact, distance, (~less[-1], ~beyond[-1], under[-1])
 
     def _compressed_residual(self, m, history, distances, target, residual):
         """The residual for a fast clock: the products of all far terms become two numbers."""
@@ -277,9 +292,12 @@ class LinearSolver(wiring.Component):
         parts = compress([less, *(~part for part in far)], width)
         m.d.sync += residual.eq(compressed_sum([*parts, self.dot], width))
 
-    def _update(self, m, history, updates, active, positive, step, forgotten):
-        """c of the row with one cycle left, by the loss; its range is checked."""
+    def _update(self, m, history, updates, flags, step, forgotten):
+        """c of the row with one cycle left, by the loss; its range is checked. ``flags``: the row
+        is active, its label is positive, it is beyond the bound, and below its target by that.
+        """
         shifted, rest, beyond = updates
+        active, positive, far, below = flags
         update = Signal(signed(UPDATE_WIDTH))
         judged, step_counts, rest_counts = Signal(), Signal(), Signal()     # their range matters
         with m.Switch(self.loss):
@@ -287,6 +305,9 @@ class LinearSolver(wiring.Component):
                 counts = (self.loss == Loss.LEAST_SQUARES) | active
                 m.d.comb += [update.eq(Mux(counts, shifted, rest)), judged.eq(counts & ~forgotten),
                              rest_counts.eq(~counts & beyond)]
+            with m.Case(Loss.HUBER):
+                m.d.comb += [update.eq(Mux(far, Mux(below, -step, step), shifted)),
+                             judged.eq(~far & ~forgotten), step_counts.eq(1)]
             with m.Default():
                 m.d.comb += [update.eq(Mux(active, Mux(positive, -step, step), 0)),
                              step_counts.eq(1)]

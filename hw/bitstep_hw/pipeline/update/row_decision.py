@@ -13,6 +13,11 @@ def scaled_width(config):
     return config.rows.dot_width + 2 + MANTISSA_WIDTH + 1
 
 
+def bound_width(config):
+    """Bits of the mantissa times the bound of a distance, unsigned."""
+    return scaled_width(config) - 1
+
+
 class RowDecision(wiring.Component):
     """Decision on a row: its codes decide it, or the fine row is fetched, or it is replayed alone
     (docs/pipeline.md).

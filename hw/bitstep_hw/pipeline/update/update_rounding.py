@@ -98,26 +98,28 @@ class UpdateRounding(wiring.Component):
 
 def round_linear(m, solver, history, distance, flags, shift):
     """Round the update of the row with one cycle left in a linear solver to few bits; no row
-    waits for it. ``flags``: the row is active, its label is positive.
+    waits for it. ``flags``: those of
+    :meth:`bitstep_hw.pipeline.update.linear_solver.LinearSolver._update`.
     """
-    active, positive = flags
+    active, positive, far, below = flags
     m.submodules.rounding = rounding = UpdateRounding()
     scaled = Signal(signed(len(distance) - SHIFT_UNIT + FRACTION))
     with m.Switch(shift):
         for number in range(1, MAX_SHIFT + 1):
             with m.Case(number):
                 m.d.comb += scaled.eq(distance << FRACTION >> SHIFT_UNIT * number)
-    hinge, valid = solver.loss == Loss.HINGE, history.stage_valid[1]
+    hinge, huber = (solver.loss == loss for loss in (Loss.HINGE, Loss.HUBER))
+    steps, valid = hinge | (huber & far), history.stage_valid[1]
     m.d.comb += [
         rounding.bits.eq(solver.update_bits), rounding.valid.eq(valid),
         rounding.idle.eq(history.stage_idle[1]),
-        rounding.value.eq(Mux(hinge, solver.derivative_step << FRACTION - STEP_FRACTION,
+        rounding.value.eq(Mux(steps, solver.derivative_step << FRACTION - STEP_FRACTION,
                               scaled)),
-        rounding.beyond.eq(~hinge & out_of_range(scaled, VALUE_WIDTH)),
-        rounding.zero.eq((solver.loss != Loss.LEAST_SQUARES) & ~active),
-        rounding.negate.eq(hinge & positive),
+        rounding.beyond.eq(~steps & out_of_range(scaled, VALUE_WIDTH)),
+        rounding.zero.eq((hinge | (solver.loss == Loss.SQUARED_HINGE)) & ~active),
+        rounding.negate.eq(Mux(hinge, positive, huber & below)),
         rounding.dither.eq(delay(m, solver.dither, history.dotted - 1, name="row_dither")),
         solver.o_valid.eq(rounding.o_valid), solver.o.eq(rounding.o),
         solver.saturated.eq(rounding.saturated | (
-            valid & ~history.stage_idle[1] & hinge & solver.step_too_large)),
+            valid & ~history.stage_idle[1] & (hinge | huber) & solver.step_too_large)),
     ]
