@@ -128,6 +128,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         # Older checkpoints have no such entries.
         "model-bits": training.model_bits or None, "update-bits": training.update_bits or None,
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
+        "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
         "lookahead": config.effective_lookahead(beats) if floats else None,
         **stopping_settings(request_of(arguments))}

@@ -23,8 +23,9 @@ from bitstep.data import Dataset, load, split
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,
@@ -39,7 +40,7 @@ from bitstep.quantization import (
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, resolve
 from bitstep.training.losses import accuracies, code_accuracies, code_losses, mean_losses, measures
-from bitstep.training.objective import Objective, Training
+from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
 
@@ -67,6 +68,8 @@ class Problem:
         Rows that ``--early-stopping`` holds out.
     deviation : float
         See :class:`bitstep.training.copies.Pass`.
+    rule : LossFunction or None
+        Loss with a bound that the options ask for.
     """
 
     name: str
@@ -79,6 +82,12 @@ class Problem:
     class_weight: Any = None
     validation_set: Dataset | None = None
     deviation: float = 0.0
+    rule: LossFunction | None = None
+
+    @property
+    def loss(self) -> Loss | LossFunction:
+        """What is minimised, with its bound."""
+        return self.rule or self.kind.loss
 
     @property
     def kind(self) -> Model:
@@ -109,7 +118,7 @@ class Problem:
         if self.train_set is None:
             losses = np.mean([
                 code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
-                            self.kind.loss)
+                            self.loss)
                 for number, data in enumerate(self.outputs)], axis=0)
         else:
             losses = self._losses(self.train_set, model)
@@ -129,7 +138,7 @@ class Problem:
         none = [None] * model.epochs_done
         if data is None or not data.n_rows:
             return none, none
-        losses, shares = measures(self.kind.loss, data.features, self._targets(data), model.coefs,
+        losses, shares = measures(self.loss, data.features, self._targets(data), model.coefs,
                                   model.intercepts, classes=self.task == "classification")
         return losses.tolist(), none if shares is None else shares.tolist()
 
@@ -159,7 +168,7 @@ class Problem:
         return self.classes if names is None else np.array(names)[self.classes.astype(np.int64)]
 
     def _losses(self, dataset, model):
-        return mean_losses(self.kind.loss, dataset.features, self._targets(dataset), model.coefs,
+        return mean_losses(self.loss, dataset.features, self._targets(dataset), model.coefs,
                            model.intercepts)
 
     def _targets(self, dataset):
@@ -259,7 +268,13 @@ def prepare(arguments: argparse.Namespace,
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
                    None if validation_set is None else _clipped(validation_set, clip),
-                   deviation), resolved
+                   deviation, _clipped_loss(resolved, outputs)), resolved
+
+
+def _clipped_loss(resolved, outputs):
+    """The loss of a training, if it has a bound."""
+    objective = resolved[0].objective
+    return loss_of(objective, outputs) if objective.rule.clipped else None
 
 
 def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
@@ -313,4 +328,5 @@ def _from_codes(arguments, requests):
     else:
         outputs = stored_outputs(data)
         classes = data.classes
-    return Problem(arguments.data, model, resolved[0].rows, outputs, classes, None, None), resolved
+    return Problem(arguments.data, model, resolved[0].rows, outputs, classes, None, None,
+                   rule=_clipped_loss(resolved, outputs)), resolved

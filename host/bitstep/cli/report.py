@@ -44,6 +44,7 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "scaler": rows.scaler, "copies": rows.copies, "epochs": model.epochs_done,
         "batch": training.batch, "step": float(training.steps[0]), "schedule": request.schedule,
         "l2": objective.l2, "l1": objective.l1, "box": objective.box,
+        "epsilon": objective.epsilon if objective.rule.clipped else None,
         "class_weight": request.problem.class_weight,
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,

@@ -33,7 +33,7 @@ def scored_rows(problem: Problem, count: int) -> ScoredRows:
     """At most so many of the rows that are trained on, to score models on."""
     data = problem.train_set
     if data is None:
-        return scored_codes(problem.outputs, problem.kind.loss, count=count,
+        return scored_codes(problem.outputs, problem.loss, count=count,
                             classes=problem.task == "classification")
     pick = spaced(data.n_rows, count)
     return _scored(problem, replace(data, features=data.features[pick], labels=data.labels[pick]))
@@ -41,5 +41,5 @@ def scored_rows(problem: Problem, count: int) -> ScoredRows:
 
 def _scored(problem: Problem, data: Dataset) -> ScoredRows:
     return scored_features(data.features, class_targets(data.labels, problem.classes),
-                           problem.outputs[0].scaler, problem.kind.loss,
+                           problem.outputs[0].scaler, problem.loss,
                            classes=problem.task == "classification")

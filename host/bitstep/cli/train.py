@@ -48,8 +48,8 @@ from bitstep.training.trained import TrainedModel
 from bitstep.writing import write_json
 
 # What is minimised, and by which steps.
-TRAINING = ("epochs", "step", "schedule", "batch", "l2", "l1", "box", "refetch", "class_weight",
-            "intercept", "model_range")
+TRAINING = ("epochs", "step", "schedule", "batch", "l2", "l1", "box", "epsilon", "refetch",
+            "class_weight", "intercept", "model_range")
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

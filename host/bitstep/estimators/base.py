@@ -26,7 +26,7 @@ from bitstep.training.copies import Pass
 from bitstep.training.estimator_file import estimator_model, restore
 from bitstep.training.losses import outputs
 from bitstep.training.noise_floor import noise_floor
-from bitstep.training.objective import Objective, Training
+from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import automatic_step
 from bitstep.training.scores.fits import (
@@ -91,8 +91,9 @@ class LowPrecisionModel(Preparing):
         """Progress of a training."""
         columns, labels = prepared.columns.values, prepared.labels.values
         return watched(self.verbose, device, epochs, columns, labels, partial(
-            scored_rows, columns, labels, prepared.rows.scaler, self._kind().loss,
-            classes=self._is_classifier))
+            scored_rows, columns, labels, prepared.rows.scaler,
+            loss_of(self._resolved(prepared.batch, prepared.features.shape[1]).objective,
+                    prepared.outputs), classes=self._is_classifier))
 
     def _wishes(self, prepared: Prepared, epochs: int,
                 resume: bool) -> tuple[Objective, Training]:
@@ -104,12 +105,14 @@ class LowPrecisionModel(Preparing):
             prepared.rows, epochs=epochs, step=step, certified=not prepared.deviation,
             stopping=stopping_of(
                 self, prepared.held, prepared.columns.values, prepared.labels.values,
-                prepared.rows.scaler, objective.loss, classes=self._is_classifier))
+                prepared.rows.scaler, loss_of(objective, prepared.outputs),
+                classes=self._is_classifier))
 
     def _finish(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
                 training: Training, before: int, classes: np.ndarray | None) -> None:
         """Set the learned attributes after ``before`` epochs of earlier calls and these."""
-        entries = history_entries(trained, objective.loss, prepared.columns.values,
+        entries = history_entries(trained, loss_of(objective, prepared.outputs),
+                                  prepared.columns.values,
                                   prepared.labels.values, prepared.held, before,
                                   classes=self._is_classifier)
         named = isinstance(self.schedule, str) and self.schedule in SCHEDULES

@@ -32,7 +32,8 @@ class Parameters(BaseEstimator):
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="sgd", planes: Any = None,
                  tol=0.0, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5,
-                 verbose=0, model_bits=0, update_bits=0, shuffle=True):
+                 verbose=0, model_bits=0, update_bits=0, shuffle=True, loss="squared_error",
+                 epsilon: Any = "auto"):
         self.bits = bits
         self.encoding = encoding
         self.levels = levels
@@ -62,6 +63,8 @@ class Parameters(BaseEstimator):
         self.model_bits = model_bits
         self.update_bits = update_bits
         self.shuffle = shuffle
+        self.loss = loss
+        self.epsilon = epsilon
 
     def _kind(self) -> Model:
         """Loss and default rows of what the parameters ask for."""

@@ -13,9 +13,11 @@ from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.training.chunks import clipped
 from bitstep.training.weights import checked_weights
 
+REGRESSORS = {kind.sklearn_loss: kind for kind in MODELS.values() if kind.task == "regression"}
+
 
 class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
-    """Linear regression by SGD on rows of 1 to 8 bits a value, or of floating-point numbers.
+    r"""Linear regression by SGD on rows of 1 to 8 bits a value, or of floating-point numbers.
 
     Parameters
     ----------
@@ -119,6 +121,16 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         True for rows in the order of a permutation by ``random_state``, that of ``bitstep train``
         with this seed, in every epoch of :meth:`fit`; rows in the order of their classes, or of
         time, would pull the model to the last ones. :meth:`partial_fit` takes rows as they come.
+    loss : {"squared_error", "huber"}, default="squared_error"
+        Loss to minimise of a residual r: r^2 / 2, or, for targets with outliers, the Huber loss:
+        r^2 / 2 where \|r\| is at most a bound e, and e (\|r\| - e / 2) beyond. The Huber loss has
+        ``bits`` 8 and encoding ``stochastic`` with ``auto``.
+    epsilon : float or "auto", default="auto"
+        Bound e of the Huber loss, in units of the targets' standard deviation, which is estimated
+        from the median of their distances to the median
+        (:attr:`bitstep.quantization.QuantizedDataset.label_spread`). ``auto``: 1.35, as of
+        scikit-learn's HuberRegressor, whose unit is the standard deviation of the residuals
+        instead. Each of several targets has a bound of its own.
 
     Attributes
     ----------
@@ -273,7 +285,10 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         return tags
 
     def _kind(self):
-        return MODELS["linreg"]
+        if self.loss not in REGRESSORS:
+            raise ValueError(f"loss must be one of {', '.join(map(repr, REGRESSORS))}, not "
+                             f"{self.loss!r}")
+        return REGRESSORS[self.loss]
 
     def _labels(self, targets, kept):
         return clipped(targets, "labels", symmetric=not self.fit_intercept,

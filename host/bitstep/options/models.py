@@ -42,6 +42,8 @@ class Model:
 MODELS = {
     "linreg": Model(task="regression", loss=Loss.LEAST_SQUARES, bits=4, encoding="compensated",
                     text="linear regression"),
+    "huber": Model(task="regression", loss=Loss.HUBER, bits=8, encoding="stochastic",
+                   text="robust linear regression"),
     "ls-svm": Model(task="classification", loss=Loss.LEAST_SQUARES, bits=4,
                     encoding="compensated", text="least-squares SVM"),
     "l2-svm": Model(task="classification", loss=Loss.SQUARED_HINGE, bits=8, encoding="stochastic",

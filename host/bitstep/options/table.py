@@ -31,6 +31,7 @@ SCHEDULES = ("constant", "inverse", "inverse-sqrt")
 PATIENCE = 5
 VALIDATION_FRACTION = 0.1
 DEFAULT_EPOCHS = 20
+EPSILON = 1.35              # with normal residuals, 95 % of the efficiency of least squares (Huber)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,8 @@ _USUAL = PipelineConfig()
 _ALL = (
     # Rows
     Option(name="model", kind=Choice(tuple(MODELS)), metavar="M", python="loss", sets="LOSS",
-           help="linreg (linear regression), or a classifier: ls-svm (squared error), l2-svm "
+           help="linreg (linear regression), huber (linear regression by the Huber loss, for "
+           "labels with outliers), or a classifier: ls-svm (squared error), l2-svm "
            "(squared hinge), svm (hinge), logistic (log loss); more than two classes are trained "
            "one-vs-rest", default_text="linreg or logistic, by the labels; ls-svm for classes "
            "with --encoding compensated or double-symmetric"),
@@ -220,6 +222,11 @@ _ALL = (
     Option(name="box", kind=Number(0), metavar="R", python="box", sets="proximal; BOX_LIMIT",
            help="bound of the weights of scaled features: each stays between -R and R, in units "
            "of the label", default_text="no bound", sweep=True, search=True),
+    Option(name="epsilon", kind=Number(0), metavar="E", python="epsilon", auto=True,
+           sets="DERIVATIVE_BOUND", help="huber: residuals of more than E count by their magnitude "
+           "instead of their square; in units of the labels' standard deviation, estimated from "
+           "the median of their distances to the median", default_text=f"{EPSILON:g}",
+           search=True),
     Option(name="refetch", kind=Switch(), python="refetch", auto=True,
            sets="refetch; CELL_HALF_LEVELS", help="svm: read a row again at 16 bits where its "
            "codes cannot decide whether it is within the margin",

@@ -35,7 +35,8 @@ class LossFunction:
     value, derivative : callable
         Loss of every output z with target y, and its derivative by z; arrays of equal shape.
     constant : callable
-        Least mean loss that a constant z can have, from mean and variance of the targets.
+        Least mean loss that a constant z can have, from mean and variance of the targets; of the
+        Huber loss that of least squares, which is no less.
     solver : str
         Solver of the pipelines that minimise it.
     quadratic : bool
@@ -87,14 +88,18 @@ class LossFunction:
     noise_weight: float = 0.0
     max_step: float = math.inf
 
-    def within(self, bound: float | None) -> "LossFunction":
-        """The loss whose derivative is clipped at a bound, in label units; others as they are."""
+    def within(self, bound: np.ndarray | float) -> "LossFunction":
+        """The loss whose derivative is clipped; one whose derivative never is stays as it is.
+
+        Parameters
+        ----------
+        bound : float or ndarray of float64, shape (n_outputs,)
+            Largest derivative of every output, in the units of its targets.
+        """
         if not self.clipped:
             return self
-        assert bound is not None, f"{self.name} needs a bound"
-        return replace(self, value=partial(_huber, bound=bound),
-                       derivative=lambda values, targets: np.clip(values - targets, -bound, bound),
-                       constant=partial(_half_variance_or_less, bound=bound))
+        return replace(self, value=partial(_huber, bound=bound), derivative=partial(
+            _clipped_residual, bound=bound))
 
 
 def _squared_error(values, targets):
@@ -129,17 +134,16 @@ def _huber(values, targets, bound):
     return near * (size - near / 2)
 
 
+def _clipped_residual(values, targets, bound):
+    return np.clip(values - targets, -bound, bound)
+
+
 def _unbound(values, targets):
     raise TypeError("the Huber loss has no formula without its bound: see LossFunction.within")
 
 
 def _half_variance(mean, variance):
     return variance / 2
-
-
-def _half_variance_or_less(mean, variance, bound):
-    """No less than the least loss: that of least squares, or of absolute errors times the bound."""
-    return min(variance / 2, bound * math.sqrt(variance))
 
 
 def _rarer_class(mean, variance):
@@ -183,8 +187,13 @@ LOSSES = {
     Loss.HUBER: LossFunction(
         name="huber", text="1/K sum of r^2/2 where |r| <= e, else e (|r| - e/2), of residuals r",
         value=_unbound, derivative=_unbound, constant=_half_variance, signs=False, clipped=True,
-        max_derivative=4.0, model_range=32.0, step_fraction=0.5, batch_growth=2.0),
+        max_derivative=4.0, model_range=32.0, step_fraction=1.0, batch_growth=2.0),
 }
+
+
+def formula_of(loss: Loss | LossFunction) -> LossFunction:
+    """The loss of a number; a loss with its bound is one already."""
+    return LOSSES[loss] if isinstance(loss, Loss) else loss
 
 
 def loss_named(name: str) -> LossFunction:

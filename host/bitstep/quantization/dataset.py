@@ -1,15 +1,20 @@
 """Quantized data sets: packed rows with packed labels."""
 
+import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import check_labels
-from bitstep.quantization.labels import LabelStream
+from bitstep.quantization.labels import LABEL_BLOCK, LabelStream
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
 from bitstep.quantization.woven import WovenRows
+
+SPREAD_ROWS = 1 << 16       # whose labels tell their spread
+NORMAL_MEDIAN = 1.4826      # standard deviation of a normal variable over its median distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +116,20 @@ class QuantizedDataset:
     def task(self) -> str:
         """``regression`` or ``classification``."""
         return self.labels.task
+
+    @cached_property
+    def label_spread(self) -> float:
+        """Standard deviation of the labels of a regression, in units of a stored label, as far as
+        outliers do not count: 1.4826 times the median of the distances to the median, of at most
+        65,536 rows, evenly spaced. Where half of the labels are alike it is the standard
+        deviation itself, and 1 where all are.
+        """
+        stride = -(-self.n_rows // SPREAD_ROWS)
+        stored = np.concatenate([
+            block[-(start % stride) % stride::stride] for start, block in zip(
+                itertools.count(0, LABEL_BLOCK), self.labels.blocks(self.n_rows))])
+        distances = np.abs(stored - np.median(stored))
+        return float(NORMAL_MEDIAN * np.median(distances) or np.std(stored)) or 1.0
 
     def stored_labels(self) -> np.ndarray:
         """Stored labels L as integers, shape (n_rows,); +1 and -1 for two classes."""

@@ -17,7 +17,7 @@ LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
 # code, also of 1 bit, so 32 stored bits hold numbers of 27.
 LABEL_LIMITS = {16: (1 << 15) - 1, 32: (1 << 26) - 1}
 MAX_LABEL = 1e100           # squares of residuals must stay finite
-_BLOCK = 1 << 16            # labels of a block: whole words of every format
+LABEL_BLOCK = 1 << 16       # labels of a block: whole words of every format
 _WORD_ROWS = 64             # labels that fill whole words of every format
 
 
@@ -71,8 +71,8 @@ class LabelStream:
 
     def blocks(self, n_rows: int) -> Iterator[np.ndarray]:
         """Stored labels of all rows of a data set, a block at a time."""
-        for start in range(0, n_rows, _BLOCK):
-            yield self.part(start, min(start + _BLOCK, n_rows))
+        for start in range(0, n_rows, LABEL_BLOCK):
+            yield self.part(start, min(start + LABEL_BLOCK, n_rows))
 
     def largest(self, n_rows: int) -> int:
         """Largest magnitude of a stored label of a data set."""
@@ -223,8 +223,8 @@ def _classes(values: np.ndarray) -> LabelStream:
 def distinct(values: np.ndarray) -> np.ndarray:
     """Values that occur, in increasing order; as numpy.unique, but with little memory for few."""
     found = values[:0]
-    for start in range(0, len(values), _BLOCK):
-        found = np.unique(np.concatenate([found, np.unique(values[start:start + _BLOCK])]))
+    for start in range(0, len(values), LABEL_BLOCK):
+        found = np.unique(np.concatenate([found, np.unique(values[start:start + LABEL_BLOCK])]))
     return found
 
 
@@ -232,8 +232,8 @@ def _pack(values: np.ndarray, label_format: LabelFormat,
           integers: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Packed labels, whose integers are made for a block at a time."""
     packed = np.empty(label_bytes(len(values), label_format), np.uint8)
-    for start in range(0, len(values), _BLOCK):
-        part = pack_labels(integers(values[start:start + _BLOCK]), label_format)
+    for start in range(0, len(values), LABEL_BLOCK):
+        part = pack_labels(integers(values[start:start + LABEL_BLOCK]), label_format)
         first = label_bytes(start, label_format)
         packed[first:first + len(part)] = part
     return packed

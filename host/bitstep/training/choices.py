@@ -12,7 +12,7 @@ import numpy as np
 
 from bitstep.options.models import MODELS, Model, model_of
 from bitstep.options.rules import Request
-from bitstep.options.table import OPTIONS, SCHEDULES
+from bitstep.options.table import EPSILON, OPTIONS, SCHEDULES
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN, WOVEN_BITS
@@ -79,7 +79,7 @@ class Resolved:
         """What is minimised."""
         return Objective(loss=self.kind.loss, l2=self.request["l2"] or 0.0,
                          l1=self.request["l1"] or 0.0, box=self.request["box"],
-                         refetch=self.rows.refetch)
+                         refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON)
 
     def training(self, rows: QuantizedRows | WovenRows, *, epochs: int, **others: Any) -> Training:
         """How it is minimised on rows.

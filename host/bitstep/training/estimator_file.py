@@ -119,7 +119,7 @@ def _parameters(config, classes):
         found.pop("shuffle", None)
     if config.get("schedule") in SCHEDULES:     # of a file of steps, the name alone is there
         found |= {name: config[name] for name in ("schedule", "step") if name in config}
-    for name in ("loss", "epochs", "refetch"):
+    for name in ("loss", "epochs", "refetch", "epsilon"):
         if config.get(name):
             found[name] = config[name]
     weight = config.get("class_weight")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset
 
@@ -43,8 +43,9 @@ class Moments:
         self.count = total
 
 
-def measures(loss: Loss, features: np.ndarray, targets: np.ndarray, coefs: np.ndarray,
-             intercepts: np.ndarray, *, classes: bool) -> tuple[np.ndarray, np.ndarray | None]:
+def measures(loss: Loss | LossFunction, features: np.ndarray, targets: np.ndarray,
+             coefs: np.ndarray, intercepts: np.ndarray, *,
+             classes: bool) -> tuple[np.ndarray, np.ndarray | None]:
     """:func:`mean_losses`, and with ``classes`` the share of the rows that every model classifies
     correctly.
     """
@@ -53,20 +54,21 @@ def measures(loss: Loss, features: np.ndarray, targets: np.ndarray, coefs: np.nd
         values = outputs(features[start:stop], coefs, intercepts)
         if classes:
             correct += (decide(values) == decide(targets[start:stop])[:, None]).sum(axis=0)
-        total += LOSSES[loss].value(values, targets[start:stop, None]).sum(axis=(0, 2))
+        total += formula_of(loss).value(values, targets[start:stop, None]).sum(axis=(0, 2))
     return (total / (len(features) * intercepts.shape[1]),
             correct / len(features) if classes else None)
 
 
-def mean_losses(loss: Loss, features: np.ndarray, targets: np.ndarray, coefs: np.ndarray,
-                intercepts: np.ndarray) -> np.ndarray:
+def mean_losses(loss: Loss | LossFunction, features: np.ndarray, targets: np.ndarray,
+                coefs: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
     """Loss of every model, the mean over the rows and outputs.
 
     The formulas are those of :data:`bitstep.pipeline.losses.LOSSES`.
 
     Parameters
     ----------
-    loss : Loss
+    loss : Loss or LossFunction
+        The Huber loss with its bound: :func:`bitstep.training.objective.loss_of`.
     features : ndarray of float, shape (n_rows, n_features)
     targets : ndarray of float, shape (n_rows, n_outputs)
         Targets of the outputs, in label units; +1 and -1 for a classification, which all but
@@ -160,7 +162,7 @@ def decide(values: np.ndarray) -> np.ndarray:
 
 
 def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndarray,
-                loss: Loss = Loss.LEAST_SQUARES) -> np.ndarray:
+                loss: Loss | LossFunction = Loss.LEAST_SQUARES) -> np.ndarray:
     """Loss of every model of one output, from quantized rows alone.
 
     Where there are fine rows, or rows are floating-point numbers, it is the mean loss on those.
@@ -178,7 +180,7 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
     weights : ndarray of float, shape (n_models, n_features)
         For scaled features.
     intercepts : ndarray of float, shape (n_models,)
-    loss : Loss
+    loss : Loss or LossFunction
 
     Returns
     -------
@@ -186,7 +188,7 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
         Least squares in label units squared; without bias for the encodings that draw, so it may
         be below 0 by chance.
     """
-    rule = LOSSES[loss]
+    rule = formula_of(loss)
     total = np.zeros(len(weights))
     for start, stop in _chunks(data.n_rows, data.n_features, len(weights)):
         dots, gradients = data.rows.values(slice(start, stop))

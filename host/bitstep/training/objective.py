@@ -8,10 +8,12 @@ import numpy as np
 
 from bitstep.options.models import model_of
 from bitstep.options.rules import Request
-from bitstep.options.table import OPTIONS
+from bitstep.options.table import EPSILON, OPTIONS
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.parts.widths import BOUND_WIDTH
 from bitstep.pipeline.registers import Loss
+from bitstep.quantization import QuantizedDataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +27,8 @@ class Objective:
     Parameters
     ----------
     loss : Loss
-        All but least squares need labels of two classes, and an encoding without corrections
-        (``nearest``, ``stochastic``, ``double`` or ``float``).
+        All but least squares and the Huber loss need labels of two classes; all but least squares
+        an encoding without corrections (``nearest``, ``stochastic``, ``double`` or ``float``).
     l2 : float
         Ridge penalty on the scaled weights; at least 0. For every loss it is part of the diagonal
         corrections.
@@ -34,6 +36,9 @@ class Objective:
         Lasso penalty on the scaled weights; at least 0.
     box : float or None
         Largest magnitude of a scaled weight, in label units; None for no limit.
+    epsilon : float
+        Bound of the derivative of the Huber loss, above 0, in units of the labels' spread
+        (:attr:`bitstep.quantization.dataset.QuantizedDataset.label_spread`).
     refetch : bool
         True to fetch rows that could be on either side of the hinge again, with 16 bits a value
         (ZipML, appendix G.4); for the hinge loss, a batch of 1 and data with ``fine_rows``.
@@ -49,8 +54,10 @@ class Objective:
     l1: float = 0.0
     box: float | None = None
     refetch: bool = False
+    epsilon: float = EPSILON
 
     def __post_init__(self):
+        OPTIONS["epsilon"].kind.check("epsilon", self.epsilon)
         object.__setattr__(self, "loss", Loss(self.loss))
         for name in ("l2", "l1"):
             OPTIONS[name].kind.check(name, getattr(self, name))
@@ -63,10 +70,22 @@ class Objective:
         """Formula and needs of the loss."""
         return LOSSES[self.loss]
 
+    def bound_of(self, data: QuantizedDataset) -> int:
+        """Bound of the derivative in units of a stored label, at least 1; 0 of other losses."""
+        if not self.rule.clipped:
+            return 0
+        return int(np.clip(np.rint(self.epsilon * data.label_spread), 1, (1 << BOUND_WIDTH) - 1))
+
     @property
     def proximal(self) -> bool:
         """True if training takes proximal steps."""
         return self.l1 > 0 or self.box is not None
+
+
+def loss_of(objective: Objective, outputs: Sequence[QuantizedDataset]) -> LossFunction:
+    """The loss of an objective, with the bound that it has on the labels of each output."""
+    return objective.rule.within(np.array(
+        [objective.bound_of(data) * data.label_scale for data in outputs]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

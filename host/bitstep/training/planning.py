@@ -111,7 +111,8 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         box_limit=_box_limit(objective.box, units), fine_rows=data.fine_rows if refetch else None,
         cell_half_levels=data.rows.cell_half_levels if refetch else 0,
         level_tables=data.rows.level_tables, woven_rows=data.n_rows * (config.row_format == WOVEN),
-        model_bits=training.model_bits, update_bits=training.update_bits)
+        model_bits=training.model_bits, update_bits=training.update_bits,
+        derivative_bound=objective.bound_of(data))
     error = float(np.abs(taken / np.asarray(training.steps)[first_epoch:] - 1).max())
     return Plan(job, units, taken, error + lost, model_range,
                 between_epochs=factors is not None and not period)

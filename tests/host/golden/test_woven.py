@@ -14,8 +14,7 @@ from bitstep.golden.sigmoid import FINE_ERROR_BOUND, fine_sigmoid
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
-from bitstep.pipeline.losses import has_derivatives
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LOSSES, has_derivatives
 from bitstep.pipeline.memory import pack_codes, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError

@@ -11,6 +11,7 @@ from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.parts.widths import SHIFT_UNIT
 from bitstep.pipeline.registers import Loss
 
+
 def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
     """Numbers of an epoch's updates; None if the step of a derivative of 1 does not fit."""
     step = derivative_step(job, steps)

@@ -11,6 +11,7 @@ import numpy as np
 from bitstep.checks import is_integer
 from bitstep.data.views import RowView, rows_at
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.losses import LossFunction
 from bitstep.pipeline.registers import Loss
 from bitstep.progress import Progress, StatusLine
 from bitstep.quantization import Scaler
@@ -68,7 +69,7 @@ def hold_out(features: Any, targets: np.ndarray, estimator: Any, *, classes: boo
 
 
 def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.ndarray,
-                scaler: Scaler, loss: Loss, *, classes: bool) -> Stopping | None:
+                scaler: Scaler, loss: Loss | LossFunction, *, classes: bool) -> Stopping | None:
     """The rule that an estimator's parameters ask for; None for all epochs.
 
     Parameters
@@ -88,8 +89,8 @@ def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.nd
     return Stopping(rows, held is not None, estimator.tol, estimator.n_iter_no_change)
 
 
-def scored_rows(features: Any, targets: np.ndarray, scaler: Scaler, loss: Loss, *, classes: bool,
-                count: int) -> ScoredRows:
+def scored_rows(features: Any, targets: np.ndarray, scaler: Scaler, loss: Loss | LossFunction, *,
+                classes: bool, count: int) -> ScoredRows:
     """At most so many rows, evenly spaced; see
     :func:`bitstep.training.scores.scoring.scored_features`.
     """
@@ -136,14 +137,15 @@ def status_of(verbose: Any, name: str) -> StatusLine:
     return StatusLine(name, quiet=not verbose)
 
 
-def history_entries(trained: TrainedModel, loss: Loss, features: Any, targets: np.ndarray,
-                    held: Held | None, before: int, *, classes: bool) -> list[dict[str, Any]]:
+def history_entries(trained: TrainedModel, loss: Loss | LossFunction, features: Any,
+                    targets: np.ndarray, held: Held | None, before: int, *,
+                    classes: bool) -> list[dict[str, Any]]:
     """Entries of ``history_`` for the epochs after ``before`` ones.
 
     Parameters
     ----------
     trained : TrainedModel
-    loss : Loss
+    loss : Loss or LossFunction
     features, targets
         Rows that were trained on, in the units of the data.
     held : Held or None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LossFunction, formula_of
 from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, Scaler
@@ -38,7 +38,8 @@ class ScoredRows:
         Scaled features, in units of 2**-15.
     targets : ndarray of float64, shape (n_rows, n_outputs)
         In label units; +1 and -1 of classes.
-    loss : Loss
+    loss : Loss or LossFunction
+        The Huber loss with its bound.
     classes : bool
         True of a classification.
     variance : ndarray of float64, shape (n_features,), or None
@@ -47,7 +48,7 @@ class ScoredRows:
 
     values: np.ndarray
     targets: np.ndarray
-    loss: Loss
+    loss: Loss | LossFunction
     classes: bool
     variance: np.ndarray | None = None
 
@@ -78,7 +79,7 @@ class ScoredRows:
 
     def mean_loss(self, values: np.ndarray) -> float:
         """Mean loss of output values, over rows and outputs."""
-        rule = LOSSES[self.loss]
+        rule = formula_of(self.loss)
         losses = rule.value(values, self.targets)
         if rule.signs:
             losses = np.rint(losses / _LOSS_UNIT) * _LOSS_UNIT
@@ -91,13 +92,13 @@ class ScoredRows:
     @property
     def baseline(self) -> float:
         """Loss of the best constant; 1 if that has none."""
-        constant = LOSSES[self.loss].constant
+        constant = formula_of(self.loss).constant
         return float(np.mean([constant(float(np.mean(column)), float(np.var(column)))
                               for column in self.targets.T])) or 1.0
 
     def noise(self, plans: Sequence[Plan], models: np.ndarray) -> float:
         """Mean over the outputs of what the rounding to codes adds to the squared error."""
-        if self.variance is None or not LOSSES[self.loss].quadratic:
+        if self.variance is None or not formula_of(self.loss).quadratic:
             return 0.0
         weights = np.stack([one.units.weights(words)
                             for one, words in zip(plans, models, strict=True)])
@@ -110,8 +111,8 @@ class ScoredRows:
                           self.variance)
 
 
-def scored_features(features: np.ndarray, targets: np.ndarray, scaler: Scaler, loss: Loss, *,
-                    classes: bool) -> ScoredRows:
+def scored_features(features: np.ndarray, targets: np.ndarray, scaler: Scaler,
+                    loss: Loss | LossFunction, *, classes: bool) -> ScoredRows:
     """Rows of features.
 
     Parameters
@@ -122,7 +123,7 @@ def scored_features(features: np.ndarray, targets: np.ndarray, scaler: Scaler, l
     targets : ndarray of float64, shape (n_rows, n_outputs)
     scaler : Scaler
         Of the rows to train on.
-    loss : Loss
+    loss : Loss or LossFunction
     classes : bool
         True of a classification.
     """
@@ -132,7 +133,7 @@ def scored_features(features: np.ndarray, targets: np.ndarray, scaler: Scaler, l
     return ScoredRows(values, np.asarray(targets, np.float64), loss, classes)
 
 
-def scored_codes(outputs: Sequence[QuantizedDataset], loss: Loss, *, classes: bool,
+def scored_codes(outputs: Sequence[QuantizedDataset], loss: Loss | LossFunction, *, classes: bool,
                  count: int = SCORED_ROWS) -> ScoredRows:
     """Rows of quantized data without features: at most ``count`` of them, evenly spaced.
 

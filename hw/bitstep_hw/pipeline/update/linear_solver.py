@@ -86,7 +86,8 @@ class LinearSolver(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         super().__init__(solver_ports(config) | {
-            "loss": In(Loss), "bound": In(bound_width(config)), "undecided": In(1), "dot_margin": In(config.rows.dot_margin_width),
+            "loss": In(Loss), "bound": In(bound_width(config)), "undecided": In(1),
+            "dot_margin": In(config.rows.dot_margin_width),
             "lookahead_margin": In(LOOKAHEAD_MARGIN_WIDTH), "refetching": In(1),
             "replay_alone": In(1), "discard": In(1),
             "o_decided": Out(1), "o_undecided": Out(1), "o_replay": Out(1), "o_positive": Out(1),
