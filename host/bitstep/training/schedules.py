@@ -116,6 +116,7 @@ def automatic_step(rows: QuantizedRows | WovenRows, batch: int = 1, fit_intercep
     ================  =================  ===
     least squares     0.2 / (1 + 12 D)   1
     squared hinge     0.5                2
+    Huber             1                  2
     hinge             2                  4
     logistic          4                  4
     ================  =================  ===

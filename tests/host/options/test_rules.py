@@ -19,17 +19,19 @@ from bitstep.pipeline.parts.exclusions import EXCLUSIONS, TRAITS
 from bitstep.quantization import quantize, save_quantized
 
 HINGE = {"loss": "hinge"}
+HUBER = {"loss": "huber"}
 DENSE = {"device": {"name": "golden", "dense": True}}
 CENTRED = {"solver": "bit-centred"}
 
 # Name of a rule: arguments on the command line after MISSING, a file that is not there; parameters
-# of an estimator (of a classifier if they have a loss); and two options that the message names.
+# of an estimator (of a classifier if they have a loss that is not huber); and two options that the message names.
 CASES = {
     "float bits": ("--bits 32 --encoding nearest", {"bits": 32, "encoding": "nearest"}),
     "float codes": ("--bits 4 --encoding float", {"bits": 4, "encoding": "float"}),
     "woven rows": ("--planes 4 --copies 2", {"planes": 4, "copies": 2}),
     "corrected codes": ("--encoding compensated --model svm",
                         {"encoding": "compensated", **HINGE}),
+    "bound of a loss": ("--epsilon 2 --model linreg", {"epsilon": 2.0}),
     "refetched loss": ("--refetch --model logistic", {"refetch": True, "loss": "log_loss"}),
     "refetched batch": ("--refetch --batch 16 --model svm",
                         {"refetch": True, "batch": 16, **HINGE}),
@@ -57,6 +59,7 @@ CASES = {
                                      {"fit_intercept": False, "scaler": "minmax"}),
     "steps of a list": ("--step 1 --schedule steps.txt", {"step": 0.1, "schedule": [0.1] * 20}),
     "bit-centred, loss": ("--solver bit-centred --model svm", {**CENTRED, **HINGE}),
+    "bit-centred, clipped loss": ("--solver bit-centred --model huber", {**CENTRED, **HUBER}),
     "bit-centred, penalty": ("--solver bit-centred --box 2", {**CENTRED, "box": 2.0}),
     "bit-centred, batch": ("--solver bit-centred --batch 4", {**CENTRED, "batch": 4}),
     "bit-centred, schedule": ("--solver bit-centred --schedule inverse-sqrt",
@@ -102,9 +105,16 @@ WITH_DATA = {
 }
 PARTIAL = {
     "early stopping of a part": {"early_stopping": True},
+    "bound of a part": HUBER,
     "weights of a part": {"class_weight": "balanced", "loss": "log_loss"},
 }
 RULE = {rule.name: rule for rule in RULES}
+
+
+def estimator_of(parameters):
+    """The estimator that has such a loss."""
+    regression = parameters.get("loss", "huber") == "huber"
+    return (LowPrecisionRegressor if regression else LowPrecisionClassifier)(**parameters)
 
 
 class Unread:
@@ -190,8 +200,7 @@ def test_rules_that_need_data(name, files, monkeypatch, capsys):
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[1] is not None])
 def test_estimators_before_data_are_read(name):
     parameters = CASES[name][1]
-    estimator = (LowPrecisionClassifier if "loss" in parameters else LowPrecisionRegressor)(
-        **parameters)
+    estimator = estimator_of(parameters)
     fit = estimator.fit if not name.startswith("sweep") else lambda X, y: estimator.fit_candidates(
         X, y, [{"l2": 0.0}, {"l2": 1.0}])
     with pytest.raises(RuleError) as error:
@@ -205,8 +214,7 @@ def test_estimators_before_data_are_read(name):
 @pytest.mark.parametrize("name", PARTIAL)
 def test_calls_on_a_part_of_the_rows(name):
     parameters = PARTIAL[name]
-    estimator = (LowPrecisionClassifier if "loss" in parameters else LowPrecisionRegressor)(
-        **parameters)
+    estimator = estimator_of(parameters)
     with pytest.raises(RuleError) as error:
         estimator.partial_fit(Unread(), Unread())
     assert error.value.rule == name
@@ -348,7 +356,7 @@ def test_parameters_of_the_estimators_are_those_of_the_table():
                 said = "yes" if value is True else value if isinstance(value, str) else f"{value:g}"
                 assert option.default_text.startswith(said), name
     everything = set(LowPrecisionClassifier().get_params()) | {
-        "bus_width", "lookahead", "dense", "models"}
+        "epsilon", "bus_width", "lookahead", "dense", "models"}
     assert set(named) <= everything
 
 
@@ -371,4 +379,4 @@ def test_every_option_says_what_it_becomes():
         assert OPTIONS[name].sets in fields
     assert replace(OPTIONS["l2"], name="l1").flag == "--l1"
     assert {model.sklearn_loss for model in MODELS.values()} == {
-        "squared_error", "squared_hinge", "hinge", "log_loss"}
+        "squared_error", "huber", "squared_hinge", "hinge", "log_loss"}

@@ -143,5 +143,5 @@ def test_job_of_another_solver():
     job = random_job(logistic, n_features=8, n_rows=8, loss=Loss.LOGISTIC)
     with pytest.raises(DeviceError, match=r"for solver 'logistic', the device .* solver 'linear', "
                                           r"which trains the losses squared_error, squared_hinge, "
-                                          r"hinge; choose one of these \(`--model ls-svm`"):
+                                          r"hinge, huber; choose one of these \(`--model ls-svm`"):
         check_job(job, PipelineConfig(max_features=8))

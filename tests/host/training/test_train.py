@@ -15,6 +15,7 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import ENCODINGS, Grid, quantize
 from bitstep.training.losses import mean_losses
+from bitstep.training.objective import Objective, loss_of
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.training.stepping import automatic_proximal_period
@@ -47,10 +48,15 @@ def chords(values, signs):
     return -signs * np.interp(-signs * values, nodes, 1 / (1 + np.exp(-nodes)))
 
 
+def clipped(values, signs):
+    """Derivative of the Huber loss by the bound that labels +1 and -1 have in these tests."""
+    return np.clip(values - signs, -1.0, 1.0)
+
+
 def float_sgd(rows, signs, *, loss, steps, **options):
     """Weights and intercept of float64 SGD."""
-    weights, intercepts = sgd(rows, signs[:, None], steps[:, None],
-                              loss=chords if loss == Loss.LOGISTIC else loss, **options)
+    derivative = {Loss.LOGISTIC: chords, Loss.HUBER: clipped}.get(loss, loss)
+    weights, intercepts = sgd(rows, signs[:, None], steps[:, None], loss=derivative, **options)
     return weights[-1, 0, 0], intercepts[-1, 0, 0]
 
 
@@ -191,7 +197,7 @@ def test_refetching_is_as_good_as_fine_rows(bits, straw_man, share):
 # Automatic steps, models
 
 @pytest.mark.parametrize("loss, one, four, many", [
-    (Loss.LEAST_SQUARES, 0.2, 0.8, 20), (Loss.SQUARED_HINGE, 0.5, 4, 100),
+    (Loss.LEAST_SQUARES, 0.2, 0.8, 20), (Loss.HUBER, 1, 8, 200), (Loss.SQUARED_HINGE, 0.5, 4, 100),
     (Loss.HINGE, 2, 16, 800), (Loss.LOGISTIC, 4, 32, 1600)])
 def test_automatic_step_by_hand(loss, one, four, many):
     # R = 1 + 4 / 3, and the largest eigenvalue is that of the intercept, 1
@@ -231,8 +237,9 @@ def test_models_have_rows_that_suit_them(name):
     assert (data.label_format == LabelFormat.SIGN) == (model.task == "classification")
     steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=model.loss), epochs=5)
     trained = run(data, loss=model.loss, steps=steps, refetch=refetch)
-    loss = mean_losses(model.loss, features, labels[:, None], trained.coefs, trained.intercepts)
-    zero = mean_losses(model.loss, features, labels[:, None], np.zeros((1, 1, 5)), np.zeros((1, 1)))
+    rule = loss_of(Objective(loss=model.loss), [data])
+    loss = mean_losses(rule, features, labels[:, None], trained.coefs, trained.intercepts)
+    zero = mean_losses(rule, features, labels[:, None], np.zeros((1, 1, 5)), np.zeros((1, 1)))
     assert loss[-1] < 0.7 * zero[0]
     assert ENCODINGS[model.encoding].row_format == "one_level"
 
@@ -241,6 +248,7 @@ def test_losses_of_models():
     assert {name: (model.task, model.loss, model.sklearn_loss)
             for name, model in MODELS.items()} == {
         "linreg": ("regression", Loss.LEAST_SQUARES, "squared_error"),
+        "huber": ("regression", Loss.HUBER, "huber"),
         "ls-svm": ("classification", Loss.LEAST_SQUARES, "squared_error"),
         "l2-svm": ("classification", Loss.SQUARED_HINGE, "squared_hinge"),
         "svm": ("classification", Loss.HINGE, "hinge"),

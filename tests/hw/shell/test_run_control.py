@@ -187,11 +187,24 @@ def test_what_a_simple_pipeline_cannot_do(changes):
 
 
 @pytest.mark.parametrize("config, losses", [
-    (CONFIG, {Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE}), (LOGISTIC, {Loss.LOGISTIC})])
-@each("loss", Loss)
+    (CONFIG, {Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER}),
+    (LOGISTIC, {Loss.LOGISTIC})])
+@each("loss", range(8))
 def test_losses_of_a_solver(config, losses, loss):
-    error = run({**SIGNS, "loss": loss}, config=config, twice=False)[0]
+    error = run({**SIGNS, "loss": loss, "derivative_bound": int(loss == Loss.HUBER)},
+                config=config, twice=False)[0]
     assert error == (Error.NONE if loss in losses else Error.BAD_CONFIGURATION)
+
+
+@pytest.mark.parametrize("changes, expected", [
+    ({"loss": Loss.HUBER, "derivative_bound": 1}, Error.NONE),
+    ({"loss": Loss.HUBER, "derivative_bound": (1 << 26) - 1, "label_format": LabelFormat.INT32},
+     Error.NONE),
+    ({"loss": Loss.HUBER}, Error.BAD_CONFIGURATION),
+    ({"derivative_bound": 1}, Error.BAD_CONFIGURATION),
+    ({**HINGE, "derivative_bound": 1}, Error.BAD_CONFIGURATION)], ids=str)
+def test_bound_of_a_derivative(changes, expected):
+    assert run(changes, twice=False)[0] == expected
 
 
 @each("loss", [Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC])

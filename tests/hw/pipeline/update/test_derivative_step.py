@@ -20,9 +20,13 @@ JOB = random_job(PipelineConfig(bits=32, row_format="float32"), n_features=1, n_
                  loss=Loss.HINGE)
 
 
-def expected(mantissa, shift, label_shift):
+HUBER = random_job(JOB.config, n_features=1, n_rows=1, loss=Loss.HUBER)
+
+
+def expected(mantissa, shift, label_shift, bound=0):
     """K of the golden model, with 16 fraction bits; None if it is too large."""
-    exact = derivative_step(replace(JOB, label_shift=label_shift), EpochSteps(mantissa, shift))
+    job = replace(HUBER, derivative_bound=bound) if bound else JOB
+    exact = derivative_step(replace(job, label_shift=label_shift), EpochSteps(mantissa, shift))
     return exact if exact < (1 << 31) - 1 << 16 else None
 
 
@@ -51,6 +55,31 @@ def test_every_shift(shift):
     assert 0 in wanted
     assert shift == MAX_SHIFT or None in wanted
     assert run(cases) == wanted
+
+
+def test_bounds():
+    """K of the Huber loss and the bound of its products, both right after 3 cycles; a bound beyond
+    its bits is the largest number.
+    """
+    rng, width, found = random.Random(1), 40, []
+    cases = [(LARGEST, 1, 0, (1 << 26) - 1), (LARGEST, 7, 40, (1 << 26) - 1), (1, 1, 0, 1),
+             (1, 1, 39, 1), (1, 1, 40, 1), (0, 3, 20, 77), (5, 1, 12, 0)]
+    cases += [(rng.getrandbits(rng.randint(1, 18)), rng.randint(1, MAX_SHIFT), rng.randint(0, 40),
+               rng.getrandbits(rng.randint(1, 26))) for _ in range(300)]
+    dut = DerivativeStep(bound_width=width)
+
+    async def testbench(ctx):
+        for mantissa, shift, label_shift, bound in cases:
+            put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift, "label_shift": label_shift,
+                                  "factor": bound})
+            await ticks(ctx, dut.latency)
+            found.append((None if take(ctx, dut.too_large) else take(ctx, dut.value),
+                          take(ctx, dut.bound)))
+
+    simulate(dut, testbench, limit=4 * len(cases) + 10)
+    assert found == [(expected(*case), min(case[0] * max(case[3], 1) << case[2], (1 << width) - 1))
+                     for case in cases]
+    assert any(k is None for k, _ in found)
 
 
 def test_random():

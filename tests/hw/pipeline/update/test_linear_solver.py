@@ -27,7 +27,8 @@ def row_step(derivative_step, dither):
     return derivative_step + dither >> 16
 
 
-def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, derivative_step=0):
+def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, derivative_step=0,
+          bound=0):
     """c of every row, one after the other: the recursion as it is written in docs/pipeline.md,
     the losses as in docs/number-formats.md. A row without a dither is rounded to nearest.
     """
@@ -43,7 +44,9 @@ def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, deriva
         active = z < target if target > 0 else z > target
         if loss == Loss.HINGE:
             c = row_step(derivative_step, dither) * (-1 if target > 0 else 1)
-        counts = loss == Loss.LEAST_SQUARES or active
+        if loss == Loss.HUBER and abs(mantissa * (z - target)) > bound:
+            c = row_step(derivative_step, dither) * (1 if z > target else -1)
+        counts = loss in (Loss.LEAST_SQUARES, Loss.HUBER) or active
         history.append(c if counts and not row["idle_row"] else 0)
     return history
 
@@ -284,6 +287,45 @@ def test_hinge(cycles_per_update, lookahead, loss):
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
+def test_huber(cycles_per_update, lookahead):
+    """Rows on both sides of their targets, within the bound and beyond it."""
+    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
+                            cycles_per_update=cycles_per_update)
+    rng = random.Random(f"{cycles_per_update}-{lookahead}")
+    rows = sign_rows(config, rng, 80, label_shift=18, idle=0.1)
+    steps = {"mantissa": 200, "shift": 2, "label_shift": 18, "loss": Loss.HUBER,
+             "derivative_step": 600 << 16 | 0x6ACE, "bound": 200 << 18}
+    expected = solve(rows, **steps)
+    assert {600, 601, -600, -601} < set(expected)
+    assert sum(abs(c) < 600 for c in expected) > 15
+    distances = [cycles_per_update + rng.choice([0, 0, 1, 7]) for _ in rows]
+    assert run(config, rows, distances, step_too_large=0, **steps) == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@each("mantissa, bound", [(1, 0), (1, 9), (3, 27), (3, 28), ((1 << 18) - 1, (1 << 55) + 5)])
+def test_exactly_at_the_bound(cycles_per_update, mantissa, bound):
+    """The mantissa times z - t may be the bound, or its negative, and no more."""
+    config = PipelineConfig(bits=4, max_features=48, lookahead=0,
+                            cycles_per_update=cycles_per_update)
+    edge = bound // mantissa
+    rows = [{"idle_row": 0, "label": 5, "dot": (5 << 12) + sign * (edge + beyond), "products": [],
+             "dither": dither} for sign in (1, -1) for beyond in (-1, 0, 1)
+            for dither in DITHER_CORNERS]
+    steps = {"mantissa": mantissa, "shift": 7, "label_shift": 12, "loss": Loss.HUBER,
+             "derivative_step": 77 << 16 | 0x8000, "bound": bound}
+    expected = solve(rows, **steps)
+    beyond = [c for c, row in zip(expected, rows, strict=True)
+              if abs(row["dot"] - (5 << 12)) > edge]
+    assert {abs(c) for c in beyond} == {77, 78}
+    if 0 < bound < 1 << 55:         # what is within rounds to 0 and 1
+        assert {77, 78}.isdisjoint(abs(c) for c in expected[:4])
+    assert run(config, rows, [cycles_per_update] * len(rows), step_too_large=0, **steps) \
+        == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @each("loss", HINGES)
 @each("mantissa, shift", [(1, 7), ((1 << 18) - 1, 1)])
 def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
@@ -331,6 +373,7 @@ def test_look_ahead_moves_a_row_across_the_hinge():
 
 @each("loss, dot, expected", [
     (Loss.HINGE, 0, 1), (Loss.HINGE, 1 << 20, 1),       # K is too large for any row
+    (Loss.HUBER, 0, 1), (Loss.HUBER, 1 << 20, 1),
     (Loss.SQUARED_HINGE, 0, 0), (Loss.LEAST_SQUARES, 0, 0),
     (Loss.SQUARED_HINGE, -1 << 40, 1), (Loss.SQUARED_HINGE, 1 << 40, 0),    # inactive: c = 0
     (Loss.LEAST_SQUARES, 1 << 40, 1)])

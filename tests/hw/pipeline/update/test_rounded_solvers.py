@@ -62,13 +62,14 @@ def check(found, rows, expected):
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("bits", [0, 2, 7, 16])
-@pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE])
+@pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER])
 @pytest.mark.parametrize("mantissa, shift", [(150, 3), ((1 << 18) - 1, 1), ((1 << 18) - 1, 7)])
 def test_linear(cycles_per_update, bits, loss, mantissa, shift):
     config = PipelineConfig(bits=4, max_features=48, lookahead=3, rounded_updates=True,
                             cycles_per_update=cycles_per_update)
     rng = random.Random(f"{cycles_per_update}-{bits}-{loss}-{shift}")
     label_shift, derivative_step = 20, rng.choice([MAX_STEP, 70_000 << 16 | 0x7FFF])
+    bound = mantissa << 30
     rows = random_rows(rng, 40, lambda: signed_number(rng, config.rows.dot_width - 1) >> rng.choice(
         [0, 0, 8, 15, 25]), lambda: rng.choice([-1, 1]))
     expected = []
@@ -80,11 +81,14 @@ def test_linear(cycles_per_update, bits, loss, mantissa, shift):
         update = round_floating(mantissa * change, 8 * shift, row["dither"], bits)
         if loss == Loss.HINGE:
             update = -row["label"] * round_floating(derivative_step, 16, row["dither"], bits)
+        if loss == Loss.HUBER and abs(mantissa * change) > bound:
+            update = round_floating(derivative_step, 16, row["dither"], bits)
+            update = update if change > 0 else -update
         active = change < 0 if target > 0 else change > 0
-        expected.append(update if active or loss == Loss.LEAST_SQUARES else 0)
+        expected.append(update if active or loss in (Loss.LEAST_SQUARES, Loss.HUBER) else 0)
     found = run(LinearSolver(config=config), rows, rng, mantissa=mantissa, shift=shift,
                 label_shift=label_shift, loss=loss, update_bits=bits,
-                derivative_step=derivative_step)
+                derivative_step=derivative_step, bound=bound)
     check(found, rows, expected)
 
 
