@@ -16,15 +16,16 @@ from bitstep.pipeline.shapes import label_bytes
 # What a pipeline has once for all models; labels, their scale, steps, coefficients and first models
 # are each model's own.
 _COMMON = ("label_format", "intercept_level", "batch", "correction_period", "loss",
-           "proximal_period", "box_limit", "cell_half_levels")
+           "derivative_bound", "proximal_period", "box_limit", "cell_half_levels")
 
 
 def same_run(one: TrainingJob, other: TrainingJob) -> bool:
     """True if one run of a pipeline for several models can train the models of two jobs.
 
     They share their rows (:func:`bitstep.pipeline.device.share_rows`), and what the pipeline has
-    once: batch, loss, format of the labels, intercept's level, periods of corrections and proximal
-    steps, box limit, and keys of the dither. Floating-point rows have the same look-ahead, too.
+    once: batch, loss and its bound, format of the labels, intercept's level, periods of corrections
+    and proximal steps, box limit, and keys of the dither. Floating-point rows have the same
+    look-ahead, too.
     """
     return share_rows(one, other) and not one.cell_half_levels \
         and all(getattr(one, name) == getattr(other, name) for name in _COMMON) \

@@ -12,6 +12,7 @@ from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.parts.widths import ceil_div
@@ -46,7 +47,7 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
         loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
     features = rng.uniform(-1, 1, (n_rows, n_features))
     values = features @ rng.normal(size=n_features) + 0.1 * rng.normal(size=n_rows)
-    classes = loss != Loss.LEAST_SQUARES
+    classes = LOSSES[loss].signs
     if classes:
         values = np.where(values > np.median(values), 1.0, -1.0)
     task = "classification" if classes else "regression"
@@ -95,6 +96,8 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     if not logistic:
         jobs["hinge, labels of 1 bit"] = make_job(config, n_features=config.rows.lanes, n_rows=70,
                                                   loss=Loss.HINGE)
+        jobs["clipped residuals"] = make_job(config, n_features=config.rows.lanes, n_rows=70,
+                                             loss=Loss.HUBER)
     if config.proximal:
         jobs["L1 and a box"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
                                         l1=0.01, box=0.5)

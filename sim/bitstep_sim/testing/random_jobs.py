@@ -215,6 +215,7 @@ def random_jobs(config: PipelineConfig, count: int, *, seed: int = 0, warm: bool
     first = drawn[0]
     return [replace(
         job, rows=first.rows, level_tables=first.level_tables, box_limit=first.box_limit,
+        derivative_bound=first.derivative_bound,
         labels=first.labels if shared_labels else job.labels,
         label_shift=first.label_shift - number % 3 * (first.label_shift > 8),
         epochs=tuple(replace(mine, key=other.key)

@@ -51,4 +51,4 @@ def test_values_of_a_rule():
 
 def test_what_is_compared():
     assert "`--sweep` compares values of `--step`, `--l2`, `--l1`, `--box`, `--model-" in TEXT
-    assert "of `step`, `schedule`, `l2`, `l1`, `box`, `epsilon`, `model_range`, `model_bits`, `up" in TEXT
+    assert "of `step`, `schedule`, `l2`, `l1`, `box`, `epsilon`, `model_range`, `mod" in TEXT

@@ -24,7 +24,8 @@ DENSE = {"device": {"name": "golden", "dense": True}}
 CENTRED = {"solver": "bit-centred"}
 
 # Name of a rule: arguments on the command line after MISSING, a file that is not there; parameters
-# of an estimator (of a classifier if they have a loss that is not huber); and two options that the message names.
+# of an estimator (of a classifier if they have a loss that is not huber); and two options that the
+# message names.
 CASES = {
     "float bits": ("--bits 32 --encoding nearest", {"bits": 32, "encoding": "nearest"}),
     "float codes": ("--bits 4 --encoding float", {"bits": 4, "encoding": "float"}),

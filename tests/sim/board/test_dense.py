@@ -28,7 +28,7 @@ from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
 NINE = PipelineConfig(bits=8, max_features=8, lookahead=0, models=9, dense=True)
 ONE = PipelineConfig(bits=1, max_features=16, lookahead=0, dense=True)
-LOSSES = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
+LOSSES = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER)
 FORMATS = list(LabelFormat)
 
 
@@ -85,7 +85,7 @@ def drawn_once(config, rng, **options):
     chosen = {
         "n_features": int(rng.integers(1, config.max_features + 1)),
         "n_rows": int(rng.choice([1, 2, per_beat, per_beat + 1, 4 * per_beat - 1, 100, 333])),
-        "batch": batch, "loss": LOSSES[rng.integers(3)], "label_format": FORMATS[rng.integers(3)],
+        "batch": batch, "loss": LOSSES[rng.integers(4)], "label_format": FORMATS[rng.integers(3)],
         "correction_period": config.corrections * batch * int(rng.choice([0, 0, 1, 2, 16])),
         "epochs": int(rng.integers(1, 4)), "copies": int(rng.integers(1, 3)),
         "intercept": bool(rng.integers(2)), "warm": bool(rng.integers(2)),
@@ -116,6 +116,33 @@ def test_corrections(several, batch, period):
 @pytest.mark.parametrize("batch", [1, 16])
 def test_losses(several, loss, batch):
     check(several, jobs_of(SEVERAL, 3, n_features=3, n_rows=200, loss=loss, batch=batch))
+
+
+def huber_jobs(labels, bound, word, **steps):
+    """Jobs of one batch, so that all rows meet the same words, with labels as they are stored."""
+    drawn = random_jobs(SEVERAL, 3, n_features=3, n_rows=len(labels), batch=len(labels),
+                        loss=Loss.HUBER, label_format=LabelFormat.INT16)
+    packed = pack_labels(np.array(labels), LabelFormat.INT16)
+    return [replace(job, labels=packed, derivative_bound=bound, label_shift=0, intercept=0,
+                    model=np.full(3, word, np.int32), epochs=tuple(
+                        replace(entry, shift=1, **steps) for entry in job.epochs[:1]))
+            for job in drawn]
+
+
+def test_distances_at_the_bound(several):
+    """An update of -78.125 is rounded down, the negative of 78.125 up: most dithers tell."""
+    jobs = huber_jobs([99, 100, 101, -99, -100, -101] * 30, 100, 0, mantissa=200)
+    check(several, jobs)
+    wider = replace(jobs[0], derivative_bound=101)
+    assert next(train(wider)).intercept != next(train(jobs[0])).intercept
+
+
+def test_clipped_rows_are_never_out_of_range(several):
+    """What least squares would give them does not fit 32 bits."""
+    jobs = huber_jobs([0] * 20, 1000, 1 << 30, mantissa=256)
+    check(several, jobs)
+    beyond = [replace(job, loss=Loss.LEAST_SQUARES, derivative_bound=0) for job in jobs]
+    assert next(train(beyond[0])).saturation == Saturation.UPDATE
 
 
 @pytest.mark.parametrize("label_format", FORMATS)
@@ -278,10 +305,10 @@ def close_jobs(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_only_the_hinge_takes_the_derivative_step(several, loss):
+def test_only_some_losses_take_the_derivative_step(several, loss):
     """One beyond its range ends no other training."""
     jobs = close_jobs(loss)
-    if loss != Loss.HINGE:
+    if loss not in (Loss.HINGE, Loss.HUBER):
         check(several, jobs)
         return
     for job, found in zip(jobs, several.train_models(jobs), strict=True):

@@ -85,7 +85,7 @@ def test_drawn_jobs(board):
 
 @pytest.mark.parametrize("bits", range(2, 17))
 def test_every_width(board, bits):
-    for loss in (Loss.LEAST_SQUARES, Loss.HINGE):
+    for loss in (Loss.LEAST_SQUARES, Loss.HINGE, Loss.HUBER):
         assert check(board, random_job(
             CONFIG, n_features=20, n_rows=40, batch=8, seed=bits, loss=loss, model_bits=bits,
             update_bits=18 - bits, warm=True, correction_period=16, proximal_period=8))

@@ -13,6 +13,7 @@ from bitstep.pipeline.parts.widths import (
     SHIFT_UNIT,
     UPDATE_WIDTH,
 )
+from bitstep_hw.parts.arithmetic import delay
 
 STEP_WIDTH = UPDATE_WIDTH - 1 + STEP_FRACTION   # bits of K; without its fraction it is an update
 
@@ -23,8 +24,9 @@ class DerivativeStep(wiring.Component):
     Huber loss.
 
     A shift by up to 7 bits, then one by whole bytes in either direction; before them, where there
-    is a B, the product with it. Results are valid :attr:`latency` cycles after an input has
-    changed. Golden model: :func:`bitstep.golden.steps.derivative_step`.
+    is a B, the product with it. A result leaves every cycle, :attr:`latency` cycles after its
+    inputs.
+    Golden model: :func:`bitstep.golden.steps.derivative_step`.
 
     Parameters
     ----------
@@ -70,16 +72,18 @@ class DerivativeStep(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         largest_bytes = (MAX_LABEL_SHIFT + STEP_FRACTION) // SHIFT_UNIT - 1
-        largest = self.mantissa
+        largest, label_shift, shift = self.mantissa, self.label_shift, self.shift
         if self._bound_width is not None:
             largest = Signal(MANTISSA_WIDTH + BOUND_WIDTH)
             m.d.sync += largest.eq(self.mantissa * Mux(self.factor.any(), self.factor, 1))
+            label_shift = delay(m, label_shift, 1, name="label_shift")
+            shift = delay(m, shift, 1, name="shift")
         fine = Signal(len(largest) + SHIFT_UNIT - 1)
         coarse = Signal(range(-MAX_SHIFT, largest_bytes + 1))   # bytes to the left
         place_width = (SHIFT_UNIT - 1).bit_length()
         m.d.sync += [
-            fine.eq(largest << self.label_shift[:place_width]),
-            coarse.eq(self.label_shift[place_width:] + STEP_FRACTION // SHIFT_UNIT - self.shift),
+            fine.eq(largest << label_shift[:place_width]),
+            coarse.eq(label_shift[place_width:] + STEP_FRACTION // SHIFT_UNIT - shift),
         ]
         # Further to the right, K rounds to 0.
         exact = Signal(len(fine) + SHIFT_UNIT * largest_bytes)
@@ -94,7 +98,8 @@ class DerivativeStep(wiring.Component):
         m.d.sync += [self.value.eq(exact), self.too_large.eq(exact[STEP_WIDTH:].any())]
         if self._bound_width:
             scaled = Signal(len(fine) + MAX_LABEL_SHIFT // SHIFT_UNIT * SHIFT_UNIT)
-            m.d.comb += scaled.eq(fine << (self.label_shift[place_width:] << place_width))
+            places = delay(m, label_shift[place_width:], 1, name="places")
+            m.d.comb += scaled.eq(fine << (places << place_width))
             m.d.sync += self.bound.eq(
                 Mux(scaled[self._bound_width:].any(), ~0, scaled[:self._bound_width]))
         return m

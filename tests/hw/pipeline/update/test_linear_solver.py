@@ -386,6 +386,16 @@ def test_range_with_losses(loss, dot, expected, idle):
     assert saturated == (expected and not idle)
 
 
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+def test_a_clipped_row_is_never_out_of_range(cycles_per_update):
+    """What least squares would give it does not fit 32 bits."""
+    config = PipelineConfig(bits=4, max_features=80, lookahead=0,
+                            cycles_per_update=cycles_per_update)
+    rows = [{"idle_row": 0, "label": 0, "dot": sign << 40, "products": []} for sign in (1, -1)]
+    assert run(config, rows, [cycles_per_update] * 2, mantissa=256, shift=1, loss=Loss.HUBER,
+               bound=256 << 39, derivative_step=7 << 16, step_too_large=0) == [(7, 0), (-7, 0)]
+
+
 # Refetching
 
 FLAGS = ["o", "o_decided", "o_replay", "o_undecided", "o_positive", "saturated"]
