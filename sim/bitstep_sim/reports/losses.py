@@ -27,6 +27,8 @@ FLOAT_ROWS = {"cadata": 10_000, "cpusmall": 6_000}
 LOGISTIC = {"breast_cancer": (400, 300), "digits": (1_200, 20)}      # rows to train, epochs
 SEEDS = range(5)
 PENALTIES = (0.003, 0.01, 0.03, 0.1)    # l1, in units of the labels' standard deviation
+OUTLIERS = (0.0, 0.05, 0.2)             # share of the rows
+DISTANCES = (5.0, 50.0)                 # of outliers, in standard deviations of the labels
 BOXES = (0.5, 0.25)                     # relative to the largest weight without a box
 
 
@@ -163,9 +165,43 @@ def proximal(_: str | None) -> None:
                   f"{away:.1e}", *(int((weights == 0).sum()) for weights, _ in (best, exact, ours)))
 
 
+def outliers(home: str | None) -> None:
+    """The Huber loss beside least squares, on labels of which some are far too large."""
+    # The other parts need neither of them.
+    from sklearn.linear_model import HuberRegressor, LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from bitstep import LowPrecisionRegressor
+
+    models = {
+        "linreg, 4 bits": LowPrecisionRegressor(random_state=0),
+        **{f"huber, {bits} bits": LowPrecisionRegressor(loss="huber", bits=bits, random_state=0)
+           for bits in (4, 8, 32)},
+        "huber, 8 bits, epsilon 0.5": LowPrecisionRegressor(loss="huber", epsilon=0.5,
+                                                            random_state=0),
+        "LinearRegression": LinearRegression(),
+        "HuberRegressor": make_pipeline(StandardScaler(), HuberRegressor(max_iter=1000))}
+    print(f"\n## Outliers: {EPOCHS} epochs, R2 on test rows without outliers")
+    print_header("data set, outliers, " + ", ".join(name.replace(",", "") for name in models))
+    for name, dataset in {
+            "noise, 20 features": load("noisy-20"), "diabetes": load("diabetes"),
+            **{name: load(name, data_home=home) for name in FLOAT_ROWS}}.items():
+        training, test = split(dataset, min(FLOAT_ROWS.get(name, 10_000),
+                                            dataset.n_rows * 7 // 10))
+        for share in OUTLIERS:
+            rng = np.random.default_rng(1)
+            labels, wrong = training.labels.copy(), rng.random(training.n_rows) < share
+            labels[wrong] += rng.choice(DISTANCES, wrong.sum()) * labels.std()
+            print_row(name, f"{100 * share:g} %", *(
+                f"{model.fit(training.features, labels).score(test.features, test.labels):.3f}"
+                for model in models.values()))
+
+
 def main() -> int:
     """Run the parts asked for."""
-    parts = {"float": floating, "logistic": logistic, "proximal": proximal}
+    parts = {"float": floating, "logistic": logistic, "proximal": proximal,
+             "outliers": outliers}
     parser = argparse.ArgumentParser(description="Losses against float64 and scikit-learn; prints "
                                      "Markdown tables.")
     add_choice(parser, "parts", parts)
