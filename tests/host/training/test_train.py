@@ -55,7 +55,7 @@ def clipped(values, signs):
 
 def float_sgd(rows, signs, *, loss, steps, **options):
     """Weights and intercept of float64 SGD."""
-    derivative = {Loss.LOGISTIC: chords, Loss.HUBER: clipped}.get(loss, loss)
+    derivative = chords if loss == Loss.LOGISTIC else clipped if loss == Loss.HUBER else loss
     weights, intercepts = sgd(rows, signs[:, None], steps[:, None], loss=derivative, **options)
     return weights[-1, 0, 0], intercepts[-1, 0, 0]
 
