@@ -32,7 +32,8 @@ FLOORS = {
                 "training devices", "estimators search cli", "doctor __init__ __main__"],
     "bitstep_gradients": ["errors kernels vectors", "keys wire", "codecs", "control registry",
                           "exchange __init__", "torch", "lab"],
-    "bitstep_hw": ["parts axi", "pipeline woven", "shell dense", "top", "boards command __init__"]}
+    "bitstep_hw": ["parts axi", "pipeline bit_planes", "shell packed", "top",
+                   "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
     "torch": ("host/bitstep_gradients/torch/", "host/bitstep_gradients/lab/",

@@ -17,11 +17,11 @@ np.save("rows.npy", rows)
 
 widths, sizes, losses = (2, 4, 8), [], []
 for bits in widths:
-    bitstep(["quantize", "rows.npy", "--bits", str(bits), "--out", "packed.npz"])
-    bitstep(["train", "packed.npz", "--epochs", "3", "--device", "cpu", "--out", "model.npz"])
+    bitstep(["quantize", "rows.npy", "--bits", str(bits), "--out", "quantized.npz"])
+    bitstep(["train", "quantized.npz", "--epochs", "3", "--device", "cpu", "--out", "model.npz"])
     bitstep(["predict", "model.npz", "rows.npy", "--out", "predictions.csv"])
     predicted = np.loadtxt("predictions.csv")
-    sizes.append(os.path.getsize("packed.npz") / 1e6)
+    sizes.append(os.path.getsize("quantized.npz") / 1e6)
     losses.append(np.mean((predicted - rows[:, -1]) ** 2))
 
 figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")

@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bitstep.data.views import is_sparse
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import RangeOverflowError
 
 
 def _has(name: str):
@@ -112,7 +112,7 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         train, test = ((_rows(X, part), _rows(y, part)) for part in split)
         fitted = self.estimator.fit_candidates(
             *train, candidates, None if weights is None else _rows(weights, split[0]))
-        return [np.nan if isinstance(one, SaturationError) else scorer(one, *test)
+        return [np.nan if isinstance(one, RangeOverflowError) else scorer(one, *test)
                 for one in fitted]
 
     def _learn(self, candidates: list[dict[str, Any]], scores: np.ndarray) -> None:

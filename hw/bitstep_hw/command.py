@@ -16,7 +16,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         description="Generate the RTL of one pipeline as Verilog; the top is bitstep_top.",
         epilog="Example: bitstep rtl --bits 4 --bus-width 512 --out bitstep_top.v")
     add_configuration_options(parser)
-    OPTIONS["woven"].declare(parser, help="take woven rows (`bitstep quantize --woven`): "
+    OPTIONS["bit_planes"].declare(parser,
+                                  help="take bit-plane rows (`bitstep quantize --bit-planes`): "
                              "each run chooses how many bit planes an epoch reads")
     parser.add_argument("--out", default="bitstep_top.v", metavar="FILE.v",
                         help="file to write (default: bitstep_top.v)")

@@ -21,7 +21,7 @@ from bitstep_hw import TOP
 from bitstep_hw.axi.buses import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
 from bitstep_hw.axi.read_master import ReadMaster
 from bitstep_hw.axi.write_master import WriteMaster
-from bitstep_hw.dense.pipeline import DensePipeline
+from bitstep_hw.packed.pipeline import PackedPipeline
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.reset import in_long_reset
 from bitstep_hw.parts.stream_register import connect_registered
@@ -36,7 +36,7 @@ from bitstep_hw.shell.run_control import RunControl
 
 IDENTITY_BITS = 128
 _COUNTER_WIDTH = 48
-PIPELINES = {False: Pipeline, True: DensePipeline}      # by whether rows are packed
+PIPELINES = {False: Pipeline, True: PackedPipeline}      # by whether rows are packed
 
 
 class Top(wiring.Component):
@@ -113,7 +113,7 @@ class Top(wiring.Component):
             bank.identity.eq(self._number),
             bank.locked.eq(control.busy),
             control.start.eq(bank.start), control.abort.eq(bank.abort),
-            control.saturated.eq(pipeline.saturated), control.misaligned.eq(pipeline.misaligned),
+            control.overflowed.eq(pipeline.overflowed), control.misaligned.eq(pipeline.misaligned),
             control.row_error.eq(Cat(bus.error for bus in readers if bus is not aux).any()),
             control.aux_error.eq(aux.error),
             control.write_error.eq(models.error),
@@ -121,7 +121,7 @@ class Top(wiring.Component):
             *(master.stop.eq(control.stop) for master in (*readers, models, pipeline)),
             bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
             bank.error.eq(control.error), bank.epochs_done.eq(control.epochs_done),
-            Cat(bank.saturation, bank.saturation_more).eq(control.saturation),
+            Cat(bank.overflow, bank.overflow_more).eq(control.overflow),
             self.interrupt.eq(control.done),
         ]
         # A cycle late: the end of a run waits until it has been so for several.
@@ -152,10 +152,10 @@ class Top(wiring.Component):
     def _connect_more_models(self, m, bank, control, pipeline, labels):
         """What tells models apart."""
         m.d.comb += [
-            pipeline.model.eq(control.model), pipeline.saturation.eq(control.saturation),
+            pipeline.model.eq(control.model), pipeline.overflow.eq(control.overflow),
             labels.shared.eq(bank.shared_labels),
         ]
-        if self.config.dense:
+        if self.config.packed:
             m.d.comb += pipeline.models.eq(bank.models)
         for source, target in zip(control.more_steps, pipeline.more_steps, strict=True):
             wiring.connect(m, source, target)
@@ -164,7 +164,7 @@ class Top(wiring.Component):
         """Jobs of the readers and of the writer, and the auxiliary stream."""
         row_feeder = self._connect_row_feeder(m, bank, control)
         m.submodules.aux_feeder = aux_feeder = AuxFeeder(
-            level_tables=self.config.level_tables, streams=self.config.rows.label_streams,
+            codebooks=self.config.codebooks, streams=self.config.rows.label_streams,
             constants=self.config.stages.has_constants)
         if self.config.models > 1:
             m.d.comb += [aux_feeder.models.eq(bank.models),
@@ -229,7 +229,7 @@ class Top(wiring.Component):
             "STALL_RECURSION": waits[3], "STALL_CORRECTION": waits[4],
             "STALL_REFETCH": waits[5], "FLUSH": waits[6],
             "REFETCHED_ROWS": pipeline.row_refetched,
-            "MODEL_IO": control.model_io, "SATURATIONS": pipeline.saturated.any(),
+            "MODEL_IO": control.model_io, "OVERFLOWS": pipeline.overflowed.any(),
         }
         # A cycle late, as what is counted, so that neither has far to go in one.
         cleared = Signal()

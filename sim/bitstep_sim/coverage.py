@@ -24,7 +24,7 @@ from bitstep_sim.fault_runs import run_fault
 from bitstep_sim.faults import FAULTS
 
 LOG = "BITSTEP_COVERAGE"        # environment variable: file to which jobs are written
-_TESTS = ("tests/sim/board/test_equivalence.py", "tests/sim/board/test_saturation.py",
+_TESTS = ("tests/sim/board/test_equivalence.py", "tests/sim/board/test_overflow.py",
           "tests/sim/board/test_counters.py", "tests/sim/board/test_endings.py")
 
 
@@ -153,8 +153,9 @@ def describe(job, lookahead: int | None = None) -> dict[str, str]:
         return "yes" if flag else "no"
 
     return {
-        "bits": str(config.bits), "row_format": config.row_format, "solver": config.solver,
-        "bus": str(config.bus_width), "cycles_per_update": str(config.cycles_per_update),
+        "bits": str(config.bits), "row_format": config.row_format,
+        "loss_family": config.loss_family,
+        "bus": str(config.bus_width), "update_interval": str(config.update_interval),
         "look-ahead": used, "batch": several(job.batch), "loss": job.loss.name,
         "corrections": yes(job.correction_period), "proximal": yes(job.proximal_period),
         "refetch": yes(job.cell_half_levels), "labels": job.label_format.name,

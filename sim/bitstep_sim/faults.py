@@ -1,12 +1,12 @@
 """Faults in the RTL generators, one changed line each, and the tests that must find them."""
 
-from bitstep_sim.dense_faults import DENSE_FAULTS
+from bitstep_sim.bit_plane_faults import BIT_PLANE_FAULTS
 from bitstep_sim.fault_runs import Fault
 from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
 from bitstep_sim.lane_faults import LANE_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
+from bitstep_sim.packed_faults import PACKED_FAULTS
 from bitstep_sim.proofs.mutation import Mutation
-from bitstep_sim.woven_faults import WOVEN_FAULTS
 
 
 def _test_of(file):
@@ -39,8 +39,8 @@ FAULTS = [
            "with_data.eq(self.entering & ~self.fill & ~(self.first & self.stuck))",
            "with_data.eq(self.entering & ~self.fill)"),
     _fault("reset missing", "shell/label_unpacker.py", "[some.eq(0), one.eq(0)]", "[one.eq(0)]"),
-    _fault("reset missing", "shell/run_control.py", "self.saturation.eq(0),",
-           "self.saturation.eq(self.saturation),"),
+    _fault("reset missing", "shell/run_control.py", "self.overflow.eq(0),",
+           "self.overflow.eq(self.overflow),"),
     _fault("constant changed", "axi/read_master.py", "room >= bursts * MAX_BURST)",
            "room >= bursts * MAX_BURST - 2)"),
     _fault("constant changed", "pipeline/model/corrections.py",
@@ -117,8 +117,8 @@ FAULTS = [
     _fault("bound off by one", "pipeline/update/derivative_step.py", "exact[STEP_WIDTH:].any()",
            "exact[STEP_WIDTH + 1:].any()"),
     _fault("bound off by one", "pipeline/update/update_history.py",
-           "most = (cycles_left - 1) // self._cycles_per_update",
-           "most = (cycles_left - 2) // self._cycles_per_update",
+           "most = (cycles_left - 1) // self._update_interval",
+           "most = (cycles_left - 2) // self._update_interval",
            "pipeline/update/test_linear_solver.py"),
     _fault("clear missing", "pipeline/update/update_history.py", "[c.eq(0) for c in self._history]",
            "[c.eq(0) for c in self._history[1:]]", "pipeline/update/test_linear_solver.py"),
@@ -292,9 +292,9 @@ FAULTS = [
            "self.i.ready.eq(room | ~whole)"),
     _fault("constant changed", "top.py", "max_outstanding=15)", "max_outstanding=4)",
            board="board/test_counters.py::far_memory"),
-    _fault("condition dropped", "shell/level_tables.py", "self.i.ready.eq(advance & loaded)",
+    _fault("condition dropped", "shell/codebooks.py", "self.i.ready.eq(advance & loaded)",
            "self.i.ready.eq(advance)"),
-    _fault("reset missing", "shell/level_tables.py", "beat.eq(0), group.eq(0)", "group.eq(0)"),
+    _fault("reset missing", "shell/codebooks.py", "beat.eq(0), group.eq(0)", "group.eq(0)"),
     _fault("bound off by one", "pipeline/rows/correction_periods.py", "beyond.eq(self.period + 1)",
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
@@ -326,4 +326,4 @@ FAULTS = [
            "shell/test_run_control.py"),
     _fault("condition dropped", "shell/run_check.py", "~huber & (bound != 0),", "",
            "shell/test_run_control.py"),
-    *LANE_FAULTS, *MODEL_FAULTS, *WOVEN_FAULTS, *FEW_BITS_FAULTS, *DENSE_FAULTS]
+    *LANE_FAULTS, *MODEL_FAULTS, *BIT_PLANE_FAULTS, *FEW_BITS_FAULTS, *PACKED_FAULTS]

@@ -4,7 +4,7 @@ from bitstep_sim.fault_runs import Fault
 from bitstep_sim.proofs.mutation import Mutation
 
 _UNPACKER, _PATH, _TURNS = ("shell/label_unpacker.py", "pipeline/model_path.py",
-                            "shell/model_turns.py")
+                            "shell/interleaved_models.py")
 _TESTS, _BOARD = ("shell/test_label_unpacker.py",), "board/test_several_models.py::"
 
 MODEL_FAULTS = [
@@ -26,13 +26,13 @@ MODEL_FAULTS = [
         "control.model != control.registers.models"), board=f"{_BOARD}steps"),
     Fault("bound off by one", Mutation(
         _TURNS, "on = Cat((registers.models > number)", "on = Cat((registers.models >= number)"),
-        board="board/test_dense.py::its_last_model"),
+        board="board/test_packed.py::its_last_model"),
     Fault("reset missing", Mutation(
         _TURNS, ", *(entry.eq(0) for entry in self.entries)]", "]"),
         board=f"{_BOARD}ends_no_other"),
     Fault("flag lost", Mutation(
-        "top.py", "Cat(bank.saturation, bank.saturation_more).eq(", "bank.saturation.eq("),
-        board="board/test_dense.py::ninth_model"),
+        "top.py", "Cat(bank.overflow, bank.overflow_more).eq(", "bank.overflow.eq("),
+        board="board/test_packed.py::ninth_model"),
     Fault("wrong width", Mutation(
         "shell/job_feeders.py", "Signal(32 + self.streams.bit_length() - 1), self.models",
         "Signal(32), self.models"), ("shell/test_job_feeders.py",)),

@@ -30,8 +30,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
     quantize,
+    quantize_bit_planes,
     save_quantized,
-    weave_rows,
 )
 from bitstep.training.checkpoint import describe_data, describe_job
 from bitstep.training.chunks import chunk_seed, fingerprint
@@ -91,16 +91,17 @@ def codes() -> Digests:
                 yield f"file {encoding} {bits} {shape}", path.read_bytes()
     for shape in SHAPES:
         features = features_of(*shape)
-        woven = weave_rows(features)
-        yield f"woven {shape}", [digest(woven.packed[0]), digest(woven.excess), woven.mean_square]
+        bit_planes = quantize_bit_planes(features)
+        yield f"bit_planes {shape}", [digest(bit_planes.stored[0]), digest(bit_planes.excess),
+                                      bit_planes.mean_square]
     features = features_of(70_000, 3)
     for bits in (1, 3, 5):
         data = quantize(features, labels_of(features), bits=bits, levels="optimal", fine_rows=False)
-        yield f"optimal levels {bits}", [digest(data.rows.packed[0]),
-                                         digest(data.rows.level_tables)]
+        yield f"optimal levels {bits}", [digest(data.rows.stored[0]),
+                                         digest(data.rows.codebooks)]
     data = quantize(features, labels_of(features), bits=4, encoding="nearest", fine_rows=True,
                     scaler="quantile")
-    yield "fine rows", [digest(data.rows.packed[0]), digest(data.fine_rows)]
+    yield "fine rows", [digest(data.rows.stored[0]), digest(data.fine_rows)]
 
 
 def rows() -> Digests:
@@ -129,7 +130,7 @@ def scores() -> Digests:
                        (Loss.HINGE, "classification")):
         own = labels if task == "regression" else np.where(labels > 0, 1.0, -1.0)
         data = quantize(features, own, bits=4, encoding="nearest", task=task)
-        solver = {"solver": "logistic", "cycles_per_update": 6} if loss == Loss.LOGISTIC else {}
+        solver = {"loss_family": "logistic", "update_interval": 6} if loss == Loss.LOGISTIC else {}
         config = PipelineConfig(bits=4, max_features=8, **solver)
         made = plan(data, config, Objective(loss=loss), Training(steps=np.array([0.1])))
         model = np.array([[123_456_789, -87_654_321, 1_000_003]], np.int32)
@@ -147,8 +148,8 @@ def golden() -> Digests:
     """Models of the golden model, epoch after epoch, and the integers that they come from."""
     cases: tuple[dict[str, Any], ...] = (
         {"bits": 8}, {"bits": 1}, {"bits": 4, "row_format": "two_levels"},
-        {"bits": 32, "row_format": "float32"}, {"bits": 16, "row_format": "woven"},
-        {"bits": 4, "solver": "logistic", "cycles_per_update": 6})
+        {"bits": 32, "row_format": "float32"}, {"bits": 16, "row_format": "bit_planes"},
+        {"bits": 4, "loss_family": "logistic", "update_interval": 6})
     for options in cases:
         config = PipelineConfig(max_features=256, **options)
         for title, job in training_jobs(config).items():
@@ -189,7 +190,8 @@ def commands() -> Digests:
         runs = {
             "quantize many": "quantize many.npy --bits 3 --encoding compensated --out a.npz",
             "quantize some": "quantize many.npy --bits 2 --train-rows 9000 --out b.npz",
-            "quantize woven": "quantize rows.csv --label-column first --woven --out c.npz",
+            "quantize bit_planes": "quantize rows.csv --label-column first --bit-planes --out "
+                                   "c.npz",
             "train": "train rows.csv --label-column first --train-rows 200 --bits 4 --epochs 3 "
             "--out d.npz --checkpoint e.ckpt --report f.json",
             "classes": "train rows.svm --model svm --train-rows 200 --bits 2 --epochs 3 "

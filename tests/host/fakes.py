@@ -14,9 +14,10 @@ import numpy as np
 from bitstep.devices.golden import GoldenDevice
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import (
     MAP_VERSION,
     REGISTERS,
@@ -28,7 +29,6 @@ from bitstep.pipeline.registers import (
 )
 from bitstep.pipeline.results import TrainingInterrupted
 from bitstep.pipeline.shapes import label_bytes
-from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import LabelStream, QuantizedDataset, QuantizedRows, Scaler
 from bitstep.training.loop.loop import TrainingLoop
 from bitstep.training.loop.tracks import Track
@@ -39,7 +39,7 @@ IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
 
 
 def pack_levels(levels, config):
-    """Packed rows of integer levels, one Python integer a beat (row format one_level)."""
+    """Stored rows of integer levels, one Python integer a beat (row format one_level)."""
     rows = []
     for row in np.asarray(levels):
         codes = [(int(level) + 1) // 2 if config.bits == 1 else int(level) % (1 << config.bits)
@@ -54,14 +54,14 @@ def pack_levels(levels, config):
 
 
 def pack_labels(labels, label_format):
-    """Packed labels of integers."""
+    """Stored labels of integers."""
     labels = np.asarray(labels)
     data = np.zeros(label_bytes(len(labels), label_format), np.uint8)
     if label_format == LabelFormat.SIGN:
-        packed = np.packbits(labels > 0, bitorder="little")
+        stored = np.packbits(labels > 0, bitorder="little")
     else:
-        packed = labels.astype("<i2" if label_format == LabelFormat.INT16 else "<i4").view(np.uint8)
-    data[:packed.size] = packed
+        stored = labels.astype("<i2" if label_format == LabelFormat.INT16 else "<i4").view(np.uint8)
+    data[:stored.size] = stored
     return data
 
 
@@ -72,7 +72,7 @@ def quantized(levels, labels, *, bits=4, encoding="nearest", variance=None,
     n_features = levels.shape[1]
     rows = QuantizedRows(
         bits=bits, bus_width=64, encoding=encoding, n_features=n_features,
-        packed=(pack_levels(levels, PipelineConfig(bits=bits)),), seed=0,
+        stored=(pack_levels(levels, PipelineConfig(bits=bits)),), seed=0,
         scaler=Scaler("minmax", np.zeros(n_features), np.ones(n_features)),
         variance=np.zeros(n_features) if variance is None else np.asarray(variance, float))
     stream = LabelStream(
@@ -126,14 +126,14 @@ def make_job(levels, labels, *, bits=4, mantissa=1, shift=1,
 
 
 def models(job):
-    """Model and intercept of every epoch, none of them saturated."""
+    """Model and intercept of every epoch, none of them overflowed."""
     epochs = list(train(job))
-    assert all(not epoch.saturation for epoch in epochs)
+    assert all(not epoch.overflow for epoch in epochs)
     return [(epoch.model.tolist(), epoch.intercept) for epoch in epochs]
 
 
 def words(*values):
-    """Model words."""
+    """Weights."""
     return np.array(values, np.int32)
 
 
@@ -206,7 +206,7 @@ class FakeDevice(RegisterDevice):
                 self.end(Error.ABORTED)
         elif value & Control.START:
             self.set("STATUS", Status.BUSY)
-            for name in ("ERROR", "EPOCHS_DONE", "SATURATION", "BEATS_LO", "REFETCHED_ROWS_LO"):
+            for name in ("ERROR", "EPOCHS_DONE", "OVERFLOW", "BEATS_LO", "REFETCHED_ROWS_LO"):
                 self.set(name, 0)
             self.run = train(self.job())
 
@@ -238,7 +238,7 @@ class FakeDevice(RegisterDevice):
         config, beats = self.config, self.get("BEATS_PER_ROW")
         n_features = (beats - 1) * config.rows.lanes + self.get("LAST_LANES")
         n_rows, row_bytes = self.get("ROWS"), beats * config.rows.beat_bytes
-        layout = WovenLayout(n_features) if config.row_format == WOVEN else None
+        layout = BitPlaneLayout(n_features) if config.row_format == BIT_PLANES else None
         shape = (layout.blocks(n_rows), layout.block_bytes) if layout else (n_rows, row_bytes)
         model_bytes = 4 * config.rows.model_words(n_features)
         positions = self.model_positions(n_features)
@@ -261,7 +261,7 @@ class FakeDevice(RegisterDevice):
             config=replace(config, lookahead=self.get("LOOKAHEAD")), n_features=n_features,
             rows=tuple(self.take(self.pair("ROWS_ADDRESS") + copy * self.pair("COPY_STRIDE"),
                                  shape[0] * shape[1]).reshape(shape)
-                       for copy in range(self.get("COPIES"))), woven_rows=n_rows * bool(layout),
+                       for copy in range(self.get("COPIES"))), bit_plane_rows=n_rows * bool(layout),
             labels=self.take(self.pair("LABELS_ADDRESS"), label_bytes(n_rows, label_format)),
             label_format=label_format, label_shift=self.get("LABEL_SHIFT"),
             intercept_level=self.get("INTERCEPT_LEVEL"), batch=self.get("BATCH"),
@@ -294,9 +294,9 @@ class FakeDevice(RegisterDevice):
             self.end(self.fault[1])
             return
         epoch = next(self.run)
-        if epoch.saturation:
-            self.set("SATURATION", epoch.saturation)
-            self.end(Error.SATURATED)
+        if epoch.overflow:
+            self.set("OVERFLOW", epoch.overflow)
+            self.end(Error.OVERFLOW)
             return
         n_features = len(epoch.model)
         words = np.zeros(self.config.rows.model_words(n_features), "<i4")

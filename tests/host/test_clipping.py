@@ -89,7 +89,7 @@ def test_files_keep_the_clip(tmp_path):
 @pytest.mark.parametrize("suffix", ["csv", "svm", "npz"])
 def test_command_line(tmp_path, capsys, suffix):
     """Train, quantize in two passes, train on the codes: one model."""
-    data, packed = tmp_path / f"data.{suffix}", tmp_path / "packed.npz"
+    data, stored = tmp_path / f"data.{suffix}", tmp_path / "quantized.npz"
     features, labels = np.round(ROWS[:600], 3), LABELS[:600]
     if suffix == "csv":
         np.savetxt(data, np.column_stack([features, labels]), "%.3f", delimiter=",")
@@ -101,11 +101,11 @@ def test_command_line(tmp_path, capsys, suffix):
         np.savez(data, X=features, y=labels)
     out = [tmp_path / "a.npz", tmp_path / "b.npz"]
     assert main(["train", str(data), "--out", str(out[0]), "--epochs", "3"]) == 0
-    assert main(["quantize", str(data), "--out", str(packed)]) == 0
-    assert main(["train", str(packed), "--out", str(out[1]), "--epochs", "3"]) == 0
+    assert main(["quantize", str(data), "--out", str(stored)]) == 0
+    assert main(["train", str(stored), "--out", str(out[1]), "--epochs", "3"]) == 0
     first, second = map(load_model, out)
     assert first.config["model"] == "logistic"
-    assert first.config["scaler"] == load_quantized(packed).scaler.kind == "quantile"
+    assert first.config["scaler"] == load_quantized(stored).scaler.kind == "quantile"
     assert first.clip is not None
     np.testing.assert_array_equal(first.clip, second.clip)
     np.testing.assert_array_equal(first.coef, second.coef)
@@ -118,25 +118,25 @@ def test_command_line(tmp_path, capsys, suffix):
     far = features.copy()
     far[0, 3] = 5000
     np.savez(data.with_suffix(".npz"), X=far, y=labels)
-    for command in (["train", "--epochs", "1"], ["quantize", "--out", str(packed)]):
+    for command in (["train", "--epochs", "1"], ["quantize", "--out", str(stored)]):
         assert main([command[0], str(data.with_suffix(".npz")), "--scaler", "minmax",
                      *command[1:]]) == 0
         assert "warning: column 3 (counted from 0) is from" in capsys.readouterr().err
 
 
 def test_command_line_chooses_the_model_by_labels_and_encoding(tmp_path):
-    data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
+    data, stored = tmp_path / "data.npz", tmp_path / "quantized.npz"
     np.savez(data, X=CLEAN[:200], y=LABELS[:200])
     out = tmp_path / "model.npz"
     assert main(["train", str(data), "--encoding", "compensated", "--epochs", "1", "--out",
                  str(out)]) == 0
     assert load_model(out).config["model"] == "ls-svm"
     assert main(["quantize", str(data), "--encoding", "compensated", "--bits", "4", "--out",
-                 str(packed)]) == 0
-    assert main(["train", str(packed), "--epochs", "1", "--out", str(out)]) == 0
+                 str(stored)]) == 0
+    assert main(["train", str(stored), "--epochs", "1", "--out", str(out)]) == 0
     assert load_model(out).config["model"] == "ls-svm"
-    assert main(["quantize", str(data), "--out", str(packed)]) == 0
-    found = load_quantized(packed)
+    assert main(["quantize", str(data), "--out", str(stored)]) == 0
+    found = load_quantized(stored)
     assert (found.bits, found.encoding) == (8, "stochastic")
 
 

@@ -80,11 +80,11 @@ def test_the_command_line_reads_it(tmp_path, capsys, name, model):
     np.savetxt(data, np.column_stack([X, y]), delimiter=",", fmt="%.17g")
     assert main(["predict", str(path), str(data), "--out", str(out)]) == 0
     np.testing.assert_array_equal(np.loadtxt(out), fitted.predict(X).astype(float))
-    packed = tmp_path / "packed.npz"
+    stored = tmp_path / "quantized.npz"
     rows = fitted._rows
     assert main(["quantize", str(data), "--bits", str(rows.bits), "--encoding", rows.encoding,
-                 "--model", model, "--out", str(packed)]) == 0
-    assert main(["predict", str(path), str(packed)]) == 0
+                 "--model", model, "--out", str(stored)]) == 0
+    assert main(["predict", str(path), str(stored)]) == 0
     assert main(["train", str(data), "--model", model, "--init", str(path), "--epochs", "1",
                  "--device", "golden"]) == 0
     capsys.readouterr()

@@ -17,7 +17,7 @@ import bitstep.estimators
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.devices import DeviceError
 from bitstep.devices.golden import GoldenDevice
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import RangeOverflowError
 from bitstep.training.pipelines import pipeline_for
 
 LOSSES = ("squared_error", "squared_hinge", "hinge", "log_loss")
@@ -265,7 +265,7 @@ def test_devices(diabetes):
 
 
 @pytest.mark.parametrize("parameters, error, message", [
-    ({"step": 100.0}, SaturationError, "left the number range in epoch 1.* smaller step"),
+    ({"step": 100.0}, RangeOverflowError, "left the number range in epoch 1.* smaller step"),
     ({"step": "fast"}, ValueError, "step must be a number above 0, or auto, not 'fast'"),
     ({"step": -1.0}, ValueError, "step must be a number above 0, or auto, not -1.0"),
     ({"epochs": 0}, ValueError, "epochs must be an integer of at least 1, not 0"),
@@ -310,9 +310,9 @@ def test_one_class():
         LowPrecisionClassifier().fit(np.eye(3), [1, 1, 1])
 
 
-def test_saturation_names_the_class():
+def test_overflow_names_the_class():
     X, y = map(np.asarray, load_digits(return_X_y=True))
-    with pytest.raises(SaturationError, match="Class 1 of 10: Training left"):
+    with pytest.raises(RangeOverflowError, match="Class 1 of 10: Training left"):
         LowPrecisionClassifier(loss="squared_error", step=10.0).fit(X[:100], y[:100])
 
 
@@ -397,7 +397,7 @@ def test_precision_as_a_schedule(tmp_path):
     ({"planes": 4, "encoding": "nearest"}, "planes=4 does not go .* with encoding='nearest': "),
     ({"planes": 0}, "planes must be 'auto', an integer from 1 to 16"),
 ])
-def test_bad_woven_options(options, message):
+def test_bad_bit_plane_options(options, message):
     with pytest.raises(ValueError, match=message):
         LowPrecisionRegressor(**options).fit(np.eye(8), np.arange(8.0))
 
@@ -422,7 +422,7 @@ def test_ranges_grow_with_the_weights(loss, refetch):
     given = LowPrecisionClassifier(model_range=model.model_range_, **options).fit(X, y)
     assert np.array_equal(given.coef_, model.coef_)
     assert given.restarts_ == []
-    with pytest.raises(SaturationError, match="or a larger model_range if the model"):
+    with pytest.raises(RangeOverflowError, match="or a larger model_range if the model"):
         LowPrecisionClassifier(model_range=128, **options).fit(X, y)
     (found,) = LowPrecisionClassifier(**options).fit_candidates(X, y, [{}])
     assert np.array_equal(found.coef_, model.coef_)

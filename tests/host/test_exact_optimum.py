@@ -72,14 +72,14 @@ def test_command_line(tmp_path, capsys):
 
 
 def test_quantized_file(tmp_path, capsys):
-    source, packed = tmp_path / "rows.csv", tmp_path / "rows.npz"
+    source, stored = tmp_path / "rows.csv", tmp_path / "rows.npz"
     np.savetxt(source, np.column_stack([X, Y]), delimiter=",", fmt="%.17g")
-    assert main(["quantize", str(source), "--woven", "--out", str(packed)]) == 0
+    assert main(["quantize", str(source), "--bit-planes", "--out", str(stored)]) == 0
     capsys.readouterr()
-    train(packed)
+    train(stored)
     assert "scaler 'quantile' clips 3 of 4 columns, 'minmax' none" in capsys.readouterr().err
-    assert main(["quantize", str(source), "--woven", "--scaler", "minmax", "--out",
-                 str(packed)]) == 0
+    assert main(["quantize", str(source), "--bit-planes", "--scaler", "minmax", "--out",
+                 str(stored)]) == 0
     capsys.readouterr()
-    train(packed)
+    train(stored)
     assert "warning" not in capsys.readouterr().err

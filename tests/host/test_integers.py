@@ -14,9 +14,9 @@ from tests.narrow import DEFAULT, narrow_integers
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.levels import counting, layers, optimal
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.results import RunResult
-from bitstep.pipeline.woven import WovenLayout
-from bitstep.quantization import level_tables, quantize, weave_rows
+from bitstep.quantization import codebooks, quantize, quantize_bit_planes
 from bitstep.training import copies
 from bitstep.training.choices import resolve_training
 from bitstep.training.loop import tracks
@@ -117,12 +117,12 @@ def test_many_held_out_rows(narrow):
 
 def test_optimal_levels(narrow, monkeypatch):
     features = np.random.default_rng(0).normal(size=(300, 3))
-    expected = quantize(features, features[:, 0], bits=3, levels="optimal").rows.level_tables
+    expected = quantize(features, features[:, 0], bits=3, levels="optimal").rows.codebooks
     assert expected is not None
     for module in (layers, optimal):
         monkeypatch.setattr(module, "compiled_kernels", lambda: None)
-    narrow(counting, layers, level_tables)
-    found = quantize(features, features[:, 0], bits=3, levels="optimal").rows.level_tables
+    narrow(counting, layers, codebooks)
+    found = quantize(features, features[:, 0], bits=3, levels="optimal").rows.codebooks
     np.testing.assert_array_equal(found, expected)
 
 
@@ -145,14 +145,14 @@ def test_cycles_of_a_long_run(narrow):
 def test_bytes_of_several_outputs(monkeypatch):
     """Bit-centred training of two outputs, of which each reads less than 2 GB."""
     rng = np.random.default_rng(0)
-    rows = weave_rows(rng.uniform(-1, 1, (60, 2)))
+    rows = quantize_bit_planes(rng.uniform(-1, 1, (60, 2)))
     outputs = target_outputs(rows, np.sign(rng.uniform(-1, 1, (60, 2))))
     training = resolve_training(rows, Objective(), epochs=2, solver="bit-centred", planes=4)
     config = pipeline_of(rows, Objective())
     single = train_model(outputs[:1], GoldenDevice(config), config, Objective(), training)
     assert single.bytes_read is not None
-    plane = WovenLayout(2).bytes_read(60, 1)
-    monkeypatch.setattr(WovenLayout, "bytes_read",
+    plane = BitPlaneLayout(2).bytes_read(60, 1)
+    monkeypatch.setattr(BitPlaneLayout, "bytes_read",
                         lambda self, n_rows, planes: planes * (2**30 // 16))
     found = train_model(outputs, GoldenDevice(config), config, Objective(), training)
     assert found.bytes_read is not None

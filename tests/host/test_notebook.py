@@ -12,7 +12,7 @@ from bitstep.pipeline.config import PipelineConfig
 pytest.importorskip("matplotlib").use("Agg")
 
 PATH = Path(__file__).parents[2] / "docs" / "train_on_the_board.ipynb"
-CONFIG = PipelineConfig(bits=4, cycles_per_update=4, lookahead=4)
+CONFIG = PipelineConfig(bits=4, update_interval=4, lookahead=4)
 
 
 def cells():

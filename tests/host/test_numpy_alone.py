@@ -20,12 +20,12 @@ import bitstep.golden.sgd, bitstep.pipeline.results, bitstep.training.model_file
 import bitstep.training.schedules, bitstep.training.train
 from bitstep.quantization import load_quantized
 
-folder, data, packed = sys.argv[1:]
+folder, data, stored = sys.argv[1:]
 parser = bitstep.cli.build_parser()
 parser.parse_args(["train", data, "--device", "golden"])
-assert bitstep.cli.main(["quantize", data, "--out", packed, "--bits", "5"]) == 0
-assert load_quantized(packed).n_rows == 20
-for source in (data, packed):
+assert bitstep.cli.main(["quantize", data, "--out", stored, "--bits", "5"]) == 0
+assert load_quantized(stored).n_rows == 20
+for source in (data, stored):
     assert bitstep.cli.main(["train", source, "--device", "golden", "--epochs", "3", "--out",
                              folder + "/m.npz", "--report", folder + "/r.json"]) == 0
 assert bitstep.cli.main(["predict", folder + "/m.npz", data]) == 0
@@ -48,7 +48,7 @@ def test_board_needs_numpy_alone(tmp_path):
     data = tmp_path / "data.csv"
     data.write_text("".join(f"{row},{row * row % 7},{2 * row + 1}\n" for row in range(20)))
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), str(data), str(tmp_path / "packed.npz")],
+        [sys.executable, "-c", PROGRAM, str(tmp_path), str(data), str(tmp_path / "quantized.npz")],
         capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
     assert "pip install 'bitstep[sklearn]'" in run.stderr       # diabetes

@@ -9,7 +9,7 @@ import sklearn.base
 from sklearn.model_selection import GridSearchCV
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
-from bitstep.pipeline.results import DeviceError, SaturationError
+from bitstep.pipeline.results import DeviceError, RangeOverflowError
 
 clone: Any = sklearn.base.clone     # its annotations name containers of estimators, too
 DEVICES = ["cpu", "golden"]
@@ -133,7 +133,7 @@ def test_candidates_that_leave_their_range(data):
     model = LowPrecisionRegressor(random_state=1, epochs=3)
     good, wild = model.fit_candidates(X, y, [{"step": 0.01}, {"step": 500.0}])
     assert np.array_equal(good.coef_, clone(model).set_params(step=0.01).fit(X, y).coef_)
-    assert isinstance(wild, SaturationError)
+    assert isinstance(wild, RangeOverflowError)
     search = LowPrecisionSearchCV(model, {"step": [500.0, 0.01]}, refit=False).fit(X, y)
     assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [True, False]
     assert search.best_params_ == {"step": 0.01}

@@ -39,18 +39,18 @@ def set_shape(ctx, dut, config, n_features):
 
 
 def pairs_of(config, n_features):
-    """Pairs of model words that hold features."""
+    """Pairs of weights that hold features."""
     full = config.rows.beats(n_features) - 1
     return full * config.rows.model_lanes // 2 + ceil_div(n_features - full * config.rows.lanes, 2)
 
 
 async def write_words(ctx, words, config, model, intercept):
-    """Write ``capacity`` model words and the intercept."""
+    """Write ``capacity`` weights and the intercept."""
     await write_model(ctx, words, config, np.reshape(model, (-1, config.rows.lanes)), intercept)
 
 
 async def read_words(ctx, words, config):
-    """The store's ``capacity`` model words as an array, and the intercept."""
+    """The store's ``capacity`` weights as an array, and the intercept."""
     model, intercept = await read_model(ctx, words, config, config.rows.max_beats)
     return np.ravel(model).astype(np.int64), intercept
 

@@ -18,9 +18,9 @@ from bitstep_hw.top import to_verilog
 STUB = Path(__file__).with_suffix(".tcl")
 SMALL = PipelineConfig(bits=4, max_features=32, lookahead=0)
 REFETCHING = PipelineConfig(bits=2, max_features=32, lookahead=0, refetch=True)
-WOVEN = PipelineConfig(bits=16, row_format="woven", max_features=32, lookahead=0)
+BIT_PLANES = PipelineConfig(bits=16, row_format="bit_planes", max_features=32, lookahead=0)
 MODELS = PipelineConfig(bits=4, max_features=32, lookahead=0, models=2)
-CONFIGS = {"two ports": SMALL, "three ports": REFETCHING, "woven rows": WOVEN}
+CONFIGS = {"two ports": SMALL, "three ports": REFETCHING, "bit-plane rows": BIT_PLANES}
 
 
 def bitstream(payload=b"bits", part=b"7z020clg400"):

@@ -195,7 +195,7 @@ def model_beats(config, model, intercept):
 
 
 async def write_model(ctx, words, config, model, intercept):
-    """Write model words of shape (beats, lanes), and the intercept, as a user of ``words``, those
+    """Write weights of shape (beats, lanes), and the intercept, as a user of ``words``, those
     of a store.
     """
     for index, beat in enumerate(model):
@@ -219,7 +219,7 @@ def halves(word):
 
 
 async def read_model(ctx, words, config, beats):
-    """Model words of shape (beats, lanes), and the intercept, as a user of ``words``, those of a
+    """Weights of shape (beats, lanes), and the intercept, as a user of ``words``, those of a
     store.
     """
     model = []
@@ -269,7 +269,7 @@ async def send_model(ctx, dut, command, beats):
 
 
 async def receive_model(ctx, dut, config, beats):
-    """Model words of shape (beats, lanes), and the intercept, that a pipeline unloads."""
+    """Weights of shape (beats, lanes), and the intercept, that a pipeline unloads."""
     put(ctx, dut.unload, 1)
     put(ctx, dut.o_model.ready, 1)
     await ctx.tick()
@@ -303,7 +303,7 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
 
     Returns
     -------
-    list of (model, intercept, saturated, cycles)
+    list of (model, intercept, overflowed, cycles)
         One an epoch; the model is a list of ``n_features`` words.
     """
     config = dut.config
@@ -331,7 +331,7 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         if job.cell_half_levels:
             waiting["i_fine"] = []
             ctx.set(dut.fine_job.ready, 1)
-        saturated = 0
+        overflowed = 0
         for cycle in range(limit):
             for name, values in waiting.items():
                 port = getattr(dut, name)
@@ -347,12 +347,12 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
                 first, count = (ctx.get(dut.fine_job.payload.address) // 8,
                                 ctx.get(dut.fine_job.payload.beats))
                 waiting["i_fine"] += fine_rows[first:first + count]
-            saturated |= ctx.get(dut.saturated)
+            overflowed |= ctx.get(dut.overflowed)
             done = ctx.get(dut.done)
             await ctx.tick()
             if done:
                 assert not any(waiting.values()), "not every row was used"
-                return saturated | ctx.get(dut.saturated), cycle + 1
+                return overflowed | ctx.get(dut.overflowed), cycle + 1
         raise TimeoutError(f"The epoch took more than {limit} cycles")
 
     def padded(numbers, intercept):
@@ -372,9 +372,9 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
                 "correction_shift": steps.correction_shift, "threshold": steps.threshold,
                 "key": steps.key})
             rows = job.rows[number % len(job.rows)]
-            saturated, cycles = await epoch(ctx, beats_of(rows, config.rows.beat_bytes))
+            overflowed, cycles = await epoch(ctx, beats_of(rows, config.rows.beat_bytes))
             model, intercept = await receive_model(ctx, dut, config, job.beats)
-            results.append((np.ravel(model)[:job.n_features].tolist(), intercept, saturated,
+            results.append((np.ravel(model)[:job.n_features].tolist(), intercept, overflowed,
                             cycles))
 
     async def dither_is_there(ctx):

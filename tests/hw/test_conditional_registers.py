@@ -13,20 +13,21 @@ from bitstep_hw.top import Top
 
 CONFIGS = [
     PipelineConfig(bits=8, max_features=40, lookahead=2),
-    PipelineConfig(bits=8, max_features=40, lookahead=2, cycles_per_update=4),
-    PipelineConfig(bits=1, max_features=128, lookahead=0, cycles_per_update=4),
+    PipelineConfig(bits=8, max_features=40, lookahead=2, update_interval=4),
+    PipelineConfig(bits=1, max_features=128, lookahead=0, update_interval=4),
     PipelineConfig(bits=3, max_features=63, lookahead=8),
     PipelineConfig(bits=4, bus_width=128, row_format="two_levels", max_features=64, lookahead=6,
-                   cycles_per_update=4),
+                   update_interval=4),
     PipelineConfig(bits=2, max_features=64, lookahead=3, minibatch=False, corrections=False),
     PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True),
-    PipelineConfig(bits=4, max_features=60, lookahead=7, refetch=True, cycles_per_update=4),
+    PipelineConfig(bits=4, max_features=60, lookahead=7, refetch=True, update_interval=4),
     PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True),
-    PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2, cycles_per_update=4),
-    PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic", cycles_per_update=6,
+    PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2, update_interval=4),
+    PipelineConfig(bits=4, max_features=48, lookahead=3, loss_family="logistic", update_interval=6,
                    proximal=True),
-    PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=3, solver="logistic",
-                   cycles_per_update=6),
+    PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=3,
+                   loss_family="logistic",
+                   update_interval=6),
 ]
 
 

@@ -11,28 +11,28 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep_hw.parts.reset import SETTLE
 from bitstep_hw.top import Top
 
-DENSE = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
-WOVEN_LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=256, lookahead=2,
-                                cycles_per_update=6, solver="logistic")
+PACKED = PipelineConfig(max_features=3, lookahead=0, models=3, packed=True)
+BIT_PLANE_LOGISTIC = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=256, lookahead=2,
+                                update_interval=6, loss_family="logistic")
 CONFIGS = [
-    DENSE,
+    PACKED,
     *(pytest.param(config, marks=pytest.mark.slow) for config in (
-        WOVEN_LOGISTIC,
+        BIT_PLANE_LOGISTIC,
         PipelineConfig(bits=1, max_features=80, lookahead=8),
-        PipelineConfig(bits=8, max_features=512, lookahead=2, cycles_per_update=4),
+        PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4),
         PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
-                       cycles_per_update=4),
+                       update_interval=4),
         PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True),
         PipelineConfig(bits=4, max_features=100, lookahead=4, model_bits=8, rounded_updates=True,
-                       level_tables=True, proximal=True),
-        PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
-                       cycles_per_update=6),
-        PipelineConfig(row_format=WOVEN, bits=16, max_features=272, lookahead=4,
-                       cycles_per_update=4, proximal=True),
+                       codebooks=True, proximal=True),
+        PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
+                       update_interval=6),
+        PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=272, lookahead=4,
+                       update_interval=4, proximal=True),
         PipelineConfig(bits=1, bus_width=512, max_features=1024, lookahead=2))),
 ]
 PLAIN, RESET = {"$dff", "$dffe"}, {"$sdff", "$sdffe", "$sdffce"}

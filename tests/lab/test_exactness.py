@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import weave_rows
+from bitstep.quantization import quantize_bit_planes
 from bitstep_lab.exactness import curves, floats, times
 from bitstep_lab.exactness.__main__ import line, time_line
 from bitstep_lab.exactness.problems import HELD_OUT, SETS, Problem, problem
@@ -40,7 +40,7 @@ def test_float_svrg_reaches_the_optimum(small):
 
 
 def test_bit_centred_is_exact_and_fixed_bits_are_not(small):
-    rows = weave_rows(small.features)
+    rows = quantize_bit_planes(small.features)
     centred = curves.centred(small, rows, "four", [4] * 6)
     assert centred.excess[-1] < 1e-8
     # 300 rows of 4 bits a plane in beats of 64 bytes, against 300 rows of 16 bytes.
@@ -62,7 +62,7 @@ def test_losses_of_classes(loss):
     for models in (floats.svrg(found.design, found.targets, step, inner=2, **options),
                    floats.saga(found.design, found.targets, step, **options)):
         assert abs(found.excess(models)[-1]) < 1e-6
-    centred = curves.centred(found, weave_rows(features), "four", [4] * 20)
+    centred = curves.centred(found, quantize_bit_planes(features), "four", [4] * 20)
     assert abs(centred.excess[-1]) < 1e-6
     sgd = floats.sgd(found.design, found.targets, step, decay=True, **options)
     assert found.excess(sgd)[-1] > 1e-5

@@ -23,9 +23,9 @@ from bitstep.pipeline.results import (
     BadConfigurationError,
     BusError,
     DeviceError,
+    RangeOverflowError,
     RunError,
     RunTimeoutError,
-    SaturationError,
 )
 from bitstep_hw.boards.vivado import IP_INSTANCE
 from bitstep_hw.boards.zynq import BOARDS
@@ -33,19 +33,19 @@ from bitstep_sim.board import verilator
 from bitstep_sim.board.verilog import generate
 from bitstep_sim.pynq_board.device import BusFault, SimulatedBoard
 from bitstep_sim.pynq_board.handoff import write_bitstream
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
-from bitstep_sim.testing.woven_jobs import random_woven_job
 
 VERSION = tuple(map(int, pynq.__version__.split(".")[:2]))
 # pynq 4 no longer knows Zynq-7000.
 NAMES = [name for name, board in BOARDS.items() if VERSION < (4, 0) or board.family.name != "zynq"]
 CONFIGS = {
-    "4 bits": PipelineConfig(bits=4, max_features=64, lookahead=2, cycles_per_update=4),
+    "4 bits": PipelineConfig(bits=4, max_features=64, lookahead=2, update_interval=4),
     "128-bit bus": PipelineConfig(bits=8, bus_width=128, max_features=64, lookahead=1),
     "three ports": PipelineConfig(bits=2, max_features=64, lookahead=0, refetch=True),
-    "woven rows": PipelineConfig(bits=16, row_format="woven", max_features=64, lookahead=1,
-                                 cycles_per_update=4),
-    "two models": PipelineConfig(bits=2, max_features=64, lookahead=1, cycles_per_update=4,
+    "bit-plane rows": PipelineConfig(bits=16, row_format="bit_planes", max_features=64, lookahead=1,
+                                 update_interval=4),
+    "two models": PipelineConfig(bits=2, max_features=64, lookahead=1, update_interval=4,
                                  models=2),
 }
 CONFIG = CONFIGS["4 bits"]
@@ -99,7 +99,7 @@ def small_job(**changes):
 
 def is_golden(result, job):
     expected = list(train(job))
-    assert not any(epoch.saturation for epoch in expected)
+    assert not any(epoch.overflow for epoch in expected)
     return result.epochs_done == len(expected) and all(
         np.array_equal(model, epoch.model) and intercept == epoch.intercept
         for model, intercept, epoch in zip(result.models, result.intercepts, expected,
@@ -114,8 +114,8 @@ def test_job_is_golden(folder, switched_on, name):
     simulated = switched_on()
     changes = {"loss": Loss.HINGE, "cell_half_levels": 2} if config.refetch else \
         {"correction_period": 20, "warm": True, "copies": 2}
-    if config.row_format == "woven":
-        job = random_woven_job(config, n_features=43, n_rows=101, planes=(4, 16, 1),
+    if config.row_format == "bit_planes":
+        job = random_bit_plane_job(config, n_features=43, n_rows=101, planes=(4, 16, 1),
                                correction_period=20)
     else:
         job = random_job(config, n_features=43, n_rows=101, epochs=3, **changes)
@@ -451,12 +451,12 @@ def short_buffer(monkeypatch):
 
 OTHER = "other models"
 FAULTS = {                          # what it may end with
-    "no flush": (no_flush, {OTHER, RunError, SaturationError, BadConfigurationError}),
+    "no flush": (no_flush, {OTHER, RunError, RangeOverflowError, BadConfigurationError}),
     "no invalidate": (no_invalidate, {OTHER}),
     "address of 32 bits": (cut_address, {BusError}),
     "a row less": (changed("ROWS", lambda rows: rows - 1), {OTHER}),
     "a row more": (changed("ROWS", lambda rows: rows + 1), {BusError}),
-    "a beat less": (changed("BEATS_PER_ROW", lambda beats: beats - 1), {OTHER, SaturationError}),
+    "a beat less": (changed("BEATS_PER_ROW", lambda beats: beats - 1), {OTHER, RangeOverflowError}),
     "an epoch more": (changed("EPOCHS", lambda epochs: epochs + 1), {BusError}),
     "models too close": (changed("MODEL_OUT_STRIDE_LO", lambda stride: stride - 8), {OTHER}),
     "short buffer": (short_buffer, {DeviceError}),

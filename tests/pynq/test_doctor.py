@@ -23,7 +23,7 @@ VERSION = tuple(map(int, pynq.__version__.split(".")[:2]))
 # One board of each kind of processor; pynq 4 no longer knows Zynq-7000.
 BOTH = pytest.mark.parametrize(
     "board", ["kv260"] if VERSION >= (4, 0) else ["pynq-z2", "kv260"], indirect=True)
-CONFIG = PipelineConfig(bits=4, max_features=64, lookahead=2, cycles_per_update=4)
+CONFIG = PipelineConfig(bits=4, max_features=64, lookahead=2, update_interval=4)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from bitstep.pipeline.job import EpochSteps
 from bitstep.training.choices import resolve_training
 from bitstep.training.train import train_model
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.testing.woven_jobs import random_woven_job
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 
 
 def constants_of(n_features, seed, size=1 << 22):
@@ -20,7 +20,8 @@ def constants_of(n_features, seed, size=1 << 22):
 
 def gradient_job(config, *, n_features, n_rows, seed=0, scale=3e-3, **options):
     """A job whose gradient fits; words and labels have all sizes."""
-    job = random_woven_job(config, n_features=n_features, n_rows=n_rows, seed=seed, planes=(16,),
+    job = random_bit_plane_job(config, n_features=n_features, n_rows=n_rows, seed=seed,
+                               planes=(16,),
                            **options)
     mantissa = max(min(round(scale * 2.0 ** 24), (1 << 18) - 1), 1)
     return replace(job, epochs=(EpochSteps(mantissa, 3, planes=16, key=seed),))

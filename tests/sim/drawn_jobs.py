@@ -24,30 +24,30 @@ CONFIGS = [
     PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8),
     PipelineConfig(bits=8, max_features=80, lookahead=0),
     PipelineConfig(bits=2, row_format="two_levels", max_features=80, lookahead=8,
-                   cycles_per_update=4),
+                   update_interval=4),
     PipelineConfig(bits=5, max_features=80, lookahead=8),
 ]
 REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True)
 FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True)
-LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic",
-                          cycles_per_update=6, proximal=True)
+LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, loss_family="logistic",
+                          update_interval=6, proximal=True)
 TABLES = [
-    PipelineConfig(bits=4, max_features=60, lookahead=4, level_tables=True, proximal=True),
-    PipelineConfig(bits=5, max_features=60, lookahead=2, level_tables=True, cycles_per_update=4),
+    PipelineConfig(bits=4, max_features=60, lookahead=4, codebooks=True, proximal=True),
+    PipelineConfig(bits=5, max_features=60, lookahead=2, codebooks=True, update_interval=4),
 ]
 # Wider buses, at the sizes that users have: rows of 256 features, batches of 64 and 256 rows.
 WIDE = [
-    PipelineConfig(bits=8, bus_width=128, max_features=256, lookahead=1, cycles_per_update=4),
+    PipelineConfig(bits=8, bus_width=128, max_features=256, lookahead=1, update_interval=4),
     PipelineConfig(bits=7, bus_width=256, row_format="two_levels", max_features=256, lookahead=3),
-    PipelineConfig(bits=8, bus_width=512, max_features=256, lookahead=3, cycles_per_update=4),
+    PipelineConfig(bits=8, bus_width=512, max_features=256, lookahead=3, update_interval=4),
 ]
 # Pipelines with hundreds of features, and what rounds, packs or shares their rows.
 FEW_BITS = PipelineConfig(bits=8, max_features=4096, lookahead=8, proximal=True, model_bits=16,
                           rounded_updates=True)
 SEVERAL = PipelineConfig(bits=8, max_features=4096, lookahead=3, models=4, proximal=True)
 # Five rows of three features leave a code of a beat unused, and three places of labels.
-DENSE = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
-LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, cycles_per_update=4)
+PACKED = PipelineConfig(max_features=3, lookahead=0, models=3, packed=True)
+LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4)
 # Configurations that share a covering array.
 COVERED = ([*CONFIGS, *WIDE], [REFETCH], [FLOAT, LOGISTIC, *TABLES])
 
@@ -56,10 +56,10 @@ def _every_width():
     """Every width of code and of bus; look-ahead 0, some, or more than any row needs."""
     for number, (bus_width, bits) in enumerate(itertools.product(BUS_WIDTHS, range(1, 9))):
         lanes = bus_width // bits
-        lookahead, cycles_per_update = [(0, 2), (1, 4), (8, 4), (5, 2), (11, 2)][number % 5]
+        lookahead, update_interval = [(0, 2), (1, 4), (8, 4), (5, 2), (11, 2)][number % 5]
         yield PipelineConfig(
             bits=bits, bus_width=bus_width, max_features=3 * lanes,
-            cycles_per_update=cycles_per_update,
+            update_interval=update_interval,
             row_format="two_levels" if bits > 1 and (bits + number // 8) % 3 == 0 else "one_level",
             lookahead=lookahead if lanes < 100 else min(lookahead, 2))  # else compiled for minutes
 
@@ -70,18 +70,18 @@ MORE_CONFIGS = [
     PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False),
     PipelineConfig(bits=2, max_features=100, lookahead=3, minibatch=False, corrections=False),
     *(PipelineConfig(bits=bits, max_features=60, lookahead=lookahead,
-                     cycles_per_update=cycles_per_update,
+                     update_interval=update_interval,
                      refetch=True, proximal=bits % 2 == 0, corrections=bits != 6)
-      for bits, lookahead, cycles_per_update in (
+      for bits, lookahead, update_interval in (
           (1, 7, 2), (1, 0, 4), (2, 4, 2), (4, 7, 4), (5, 0, 2), (6, 9, 4), (7, 3, 2), (8, 7, 2))),
     PipelineConfig(bits=4, bus_width=256, max_features=200, lookahead=7, refetch=True),
     *(PipelineConfig(bits=32, row_format="float32", bus_width=bus_width, max_features=3 * lanes - 1,
-                     lookahead=lookahead, cycles_per_update=cycles_per_update,
+                     lookahead=lookahead, update_interval=update_interval,
                      proximal=lookahead in (7, 12))
-      for bus_width, lanes, lookahead, cycles_per_update in (
+      for bus_width, lanes, lookahead, update_interval in (
           (64, 2, 0, 2), (64, 2, 12, 4), (128, 4, 4, 4), (256, 8, 2, 2), (512, 16, 7, 2))),
     *(PipelineConfig(bits=bits, row_format=row_format, max_features=40, lookahead=lookahead,
-                     solver="logistic", cycles_per_update=6, proximal=lookahead in (2, 4))
+                     loss_family="logistic", update_interval=6, proximal=lookahead in (2, 4))
       for bits, row_format, lookahead in (
           (1, "one_level", 2), (8, "one_level", 0), (3, "two_levels", 4), (32, "float32", 3))),
 ]
@@ -89,7 +89,7 @@ MORE_CONFIGS = [
 
 def losses(config):
     """What a pipeline can minimise."""
-    return (Loss.LOGISTIC,) if config.solver == "logistic" else LINEAR
+    return (Loss.LOGISTIC,) if config.loss_family == "logistic" else LINEAR
 
 
 @st.composite

@@ -9,14 +9,14 @@ from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import ModelLayout
-from bitstep.pipeline.registers import COUNTERS, OFFSETS, Control, Error, Saturation, Status
+from bitstep.pipeline.registers import COUNTERS, OFFSETS, Control, Error, Overflow, Status
 from bitstep.pipeline.results import DeviceError
 from bitstep_sim.board.compiled import BASE
 from bitstep_sim.board.device import POISON
 
 LIMIT = 200_000         # cycles of a run
 # What a run leaves in registers; counters of so few cycles have no upper half.
-RESULTS = ("STATUS", "ERROR", "SATURATION", "EPOCHS_DONE",
+RESULTS = ("STATUS", "ERROR", "OVERFLOW", "EPOCHS_DONE",
            *(f"{name}_LO" for name, _ in COUNTERS))
 _OFFSETS = [OFFSETS[name] for name in RESULTS]
 
@@ -62,7 +62,7 @@ class Recorder(ForwardingDevice):
 
 @dataclass(frozen=True)
 class FullPass:
-    """A run over woven rows that sums their gradient, or with ``planes`` writes derivatives."""
+    """A run over bit-plane rows that sums their gradient, or with ``planes`` writes derivatives."""
 
     job: TrainingJob
     planes: int = 0
@@ -71,7 +71,7 @@ class FullPass:
     def written(self):
         """What the run writes, as golden has it; uint8 of shape (1, bytes)."""
         found, job = gradient(self.job, self.planes), self.job
-        assert found.saturation == Saturation(0), "a badly chosen job"
+        assert found.overflow == Overflow(0), "a badly chosen job"
         if found.derivatives is not None:
             return found.derivatives[None]
         sums = job.model - found.words, np.int64(job.intercept) - found.intercept
@@ -106,7 +106,7 @@ class Training:
         models = []
         for job in self.jobs:
             epochs, layout = list(train(job)), ModelLayout(job.config, job.n_features)
-            assert all(epoch.saturation == Saturation(0) for epoch in epochs), "a badly chosen job"
+            assert all(epoch.overflow == Overflow(0) for epoch in epochs), "a badly chosen job"
             models.append([layout.pack(epoch.model, epoch.intercept) for epoch in epochs])
         return np.concatenate(models, axis=1)
 

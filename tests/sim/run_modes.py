@@ -6,23 +6,23 @@ from centred_runs import constants_of, gradient_job
 from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, TABLES
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RunResult
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
-from bitstep_sim.testing.woven_jobs import random_woven_job
 
-DENSE = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
-MODELS = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
-                        cycles_per_update=6)
+PACKED = PipelineConfig(max_features=3, lookahead=0, models=3, packed=True)
+MODELS = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
+                        update_interval=6)
 FEW_BITS = PipelineConfig(bits=4, max_features=100, lookahead=4, model_bits=8,
-                          rounded_updates=True, level_tables=True, proximal=True)
-WOVEN_FAST = PipelineConfig(row_format=WOVEN, bits=16, max_features=272, lookahead=4,
-                            cycles_per_update=4, proximal=True)
-WOVEN_LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=2,
-                                cycles_per_update=6, solver="logistic")
+                          rounded_updates=True, codebooks=True, proximal=True)
+BIT_PLANE_FAST = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=272, lookahead=4,
+                            update_interval=4, proximal=True)
+BIT_PLANE_LOGISTIC = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=4096, lookahead=2,
+                                update_interval=6, loss_family="logistic")
 FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
-                              cycles_per_update=4)
+                              update_interval=4)
 
 
 def sizes(n_features, n_rows, other) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def sizes(n_features, n_rows, other) -> dict[str, Any]:
 
 def plain(config, other=False):
     """A run with all that a pipeline has."""
-    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.HINGE if config.refetch \
+    loss = Loss.LOGISTIC if config.loss_family == "logistic" else Loss.HINGE if config.refetch \
         else Loss.LEAST_SQUARES
     batch = 1 if config.refetch else 2
     period = batch * 4 * config.corrections
@@ -50,7 +50,7 @@ def plain(config, other=False):
 
 def several(config, other=False):
     """A run with as many models as a pipeline has; another one has one less."""
-    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
+    loss = Loss.LOGISTIC if config.loss_family == "logistic" else Loss.LEAST_SQUARES
     jobs = random_jobs(config, config.models - other, **sizes(3, 13, other), batch=4, warm=True,
                        loss=loss, speeds=[0.3, 0.1])
     return lambda device: device.train_models(jobs)
@@ -58,9 +58,9 @@ def several(config, other=False):
 
 def inner_pass(config, other=False):
     """A pass of bit-centred training, with derivatives as labels."""
-    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.SQUARED_HINGE
+    loss = Loss.LOGISTIC if config.loss_family == "logistic" else Loss.SQUARED_HINGE
     shape = sizes(20, 9, other)
-    job = random_woven_job(config, **shape, planes=(4,), speed=0.01, loss=loss,
+    job = random_bit_plane_job(config, **shape, planes=(4,), speed=0.01, loss=loss,
                            label_format=LabelFormat.INT32, correction_period=3,
                            **constants_of(shape["n_features"], 1, 1 << 12))
     return lambda device: device.train_models([job])
@@ -68,7 +68,7 @@ def inner_pass(config, other=False):
 
 def full_pass(config, other=False):
     """The sum of all gradients, then a run that writes the rows' derivatives."""
-    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.SQUARED_HINGE
+    loss = Loss.LOGISTIC if config.loss_family == "logistic" else Loss.SQUARED_HINGE
     job = gradient_job(config, **sizes(20, 9, other), loss=loss, scale=1e-6)
     return lambda device: device.gradient(job, derivative_planes=6)
 
@@ -78,12 +78,13 @@ def full_pass(config, other=False):
 MODES = {
     **{config.name: (config, plain) for config in (
         *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS)},
-    "dense": (DENSE, several), "models": (MODELS, several),
-    "woven": (WOVEN_FAST, inner_pass), "woven-logistic": (WOVEN_LOGISTIC, inner_pass),
-    "gradient": (WOVEN_FAST, full_pass), "gradient-logistic": (WOVEN_LOGISTIC, full_pass),
+    "packed": (PACKED, several), "models": (MODELS, several),
+    "bit_planes": (BIT_PLANE_FAST, inner_pass),
+    "bit-planes-logistic": (BIT_PLANE_LOGISTIC, inner_pass),
+    "gradient": (BIT_PLANE_FAST, full_pass), "gradient-logistic": (BIT_PLANE_LOGISTIC, full_pass),
 }
 # Of these are the runs that CI tries.
-QUICK = [CONFIGS[0].name, REFETCH.name, FEW_BITS.name, "dense", "models", "woven", "gradient"]
+QUICK = [CONFIGS[0].name, REFETCH.name, FEW_BITS.name, "packed", "models", "bit_planes", "gradient"]
 
 
 def values_of(found):

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 
 from bitstep.golden.sgd import train
-from bitstep.pipeline.registers import OFFSETS, Saturation
+from bitstep.pipeline.registers import OFFSETS, Overflow
 from bitstep_sim.board.device import SimDevice
 from bitstep_sim.testing.changed_device import ChangedDevice
 
@@ -60,7 +60,7 @@ def open_board(config, **options):
 def check_against_golden(device, job):
     """Run a job that stays in range; every epoch's model must be golden's. Returns the result."""
     expected = list(train(job))
-    assert all(epoch.saturation == Saturation(0) for epoch in expected), "a badly chosen job"
+    assert all(epoch.overflow == Overflow(0) for epoch in expected), "a badly chosen job"
     result = device.train(job)
     compare(result, expected)
     rows = len(job.epochs) * job.n_rows

@@ -27,8 +27,8 @@ def bitstep(*words):
     return subprocess.run([sys.executable, "-m", "bitstep", *words], text=True, check=True,
                           capture_output=True).stdout
 assert "rows              200" in bitstep("info", "rows.npy")
-bitstep("quantize", "rows.npy", "--bits", "3", "--out", "packed.npz")
-said = bitstep("train", "packed.npz", "--device", "golden", "--epochs", "2", "--out", "bare.npz")
+bitstep("quantize", "rows.npy", "--bits", "3", "--out", "quantized.npz")
+said = bitstep("train", "quantized.npz", "--device", "golden", "--epochs", "2", "--out", "bare.npz")
 assert "wrote bare.npz" in said, said
 try:
     from bitstep import LowPrecisionRegressor

@@ -18,11 +18,11 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     """Options for every choice of a pipeline configuration."""
     add_pipeline_options(parser, by_model=False)
     add_options(parser, "lookahead", "max_features", "features", "loss_family",
-                "cycles_per_update", "minibatch", "corrections", "proximal", "models")
+                "update_interval", "minibatch", "corrections", "proximal", "models")
     OPTIONS["model_bits"].declare(
         parser, help="support dot products with weights of at most so many bits: "
         f"{FEW_BITS[0]} to {FEW_BITS[1]}, or 0: of all bits")
-    add_options(parser, "rounded_updates", "dense")
+    add_options(parser, "rounded_updates", "packed")
     OPTIONS["refetch"].declare(parser, default=False, default_text="no",
                                help="support reading rows again with 16 bits a value")
 
@@ -30,7 +30,7 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
 def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     """The configuration that the options describe."""
     request, kind = request_of(arguments), MODELS["linreg"]
-    if not request["woven"]:
+    if not request["bit_planes"]:
         floats = request["bits"] == FLOAT_BITS or request["encoding"] == "float"
         codes = "nearest" if arguments.refetch else kind.encoding
         request = request.filled(bits=FLOAT_BITS if floats else kind.bits,
@@ -41,7 +41,7 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     usual = pipeline_for(
         n_features=1, bits=rows.bits, encoding=rows.encoding,
         loss=Loss.LOGISTIC if arguments.loss_family == "logistic" else Loss.LEAST_SQUARES)
-    cycles_per_update = arguments.cycles_per_update or usual.cycles_per_update
+    update_interval = arguments.update_interval or usual.update_interval
     if arguments.features is not None and arguments.features > arguments.max_features:
         raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "
                          f"not {arguments.features}")
@@ -50,12 +50,12 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             bus_width=rows.bus_width, bits=rows.bits,
             row_format=usual.row_format,
             max_features=arguments.max_features, lookahead=0 if auto else arguments.lookahead,
-            cycles_per_update=cycles_per_update, minibatch=arguments.minibatch,
-            corrections=arguments.corrections, solver=arguments.loss_family,
+            update_interval=update_interval, minibatch=arguments.minibatch,
+            corrections=arguments.corrections, loss_family=arguments.loss_family,
             proximal=arguments.proximal, refetch=arguments.refetch,
-            level_tables=rows.levels != "uniform", models=arguments.models,
+            codebooks=rows.levels != "uniform", models=arguments.models,
             model_bits=arguments.model_bits, rounded_updates=arguments.rounded_updates,
-            dense=arguments.dense)
+            packed=arguments.packed)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return config.with_lookahead(arguments.features) if auto else config

@@ -80,15 +80,15 @@ def _show(values: dict[str, Any]) -> None:
 
 
 def _show_configuration(config: PipelineConfig) -> None:
-    if config.dense:
-        _show_dense(config)
+    if config.packed:
+        _show_packed(config)
         return
     level = {"largest level": config.rows.level_limit} if config.row_format != "float32" else \
         {"fraction of sums": f"{FLOAT_GUARD} bits"}
     _show({"pipeline": config.name, "lanes": config.rows.lanes, **level,
            "capacity": f"{config.rows.capacity} features, {config.rows.max_beats} beats",
            "dot product": f"{config.rows.dot_width} bits", "latency": f"{config.latency} cycles",
-           "update": f"{config.cycles_per_update} cycles",
+           "update": f"{config.update_interval} cycles",
            "look-ahead": f"{config.lookahead} rows"})
     print()
     rows = []
@@ -102,8 +102,8 @@ def _show_configuration(config: PipelineConfig) -> None:
           + ("; a row that is read again takes more." if config.refetch else "."))
 
 
-def _show_dense(config):
-    """A pipeline for dense rows, and how long beats take in it."""
+def _show_packed(config):
+    """A pipeline for packed rows, and how long beats take in it."""
     per_beat = config.rows.rows_per_beat
     _show({"pipeline": config.name, "rows in a beat": per_beat,
            "bits used of a beat": f"{config.rows.used_share:.1%}",
@@ -124,7 +124,7 @@ def _pitch(config, beats):
     look-ahead than needed, that of waiting for updates.
     """
     span = (config.latency + beats - 1) / (config.effective_lookahead(beats) + 1)
-    return max(beats, config.cycles_per_update, span)
+    return max(beats, config.update_interval, span)
 
 
 def _show_file(path: str, arguments: argparse.Namespace) -> None:
@@ -143,7 +143,7 @@ def _show_quantized(path):
     _show({"file": f"quantized data set, {Path(path).stat().st_size:,} bytes",
            "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
            "encoding": data.encoding, "bus width": data.bus_width, "copies": data.rows.copies,
-           "bytes per epoch": f"{data.rows.packed[0].nbytes:,}",
+           "bytes per epoch": f"{data.rows.stored[0].nbytes:,}",
            "fine rows": "a copy with 16 bits a value" if data.fine_rows is not None else
            "all rows are exact" if data.row_format == "float32" else "no",
            "task": data.task, "labels": data.label_format.name.lower() if data.classes is not None

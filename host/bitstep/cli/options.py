@@ -15,7 +15,7 @@ from bitstep.options.rules import Request
 from bitstep.options.table import OPTIONS
 from bitstep.options.types import Integer, Number
 from bitstep.options.types import or_auto as or_auto
-from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES, FLOAT_BITS
 from bitstep.quantization import ENCODINGS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
 
@@ -69,13 +69,14 @@ def default_model(task: str, encoding: str | None) -> str:
         return "linreg"
     if encoding is None:
         return "logistic"
-    return "ls-svm" if encoding == WOVEN or ENCODINGS[encoding].corrected else "logistic"
+    return "ls-svm" if encoding == BIT_PLANES or ENCODINGS[encoding].corrected else "logistic"
 
 
 def asked_encoding(request: Request) -> str | None:
     """Encoding of the rows that the options ask for; None: open."""
-    woven = request["woven"] or request["planes"] is not None or request["solver"] == "bit-centred"
-    return WOVEN if woven else request["encoding"]
+    bit_planes = request["bit_planes"] or request["planes"] is not None \
+        or request["solver"] == "bit-centred"
+    return BIT_PLANES if bit_planes else request["encoding"]
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:

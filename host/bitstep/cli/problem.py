@@ -24,18 +24,18 @@ from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES, LossFunction
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
     ENCODINGS,
+    BitPlaneRows,
     QuantizedDataset,
     QuantizedRows,
-    WovenRows,
     label_bits_of,
     load_quantized,
+    quantize_bit_planes,
     quantize_labels,
     quantize_rows,
-    weave_rows,
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, resolve
@@ -57,7 +57,7 @@ class Problem:
     request : RowChoice
         Description of the rows.
     outputs : list of QuantizedDataset
-        The same packed rows, one set of labels for each output of the model.
+        The same stored rows, one set of labels for each output of the model.
     classes : ndarray of float64 or str, shape (n_classes,)
         Empty for a regression. Of data sets with named classes their numbers.
     train_set, test_set : Dataset or None
@@ -107,7 +107,7 @@ class Problem:
         if self.train_set is not None:
             return "features"
         data = self.outputs[0]
-        exact = data.fine_rows is not None or data.row_format in ("float32", WOVEN)
+        exact = data.fine_rows is not None or data.row_format in ("float32", BIT_PLANES)
         return "fine_rows" if exact else "codes"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
@@ -287,7 +287,8 @@ def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
     return dataset
 
 
-def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows | WovenRows:
+def rows_of(request: RowChoice, dataset: Dataset, *,
+            fine_rows: bool) -> QuantizedRows | BitPlaneRows:
     """Quantize the rows of a data set.
 
     Parameters
@@ -298,8 +299,8 @@ def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool) -> Quantiz
     scaler = fit_scaler(dataset.features, request.scaler,
                         None if request.solver == "bit-centred" else warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
-        if request.encoding == WOVEN:
-            return weave_rows(dataset.features, bus_width=request.bus_width, scaler=scaler,
+        if request.encoding == BIT_PLANES:
+            return quantize_bit_planes(dataset.features, bus_width=request.bus_width, scaler=scaler,
                               seed=request.seed, progress=bar.to)
         return quantize_rows(
             dataset.features, bits=request.bits, encoding=request.encoding,
@@ -310,7 +311,7 @@ def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool) -> Quantiz
 def _from_codes(arguments, requests):
     data = load_quantized(arguments.data)
     asked = requests[0]
-    if isinstance(data.rows, WovenRows) and asked["bus_width"]:     # for a bus of any width
+    if isinstance(data.rows, BitPlaneRows) and asked["bus_width"]:     # for a bus of any width
         data = replace(data, rows=replace(data.rows, bus_width=asked["bus_width"]))
     model = asked["model"] or default_model(data.task, data.encoding)
     resolved = check_requests([
@@ -318,7 +319,7 @@ def _from_codes(arguments, requests):
         for one in requests], resolve)
     if LOSSES[MODELS[model].loss].one_sided and asked["refetch"] is None \
             and not resolved[0].rows.refetch \
-            and data.encoding != WOVEN and ENCODINGS[data.encoding].cell:
+            and data.encoding != BIT_PLANES and ENCODINGS[data.encoding].cell:
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``bitstep quantize``: from a data set to a file of packed codes that a board can load."""
+"""``bitstep quantize``: from a data set to a file of stored codes that a board can load."""
 
 import argparse
 from dataclasses import replace
@@ -24,8 +24,8 @@ from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.cli.request import request_of
 from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
-from bitstep.pipeline.parts.formats import FINE_WIDTH, WOVEN
-from bitstep.quantization import WovenOptions, label_bits_of, quantize_labels
+from bitstep.pipeline.parts.formats import BIT_PLANES, FINE_WIDTH
+from bitstep.quantization import BitPlaneOptions, label_bits_of, quantize_labels
 from bitstep.quantization.encoder import RowOptions
 from bitstep.quantization.streaming import Chosen, choose_rows, write_quantized
 from bitstep.training.choices import Resolved, check_options, resolve
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "cod-rna --model svm --out cod-rna.npz")
     add_data_options(parser)
     add_pipeline_options(parser)
-    add_options(parser, "fine_rows", "woven")
+    add_options(parser, "fine_rows", "bit_planes")
     parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
     add_quiet_option(parser)
     return parser
@@ -73,22 +73,22 @@ def run(arguments: argparse.Namespace) -> int:
     del trained
     survey = survey._replace(labels=np.zeros(0))      # which may be as large as the codes
     with Bar(chosen.count, "quantizing", " rows") as bar:
-        packed = write_quantized(table, survey, chosen, labels, options, Path(arguments.out),
+        stored = write_quantized(table, survey, chosen, labels, options, Path(arguments.out),
                                  bar.to, warn_of_waste)
-    copies = f"{packed.copies} copies of " if packed.copies > 1 else ""
+    copies = f"{stored.copies} copies of " if stored.copies > 1 else ""
     kind = "a regression" if labels.classes is None else f"{len(labels.classes)} classes"
-    print(f"{table.name}: {packed.n_rows} rows of {packed.n_features} features for {kind}, "
-          f"{packed.bits} bits {packed.encoding}, {copies}{packed.row_bytes:,} bytes of rows"
+    print(f"{table.name}: {stored.n_rows} rows of {stored.n_features} features for {kind}, "
+          f"{stored.bits} bits {stored.encoding}, {copies}{stored.row_bytes:,} bytes of rows"
           + (f", and a copy with {FINE_WIDTH} bits a value" if options.fine_rows else ""))
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0
 
 
-def _row_options(resolved: Resolved) -> RowOptions | WovenOptions:
+def _row_options(resolved: Resolved) -> RowOptions | BitPlaneOptions:
     """Options of the rows to write."""
     rows, fine_rows = resolved.rows, resolved.request["fine_rows"]
-    if rows.encoding == WOVEN:
-        return WovenOptions(bus_width=rows.bus_width, scaler=rows.scaler, seed=rows.seed)
+    if rows.encoding == BIT_PLANES:
+        return BitPlaneOptions(bus_width=rows.bus_width, scaler=rows.scaler, seed=rows.seed)
     return RowOptions(
         bits=rows.bits, encoding=rows.encoding, bus_width=rows.bus_width, scaler=rows.scaler,
         copies=rows.copies, seed=rows.seed, levels=rows.levels,

@@ -11,7 +11,7 @@ from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import loss_named
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.training.model_file import LinearModel
 from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import report_counters
@@ -137,7 +137,7 @@ def print_report(report: dict[str, Any]) -> None:
         print(_restarted(report))
     if report.get("stopped_early") or config.get("early_stopping"):
         print(_stopped(report))
-    if _loss(config).one_sided and config["encoding"] not in ("float", WOVEN):
+    if _loss(config).one_sided and config["encoding"] not in ("float", BIT_PLANES):
         print(_refetched(report))
     if report["device_seconds"] is not None:
         waits = {cause: cycles for cause, cycles in counters["stall_cycles"].items() if cycles}
@@ -219,7 +219,7 @@ def check_plot(path: str) -> None:
 
 
 def plot(report: dict[str, Any], path: str) -> None:
-    """Draw loss, test metric and, of woven rows, planes of every epoch to an image file (see
+    """Draw loss, test metric and, of bit-plane rows, planes of every epoch to an image file (see
     :func:`check_plot`).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg

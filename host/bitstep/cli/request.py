@@ -48,7 +48,7 @@ def stored_request(request: Request, path: str, data: QuantizedDataset, model: s
     rows = data.rows
     stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies,
               "bus_width": rows.bus_width, "scaler": rows.scaler.kind,
-              "levels": "uniform" if rows.level_tables is None else "optimal"}
+              "levels": "uniform" if rows.codebooks is None else "optimal"}
     for name, value in stored.items():
         if request.asked[name] not in (None, value):
             raise UsageError(f"{request.words.say(name, request.asked[name])} does not fit {path}, "

@@ -13,7 +13,7 @@ from bitstep.cli.problem import Request
 from bitstep.cli.request import request_of
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.options.table import OPTIONS
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import RangeOverflowError
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import numbers, text_table
 
@@ -115,7 +115,7 @@ class Sweep:
 
 
 def compare(arguments: argparse.Namespace, requests: Sequence[Request],
-            found: Sequence[TrainedModel | SaturationError]) -> Sweep | None:
+            found: Sequence[TrainedModel | RangeOverflowError]) -> Sweep | None:
     """Compare candidates by the models of their last epochs; None if all left their range.
 
     Parameters
@@ -123,7 +123,7 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
     arguments : Namespace
         Options of the command.
     requests : sequence of Request
-    found : sequence of TrainedModel or SaturationError
+    found : sequence of TrainedModel or RangeOverflowError
         Of each request.
     """
     problem = requests[0].problem
@@ -136,7 +136,7 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
                            for name, _ in arguments.sweep},
             "train_loss": None, "train_accuracy": None, "test_metric": None,
             "left_range_in_epoch": None, "model_range": None}
-        if isinstance(one, SaturationError):
+        if isinstance(one, RangeOverflowError):
             entry["left_range_in_epoch"] = one.epoch
         else:
             last = problem.history(_last_epoch(one))[0]
@@ -147,7 +147,7 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
             score = np.inf
         scores.append(-score if tested and accuracy and np.isfinite(score) else score)
         entries.append(entry)
-    if all(isinstance(one, SaturationError) for one in found):
+    if all(isinstance(one, RangeOverflowError) for one in found):
         return None
     return Sweep(entries, int(np.argmin(scores)), by, "accuracy" if accuracy else "loss")
 

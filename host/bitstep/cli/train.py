@@ -38,7 +38,7 @@ from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import RunError, SaturationError, sum_counters
+from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import read_steps, schedule_steps
@@ -71,7 +71,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                 "init", "checkpoint", "resume")
     device = parser.add_argument_group("device")
     add_device_options(device)
-    add_options(device, "device_models", "lookahead", "dense")
+    add_options(device, "device_models", "lookahead", "packed")
     device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
                         "time without progress of the device in seconds (default: 600)")
     output = parser.add_argument_group("output")
@@ -194,7 +194,7 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
                                            stopping=stopping, certified=not problem.deviation))
               for one in resolved]
     try:
-        config = pipeline_of_all(rows, wishes, request["lookahead"], request["dense"])
+        config = pipeline_of_all(rows, wishes, request["lookahead"], request["packed"])
     except ValueError as error:
         raise UsageError(str(error)) from error
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
@@ -225,28 +225,28 @@ def _train_sweep(requests: list[Request], device: Device,
             on_epoch=on_epoch)
     sweep = compare(arguments, requests, found)
     best = found[sweep.best if sweep else 0]
-    if sweep is None or isinstance(best, SaturationError):
-        assert isinstance(best, SaturationError)
+    if sweep is None or isinstance(best, RangeOverflowError):
+        assert isinstance(best, RangeOverflowError)
         text = f"All {len(found)} candidates left the range of a number. The first one: {best}"
         swept = "step" in [name for name, _ in arguments.sweep]
         best.args = (f"{text} ({remedy(first, swept=swept)})",)
         raise best
     # Candidates share passes, so what these cost is known of all together alone.
-    counters = sum_counters([one.result.counters if isinstance(one, SaturationError)
+    counters = sum_counters([one.result.counters if isinstance(one, RangeOverflowError)
                              else one.counters for one in found])
     return requests[sweep.best], replace(best, counters=counters), sweep
 
 
 def _train(request: Request, device: Device, timeout_s: float,
            writer: CheckpointWriter | None) -> TrainedModel:
-    """Train with a progress bar; a saturation says what to try."""
+    """Train with a progress bar; an overflow says what to try."""
     outputs, training = request.problem.outputs, request.training
     try:
         with _watch(request, device, len(outputs)) as on_epoch:
             return train_model(outputs, device, request.config, request.objective, training,
                                initial=request.initial, timeout_s=timeout_s, on_epoch=on_epoch,
                                checkpoint=writer)
-    except SaturationError as error:
+    except RangeOverflowError as error:
         error.args = (f"{error} ({remedy(request)})",)
         raise
     except RunError as error:

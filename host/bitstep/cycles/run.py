@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bitstep.cycles.refetching import OpenRows
-from bitstep.cycles.rows.dense import DenseClock
 from bitstep.cycles.rows.epoch import EpochClock
+from bitstep.cycles.rows.packed import PackedClock
 from bitstep.cycles.rows.sequencer import CAUSES
 from bitstep.cycles.shape import Shape
 from bitstep.cycles.streams.ample import AmpleStreams
+from bitstep.cycles.streams.bit_planes import BitPlaneStreams
 from bitstep.cycles.streams.memory import Memory
 from bitstep.cycles.streams.simulated import SimulatedStreams
-from bitstep.cycles.streams.woven import WovenStreams
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import COUNTER_NAMES
@@ -24,7 +24,7 @@ _SETTLE = 64        # cycles in which nothing may move before a run is done
 
 def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                  config: PipelineConfig | None = None, epochs: int | None = None,
-                 saturated: bool = False, open_rows: Sequence[OpenRows] = (),
+                 overflowed: bool = False, open_rows: Sequence[OpenRows] = (),
                  lookahead: int | None = None, others: Sequence[TrainingJob] = (),
                  gradient: bool = False,
                  derivatives: bool = False) -> tuple[dict[str, int | None], list[int]]:
@@ -43,12 +43,12 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
     config : PipelineConfig, optional
         The pipeline; None: the job's own.
     epochs : int, optional
-        Epochs that the run finishes; None: all. If not ``saturated``, as a job of so many.
-    saturated : bool
+        Epochs that the run finishes; None: all. If not ``overflowed``, as a job of so many.
+    overflowed : bool
         A value left its range in the epoch after these, which ends the run after its last row; the
-        counter ``saturations`` is then None.
+        counter ``overflows`` is then None.
     open_rows : sequence of OpenRows
-        With refetching: an entry for each epoch, that of the saturated one included.
+        With refetching: an entry for each epoch, that of the overflowed one included.
     lookahead : int, optional
         Register LOOKAHEAD; None: what the driver writes.
     others : sequence of TrainingJob, gradient, derivatives : bool
@@ -69,25 +69,25 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
     """
     kind = {"gradient": gradient, "derivatives": derivatives}
     shape = Shape.of(job, config or job.config, lookahead, others, **kind)
-    most = shape.epochs - saturated
+    most = shape.epochs - overflowed
     epochs = most if epochs is None else epochs
     if not 0 <= epochs <= most:
         raise ValueError(f"epochs must be from 0 to {most}, not {epochs}")
-    if shape.refetching and len(open_rows) < epochs + saturated:
-        raise ValueError(f"open_rows must have an entry for each of {epochs + saturated} epochs, "
+    if shape.refetching and len(open_rows) < epochs + overflowed:
+        raise ValueError(f"open_rows must have an entry for each of {epochs + overflowed} epochs, "
                          f"not {len(open_rows)}")
-    shape, memory = shape if saturated else replace(shape, epochs=epochs), memory or Memory()
+    shape, memory = shape if overflowed else replace(shape, epochs=epochs), memory or Memory()
     if shape.refetching:
-        return _run(shape, memory, epochs, saturated, open_rows)
+        return _run(shape, memory, epochs, overflowed, open_rows)
     with _counting:         # outputs of a model, trained at the same time, have the same shape
-        counters, ends = _known_run(shape, memory, epochs, saturated)
+        counters, ends = _known_run(shape, memory, epochs, overflowed)
     return dict(counters), list(ends)
 
 
-def _run(shape, memory, epochs, saturated, open_rows=None):
-    clock = RunClock(shape, _streams(shape, memory, saturated))
-    clock.run(epochs, saturated, open_rows)
-    return clock.counters(None if saturated else 0), clock.ends
+def _run(shape, memory, epochs, overflowed, open_rows=None):
+    clock = RunClock(shape, _streams(shape, memory, overflowed))
+    clock.run(epochs, overflowed, open_rows)
+    return clock.counters(None if overflowed else 0), clock.ends
 
 
 # A checkpoint asks after every epoch, and each output of a model for the same numbers again.
@@ -95,11 +95,11 @@ _known_run = functools.lru_cache(maxsize=1024)(_run)
 _counting = threading.Lock()
 
 
-def _streams(shape, memory, saturated):
-    """Streams of a run. What a saturated run has read ahead depends on the whole run."""
+def _streams(shape, memory, overflowed):
+    """Streams of a run. What an overflowed run has read ahead depends on the whole run."""
     if shape.planes:
-        return WovenStreams(shape, memory)
-    if memory.is_ample(shape.config.rows.beat_bytes) and not saturated \
+        return BitPlaneStreams(shape, memory)
+    if memory.is_ample(shape.config.rows.beat_bytes) and not overflowed \
             and shape.labels_per_word > 1:
         return AmpleStreams(shape, memory.latency)
     return SimulatedStreams(shape, memory)
@@ -107,8 +107,8 @@ def _streams(shape, memory, saturated):
 
 def _epoch_clock(shape, streams):
     """Clock of the epochs; compiled where numba is installed and most cycles must be simulated."""
-    if shape.config.dense:
-        return DenseClock(shape, streams)
+    if shape.config.packed:
+        return PackedClock(shape, streams)
     if shape.refetching and not streams.constant and importlib.util.find_spec("numba"):
         from bitstep.cycles.rows.compiled.epoch import CompiledEpochClock
         return CompiledEpochClock(shape, streams)
@@ -132,15 +132,15 @@ class RunClock:
         self.model_io = 0
         self.ends: list[int] = []
 
-    def run(self, epochs: int, saturated: bool,
+    def run(self, epochs: int, overflowed: bool,
             open_rows: Sequence[Iterable[tuple[int, int]]] | None):
-        """Run so many epochs, and another one that leaves the range if ``saturated``."""
+        """Run so many epochs, and another one that leaves the range if ``overflowed``."""
         self.load()
         number, seen = 0, {}
-        while number < epochs + saturated:
+        while number < epochs + overflowed:
             if open_rows is None:
                 number += self._skip_epochs(seen, number, epochs - number)
-                if number == epochs + saturated:
+                if number == epochs + overflowed:
                     break
             self.epoch(() if open_rows is None else open_rows[number])
             if number < epochs:
@@ -149,7 +149,7 @@ class RunClock:
         self.end()
 
     def load(self):
-        """From the start to the first epoch: checks, then model, coefficients and tables of levels.
+        """From the start to the first epoch: checks, then model, coefficients and codebooks.
         """
         shape, streams = self.shape, self.streams
         begin = shape.check_cycles
@@ -164,8 +164,8 @@ class RunClock:
             began = self.time
             end = self._load_models(began + self.late, shape.coefficient_words)
             self._moved(began, end + self.late)
-        if shape.table_words:
-            self._moved(self.time, streams.load_tables(self.time, shape.table_words))
+        if shape.codebook_words:
+            self._moved(self.time, streams.load_tables(self.time, shape.codebook_words))
 
     def _load_models(self, time, words):
         """Read so many words of each model, or of its coefficients, from ``time`` on; return the
@@ -195,13 +195,13 @@ class RunClock:
         """End the run: after its last epoch, or after one that left the range."""
         self.time = self.streams.end(self.time) + _SETTLE
 
-    def counters(self, saturations: int | None) -> dict[str, int | None]:
+    def counters(self, overflows: int | None) -> dict[str, int | None]:
         """Counters of the run, which has ended."""
         return {**dict.fromkeys(COUNTER_NAMES, 0),
                 **dict(zip(CAUSES, self.epochs.sequencer.counts, strict=True)),
                 "cycles": self.time, "model_io": self.model_io,
                 "beats": self.streams.beats_entered, "bytes_read": self.streams.bytes_read,
-                "refetched_rows": self.epochs.fetched, "saturations": saturations}
+                "refetched_rows": self.epochs.fetched, "overflows": overflows}
 
     def _skip_epochs(self, seen, number, most):
         """Skip at most so many epochs if they are as those before; return how many."""

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import share_labels
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.shapes import LABEL_BITS, label_bytes
-from bitstep.pipeline.woven import WovenLayout
 
 WORD_BYTES = 8              # beat of the bus for labels, tables and models
 BURST = 16                  # most beats of a burst, which ends where so many are aligned
@@ -39,25 +39,25 @@ class Shape:
     model_words : int
         64-bit words of a model in memory.
     pairs : int
-        Pairs of model words that hold features.
+        Pairs of weights that hold features.
     fine_words : int
         64-bit words of a fine row.
-    table_words : int
-        64-bit words of the tables of levels; 0 without.
+    codebook_words : int
+        64-bit words of the codebooks; 0 without.
     warm : bool
         The run reads an initial model.
     check_cycles : int
         Cycles in which the run's registers are checked.
     sampled_beats : int
-        Beats of words that are corrected together: those of a row, or, of dense rows, models.
+        Beats of words that are corrected together: those of a row, or, of packed rows, models.
     refetching : bool
         The run has a CELL_HALF_LEVELS.
-    woven : WovenLayout or None
-        Layout of woven rows.
+    bit_planes : BitPlaneLayout or None
+        Layout of bit-plane rows.
     planes : tuple of int
-        Planes that each epoch reads of woven rows; empty for others.
-    dense_rows : int
-        Rows of an epoch of dense rows, whose ``rows`` are beats; else 0.
+        Planes that each epoch reads of bit-plane rows; empty for others.
+    packed_rows : int
+        Rows of an epoch of packed rows, whose ``rows`` are beats; else 0.
     gradient, derivatives : bool
         The run sums the gradient of all rows; it writes derivatives in place of it.
     """
@@ -78,14 +78,14 @@ class Shape:
     model_words: int
     pairs: int
     fine_words: int
-    table_words: int
+    codebook_words: int
     warm: bool
     check_cycles: int
     sampled_beats: int
     refetching: bool
-    woven: WovenLayout | None = None
+    bit_planes: BitPlaneLayout | None = None
     planes: tuple[int, ...] = ()
-    dense_rows: int = 0
+    packed_rows: int = 0
     gradient: bool = False
     derivatives: bool = False
 
@@ -106,7 +106,7 @@ class Shape:
         per_beat = rows.model_lanes // 2
         jobs = (job, *others)
         streams = 1 if share_labels(jobs) else rows.label_streams
-        # Of dense rows, those of a beat are taken together, with their labels.
+        # Of packed rows, those of a beat are taken together, with their labels.
         entries = ceil_div(job.n_rows, rows.rows_per_beat)
         streams *= rows.label_rows
         label_words = label_bytes(entries * streams, job.label_format) // WORD_BYTES
@@ -122,14 +122,14 @@ class Shape:
             model_words=beats * per_beat + 1,
             pairs=(beats - 1) * per_beat + ceil_div(last_lanes, 2),
             fine_words=rows.fine_words(job.n_features) // 4,
-            table_words=rows.table_words(job.n_features),
+            codebook_words=rows.codebook_words(job.n_features),
             warm=any(bool(one.model.any() or one.intercept) for one in jobs),
             check_cycles=rows.check_cycles(job.n_features),
             sampled_beats=len(jobs) if rows.packed else beats,
             refetching=job.cell_half_levels > 0,
-            woven=WovenLayout(job.n_features) if rows.front_end == "planes" else None,
+            bit_planes=BitPlaneLayout(job.n_features) if rows.front_end == "planes" else None,
             planes=tuple(steps.planes for steps in job.epochs if steps.planes),
-            dense_rows=job.n_rows * rows.packed, gradient=gradient, derivatives=derivatives)
+            packed_rows=job.n_rows * rows.packed, gradient=gradient, derivatives=derivatives)
 
     @property
     def latency(self) -> int:
@@ -164,7 +164,7 @@ class Shape:
 
     @property
     def registered(self) -> bool:
-        """True if streams pass registers and strobes take a cycle (``cycles_per_update`` 4)."""
+        """True if streams pass registers and strobes take a cycle (``update_interval`` 4)."""
         return self.config.clock.registered_streams
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from bitstep.data.columns.labels import LAST
 from bitstep.data.dataset import DataError, Dataset, noisy, synthetic
 from bitstep.data.tables.files import (
-    PACKED_SUFFIXES,
+    COMPRESSED_SUFFIXES,
     TEXT_SUFFIXES,
     has_known_suffix,
     is_stream,
@@ -203,8 +203,8 @@ def _find(name: str, home: Path, progress: bool) -> Path:
     stems = dict.fromkeys([remote_name, name, remote_name.removesuffix(".bz2")])
     for stem in stems:
         for suffix in ("", *TEXT_SUFFIXES):
-            for packed in ("", *PACKED_SUFFIXES):
-                path = home / (stem + suffix + packed)
+            for compressed in ("", *COMPRESSED_SUFFIXES):
+                path = home / (stem + suffix + compressed)
                 if path.is_file():
                     _verify(path)
                     return path

@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.device import NO_FEW_BITS, NO_WOVEN_ROWS, Device
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.device import NO_BIT_PLANE_ROWS, NO_FEW_BITS, Device
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.results import DeviceError
 from bitstep.plugins import entry_points
 
@@ -97,8 +97,8 @@ def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
     if unknown:
         raise DeviceError(f"Device '{name}' has no option '{unknown[0]}'; its options are: "
                           f"{', '.join(known) or 'none'}")
-    if config.row_format == WOVEN and not getattr(kind, "woven", False):
-        raise DeviceError(NO_WOVEN_ROWS.format(name))
+    if config.row_format == BIT_PLANES and not getattr(kind, "bit_planes", False):
+        raise DeviceError(NO_BIT_PLANE_ROWS.format(name))
     if few_bits and not getattr(kind, "few_bits", False):
         raise DeviceError(NO_FEW_BITS.format(name))
     models = options.pop("models", None)

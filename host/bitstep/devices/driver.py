@@ -11,13 +11,13 @@ from bitstep.devices.base import Buffer, RegisterAccess, fill, labels_buffer
 from bitstep.devices.progress import Progress
 from bitstep.pipeline.device import Run
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import ModelLayout, pack_dense
-from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Saturation, Status
+from bitstep.pipeline.memory import ModelLayout, pack_packed
+from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Overflow, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
+    RangeOverflowError,
     RunTimeoutError,
-    SaturationError,
     collect,
     run_error,
 )
@@ -70,10 +70,10 @@ class RegisterRun(Run):
         self.device, self.job, self.timeout_s = device, jobs[0], timeout_s
         self.jobs, self.to_the_end = list(jobs), to_the_end
         self.layout = ModelLayout(device.config, self.job.n_features)
-        self.rows = [pack_dense(copy, device.config) for copy in self.job.rows] \
-            if device.config.dense else self.job.rows
+        self.rows = [pack_packed(copy, device.config) for copy in self.job.rows] \
+            if device.config.packed else self.job.rows
         self.flags_models = device.config.models > 1    # which a model's last word holds
-        self.saturated, self.saturation, self._told = False, 0, 0
+        self.overflowed, self.overflow, self._told = False, 0, 0
         self.buffers: dict[str, Buffer] = {}
         self.stack = contextlib.ExitStack()     # frees the buffers
         with self.stack:
@@ -96,13 +96,13 @@ class RegisterRun(Run):
             if not progress.finished and progress.idle_s > self.timeout_s:
                 raise self._timeout(progress)
         # A serial line takes a while for these, in which Ctrl-C must lose nothing either.
-        status, error, self.saturation = map(self.read, ("STATUS", "ERROR", "SATURATION"))
-        self.saturated = error == Error.SATURATED
-        if self.saturated:
+        status, error, self.overflow = map(self.read, ("STATUS", "ERROR", "OVERFLOW"))
+        self.overflowed = error == Error.OVERFLOW
+        if self.overflowed:
             return
         done = min(self.read("EPOCHS_DONE"), count)
         if status & Status.FAILED or error != Error.NONE:
-            raise run_error(error, self.saturation, self.result(), count)
+            raise run_error(error, self.overflow, self.result(), count)
         if done != count:
             raise DeviceError(f"Device '{self.device.name}' reports the end of the run after "
                               f"{done} of {count} epochs, without an error: it does not follow "
@@ -151,11 +151,11 @@ class RegisterRun(Run):
         """See :meth:`bitstep.pipeline.device.Run.outcomes`."""
         if not self.flags_models:
             result = self.result()
-            return [SaturationError(Saturation(self.saturation), result) if self.saturated
+            return [RangeOverflowError(Overflow(self.overflow), result) if self.overflowed
                     else result]
-        flags, written = self.read("SATURATION"), self._written()
+        flags, written = self.read("OVERFLOW"), self._written()
         if len(self.jobs) > 8:
-            flags |= self.read("SATURATION_MORE") << 24
+            flags |= self.read("OVERFLOW_MORE") << 24
         return [joint_runs.outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
                 for number, result in enumerate(self.results())]
 
@@ -213,8 +213,8 @@ class RegisterRun(Run):
         """Allocate, check and fill every buffer, then write the registers."""
         job, config = self.job, self.device.config
         rows = self._rows()
-        packed_labels, shared = joint_runs.packed_labels_of(self.jobs, config)
-        labels = labels_buffer(self.device.kept_rows, packed_labels, self._buffer)
+        stored_labels, shared = joint_runs.stored_labels_of(self.jobs, config)
+        labels = labels_buffer(self.device.kept_rows, stored_labels, self._buffer)
         epoch_table = self._buffer("epoch table", 16 * len(job.epochs) * len(self.jobs))
         n_bytes = self.blocks * self.layout.n_bytes         # of the first models
         self.models = self._buffer("models", len(job.epochs) * self.n_written)
@@ -222,8 +222,8 @@ class RegisterRun(Run):
         first = self._buffer("first model", n_bytes) if warm else None
         coefficients = self._buffer("coefficients", n_bytes << int(config.stages.has_constants)) \
             if job.correction_period else None
-        tables = None if job.level_tables is None else self.layout.pack_tables(job.level_tables)
-        level_tables = None if tables is None else self._buffer("level tables", tables.size)
+        tables = None if job.codebooks is None else self.layout.pack_codebooks(job.codebooks)
+        codebooks = None if tables is None else self._buffer("codebooks", tables.size)
         fine_rows = self._buffer("fine rows", job.n_rows * self.layout.fine_bytes) \
             if job.cell_half_levels else None
 
@@ -231,11 +231,11 @@ class RegisterRun(Run):
         epoch_table.array[:table.size] = table
         self._fill_models(first, coefficients)
         if fine_rows and job.fine_rows is not None:
-            packed = self.layout.pack_fine(job.fine_rows)
-            fine_rows.array[:packed.size] = packed
-        if level_tables and tables is not None:
-            level_tables.array[:tables.size] = tables
-        for buffer in (epoch_table, first, coefficients, fine_rows, level_tables):
+            stored = self.layout.pack_fine(job.fine_rows)
+            fine_rows.array[:stored.size] = stored
+        if codebooks and tables is not None:
+            codebooks.array[:tables.size] = tables
+        for buffer in (epoch_table, first, coefficients, fine_rows, codebooks):
             if buffer:
                 buffer.to_device()
 
@@ -262,7 +262,7 @@ class RegisterRun(Run):
             "MODEL_IN_ADDRESS": first.address if first else 0,
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
             "FINE_ADDRESS": fine_rows.address if fine_rows else 0,
-            "LEVEL_TABLES_ADDRESS": level_tables.address if level_tables else 0,
+            "CODEBOOKS_ADDRESS": codebooks.address if codebooks else 0,
             "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": self.n_written,
         }.items():
             self.write_pair(name, value)

@@ -11,7 +11,7 @@ class GoldenDevice(SoftwareDevice):
     """The golden model in NumPy: no clock, no tools needed, the same models.
 
     Runs jobs on :mod:`bitstep.golden`. Models and errors are those of every other device, bit for
-    bit. Of the counters it knows ``beats`` (of the finished epochs), ``saturations`` (0, or 1 for
+    bit. Of the counters it knows ``beats`` (of the finished epochs), ``overflows`` (0, or 1 for
     the run that ended with one) and ``refetched_rows``; the others are None. Time is checked
     between epochs.
 

@@ -8,9 +8,9 @@ import numpy as np
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import share_labels, share_rows
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import pack_labels, place_dense_labels
-from bitstep.pipeline.registers import LabelFormat, Saturation
-from bitstep.pipeline.results import DeviceError, Outcome, RunResult, SaturationError
+from bitstep.pipeline.memory import pack_labels, place_packed_labels
+from bitstep.pipeline.registers import LabelFormat, Overflow
+from bitstep.pipeline.results import DeviceError, Outcome, RangeOverflowError, RunResult
 from bitstep.pipeline.shapes import label_bytes
 
 # What a pipeline has once for all models; labels, their scale, steps, coefficients and first models
@@ -55,7 +55,7 @@ def option_registers(jobs: Sequence[TrainingJob], shared: bool,
             "MODEL_BITS": jobs[0].model_bits, "UPDATE_BITS": jobs[0].update_bits}
 
 
-def packed_labels_of(jobs: Sequence[TrainingJob],
+def stored_labels_of(jobs: Sequence[TrainingJob],
                      config: PipelineConfig) -> tuple[np.ndarray, bool]:
     """Labels of a run's jobs as memory holds them (docs/memory-layout.md), and whether all jobs
     have the same ones, which are then stored once.
@@ -69,8 +69,8 @@ def packed_labels_of(jobs: Sequence[TrainingJob],
     if first.label_format == LabelFormat.SIGN and not all(job.labels.size for job in jobs):
         raise DeviceError("A job without labels counts all as 0, so its label_format must be INT16 "
                           "or INT32, not SIGN, whose labels are +1 and -1")
-    if config.dense:
-        return _dense_labels_of(jobs, config)
+    if config.packed:
+        return _packed_labels_of(jobs, config)
     if share_labels(jobs):
         if not first.labels.size:       # all count as 0
             return np.zeros(label_bytes(first.n_rows, first.label_format), np.uint8), True
@@ -79,12 +79,13 @@ def packed_labels_of(jobs: Sequence[TrainingJob],
     return pack_labels(labels.reshape(-1), first.label_format), False
 
 
-def _dense_labels_of(jobs, config):
-    """:func:`packed_labels_of` for dense rows, where the labels of a beat's rows stand together."""
+def _packed_labels_of(jobs, config):
+    """:func:`stored_labels_of` for packed rows, where the labels of a beat's rows stand
+    together."""
     shared, first = share_labels(jobs), jobs[0]
     labels = _side_by_side(jobs[:1], 1) if shared \
         else _side_by_side(jobs, config.rows.label_streams)
-    placed = place_dense_labels(labels, config, _unused_label(first.label_format))
+    placed = place_packed_labels(labels, config, _unused_label(first.label_format))
     return pack_labels(placed.reshape(-1), first.label_format), shared
 
 
@@ -126,4 +127,4 @@ def outcome_of(result: RunResult, written: np.ndarray, flags: int) -> Outcome:
     good = int((seen != 0).argmax())
     result = replace(result, models=result.models[:good].copy(),
                      intercepts=result.intercepts[:good].copy())
-    return SaturationError(Saturation(int(seen[good])), result)
+    return RangeOverflowError(Overflow(int(seen[good])), result)

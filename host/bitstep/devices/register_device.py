@@ -15,12 +15,12 @@ from bitstep.devices.software import check_gradient
 from bitstep.pipeline.device import ALL_BITS, Device, Run
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
-from bitstep.pipeline.registers import LabelFormat, Saturation
+from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
     GradientSum,
-    SaturationError,
+    RangeOverflowError,
     check_job,
     collect,
     result_of,
@@ -81,7 +81,7 @@ class RegisterDevice(RegisterAccess, Device):
             self.kept_rows.free_labels()
         with GradientRun(self, job, timeout_s) as run:
             found = run.sums()
-        if found.saturation or not derivative_planes:
+        if found.overflow or not derivative_planes:
             return found
         with DerivativeRun(self, derivative_job(job, derivative_planes), timeout_s) as run:
             return run.beside(found)
@@ -189,8 +189,8 @@ class GradientRun(RegisterRun):
         """Run to the end; return what the words of the first model have lost."""
         job = self.job
         (outcome,) = self.finish()
-        if isinstance(outcome, SaturationError):
-            return GradientSum(np.zeros(job.n_features, np.int64), 0, outcome.saturation,
+        if isinstance(outcome, RangeOverflowError):
+            return GradientSum(np.zeros(job.n_features, np.int64), 0, outcome.overflow,
                                counters=outcome.result.counters)
         low, high = self.results()
         words = job.model - _joined(low.models[0], high.models[0])
@@ -224,9 +224,9 @@ class DerivativeRun(GradientRun):
     def beside(self, gradient: GradientSum) -> GradientSum:
         """Run to the end; return a gradient together with the derivatives."""
         (outcome,) = self.finish()
-        saturation, derivatives = (outcome.saturation, None) \
-            if isinstance(outcome, SaturationError) else (Saturation(0), self._derivatives())
-        return replace(gradient, saturation=saturation, derivatives=derivatives,
+        overflow, derivatives = (outcome.overflow, None) \
+            if isinstance(outcome, RangeOverflowError) else (Overflow(0), self._derivatives())
+        return replace(gradient, overflow=overflow, derivatives=derivatives,
                        counters=sum_counters(
                            [gradient.counters, result_of(outcome).counters]))
 

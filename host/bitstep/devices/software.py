@@ -14,16 +14,16 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device, Run
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES, has_derivatives
-from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
-from bitstep.pipeline.registers import Loss, Saturation
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
+from bitstep.pipeline.registers import Loss, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
     GradientSum,
     Outcome,
+    RangeOverflowError,
     RunResult,
     RunTimeoutError,
-    SaturationError,
     beats_read,
     check_job,
     collect,
@@ -33,19 +33,20 @@ from bitstep.pipeline.results import (
 def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0) -> None:
     """Raise DeviceError unless a job is one whose gradient a pipeline can sum."""
     check_job(job, config)
-    if config.row_format != WOVEN or len(job.epochs) != 1:
-        raise DeviceError("The gradient of all rows needs woven rows and a job of one epoch, not "
+    if config.row_format != BIT_PLANES or len(job.epochs) != 1:
+        raise DeviceError("The gradient of all rows needs bit-plane rows and a job of one epoch, "
+                          "not "
                           f"row format {config.row_format!r} and {len(job.epochs)} epochs")
     rule, planes = LOSSES[job.loss], job.epochs[0].planes
     if has_derivatives(job):
         raise DeviceError("The gradient of all rows needs labels, not derivatives at a centre")
-    left = WOVEN_BITS - planes
+    left = BIT_PLANE_BITS - planes
     if job.loss == Loss.LOGISTIC and job.label_shift - left <= FINE_ARGUMENT:
         raise DeviceError("The gradient of the logistic loss needs a label_shift of at least "
                           f"{FINE_ARGUMENT + 1 + left} at {planes} planes, not {job.label_shift}")
     if not derivative_planes:
         return
-    least = DERIVATIVE_FRACTION + WOVEN_BITS - derivative_planes
+    least = DERIVATIVE_FRACTION + BIT_PLANE_BITS - derivative_planes
     if not (rule.signs and math.isfinite(rule.curvature) and 0 < derivative_planes <= planes
             and job.label_shift >= least):
         raise DeviceError(f"Derivatives need a smooth loss of signs, 1 to {planes} planes, as the "
@@ -63,7 +64,7 @@ class SoftwareDevice(Device):
     """
 
     clock_hz: float | None = None
-    woven = True
+    bit_planes = True
     few_bits = True
 
     def __init__(self, config: PipelineConfig):
@@ -78,10 +79,10 @@ class SoftwareDevice(Device):
     def prepare(self, job: TrainingJob) -> None:
         """Do what is not part of a run and its time limit, such as compiling."""
 
-    def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
-        """Result of a run with these finished epochs, and maybe one that saturated after them."""
+    def result(self, job: TrainingJob, epochs: list[EpochModel], *, overflowed: bool) -> RunResult:
+        """Result of a run with these finished epochs, and maybe one that overflowed after them."""
         counters = dict.fromkeys(COUNTER_NAMES) | {
-            "beats": beats_read(job, len(epochs)), "saturations": int(saturated),
+            "beats": beats_read(job, len(epochs)), "overflows": int(overflowed),
             "refetched_rows": sum(epoch.refetched_rows for epoch in epochs)}
         return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
                        job.n_features, counters)
@@ -123,14 +124,14 @@ class SoftwareRun(Run):
         self.device, self.job, self.timeout_s = device, job, timeout_s
         self.jobs = [job]
         self.done: list[EpochModel] = []
-        self.saturation = Saturation(0)
+        self.overflow = Overflow(0)
 
     def epochs(self) -> Iterator[int]:
         """See :meth:`bitstep.pipeline.device.Run.epochs`."""
         started = time.monotonic()
         for epoch in self.device.epochs(self.job):
-            if epoch and epoch.saturation:
-                self.saturation = epoch.saturation
+            if epoch and epoch.overflow:
+                self.overflow = epoch.overflow
                 return
             if epoch:
                 self.done.append(epoch)
@@ -145,8 +146,8 @@ class SoftwareRun(Run):
 
     def outcomes(self) -> list[Outcome]:
         """See :meth:`bitstep.pipeline.device.Run.outcomes`."""
-        if self.saturation:
-            return [SaturationError(self.saturation, self._result())]
+        if self.overflow:
+            return [RangeOverflowError(self.overflow, self._result())]
         return [self._result()]
 
     def words(self) -> Iterator[tuple[int, np.ndarray, int]]:
@@ -155,4 +156,4 @@ class SoftwareRun(Run):
             yield 0, self.done[-1].model, self.done[-1].intercept
 
     def _result(self) -> RunResult:
-        return self.device.result(self.job, self.done, saturated=bool(self.saturation))
+        return self.device.result(self.job, self.done, overflowed=bool(self.overflow))

@@ -25,7 +25,7 @@ CHECKS = {
         (registers.identity, "identity"), (registers.patterns, "writable registers"),
         (registers.read_only, "read-only registers"), (registers.empty_run, "refused run")],
     "Interrupt": [(runs.interrupt, "interrupt")],
-    "Memory": [(memory.buffers, "buffers of a job"), (memory.words, "words of a model"),
+    "Memory": [(memory.buffers, "buffers of a job"), (memory.words, "weights of a model"),
                (memory.large, "large buffer")],
     "Training": [(runs.trainings, "training"), (runs.counters, "counters")],
     "Abort": [(runs.abort, "abort and what follows")],

@@ -9,16 +9,16 @@ from bitstep.golden.sgd import train
 from bitstep.options.models import model_of
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
+from bitstep.pipeline.bit_planes import ALIGNMENT, PLANES, BitPlaneLayout, to_bit_planes
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.woven import ALIGNMENT, PLANES, WovenLayout, weave
-from bitstep.quantization import QuantizedDataset, quantize, quantize_labels, weave_rows
+from bitstep.quantization import QuantizedDataset, quantize, quantize_bit_planes, quantize_labels
 from bitstep.training.choices import resolve
 from bitstep.training.planning import plan
 
@@ -39,12 +39,12 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     initial : bool
         True for a start from a random model.
     options
-        Of :data:`bitstep.options.table.OPTIONS`, such as ``l2`` and ``batch``. Woven rows have
+        Of :data:`bitstep.options.table.OPTIONS`, such as ``l2`` and ``batch``. Bit-plane rows have
         different planes in each epoch unless there are ``planes``.
     """
     rng = np.random.default_rng(seed)
     if loss is None:
-        loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
+        loss = Loss.LOGISTIC if config.loss_family == "logistic" else Loss.LEAST_SQUARES
     features = rng.uniform(-1, 1, (n_rows, n_features))
     values = features @ rng.normal(size=n_features) + 0.1 * rng.normal(size=n_rows)
     classes = LOSSES[loss].signs
@@ -52,13 +52,14 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
         values = np.where(values > np.median(values), 1.0, -1.0)
     task = "classification" if classes else "regression"
     planes = [_PLANES[number % len(_PLANES)] for number in range(epochs)]
-    rows: dict[str, Any] = {"planes": planes} if config.row_format == WOVEN else {
+    rows: dict[str, Any] = {"planes": planes} if config.row_format == BIT_PLANES else {
         "bits": config.bits, "encoding": ENCODINGS[config.row_format]}
     resolved = resolve(Request(PYTHON, {
         **rows, "model": model_of(loss), "bus_width": config.bus_width, "copies": copies,
         "seed": seed, "refetch": refetch, **options}))
-    if config.row_format == WOVEN:
-        data = QuantizedDataset(weave_rows(features, bus_width=config.bus_width, seed=seed),
+    if config.row_format == BIT_PLANES:
+        data = QuantizedDataset(quantize_bit_planes(features, bus_width=config.bus_width,
+                                                    seed=seed),
                                 quantize_labels(values, n_rows, task=task))
     else:
         data = quantize(features, values, bits=config.bits, encoding=resolved.rows.encoding,
@@ -85,9 +86,9 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     plain.
     """
     batch = 4 if config.minibatch else 1
-    logistic = config.solver == "logistic"
+    logistic = config.loss_family == "logistic"
     jobs = {"plain": make_job(config, n_features=features_of(config, 3), n_rows=60)}
-    copies = 1 if config.row_format == WOVEN else 2
+    copies = 1 if config.row_format == BIT_PLANES else 2
     titles = ["started from a model", *["two copies"] * (copies > 1)]
     titles += ["batches of 4"] * (batch > 1) + ["L2"] * config.corrections
     jobs[", ".join(titles)] = make_job(
@@ -126,35 +127,35 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
     model : ndarray of int32, shape (n_features,), optional
         Default: zeros.
     """
-    logistic = config.solver == "logistic"
-    woven, layout = config.row_format == WOVEN, WovenLayout(n_features)
-    shape = (layout.blocks(n_rows), layout.block_bytes) if woven \
+    logistic = config.loss_family == "logistic"
+    bit_planes, layout = config.row_format == BIT_PLANES, BitPlaneLayout(n_features)
+    shape = (layout.blocks(n_rows), layout.block_bytes) if bit_planes \
         else (n_rows, config.rows.beats(n_features) * config.rows.beat_bytes)
     rows = np.zeros(shape, np.uint8)
     job = make_job(config, n_features=n_features, n_rows=8)     # for the fields that it needs
     return replace(
-        job, rows=(rows,), woven_rows=n_rows * woven, intercept=0,
+        job, rows=(rows,), bit_plane_rows=n_rows * bit_planes, intercept=0,
         labels=np.zeros(ceil_div(n_rows, 64) * 8, np.uint8), label_format=LabelFormat.SIGN,
-        epochs=(EpochSteps(0, 1, planes=PLANES * woven),) * epochs,
+        epochs=(EpochSteps(0, 1, planes=PLANES * bit_planes),) * epochs,
         loss=Loss.LOGISTIC if logistic else Loss.LEAST_SQUARES,
         model=np.zeros(n_features, np.int32) if model is None else model)
 
 
 def read_bytes(config: PipelineConfig) -> int:
     """Bytes of rows that a job of :func:`beat_jobs` reads."""
-    return ALIGNMENT if config.row_format == WOVEN else config.rows.beat_bytes
+    return ALIGNMENT if config.row_format == BIT_PLANES else config.rows.beat_bytes
 
 
 def beat_jobs(config: PipelineConfig) -> list[TrainingJob]:
     """Make 64 jobs that differ in the first bytes of their rows alone, the ones that they read:
-    rows of one beat, or of woven rows the first plane of as many as 64 bytes hold.
+    rows of one beat, or of bit-plane rows the first plane of as many as 64 bytes hold.
     """
-    if config.row_format != WOVEN:
+    if config.row_format != BIT_PLANES:
         return single_rows(make_job(config, n_features=config.rows.lanes, n_rows=64))
-    n_rows = 8 * ALIGNMENT // WovenLayout(config.rows.lanes).row_bits
+    n_rows = 8 * ALIGNMENT // BitPlaneLayout(config.rows.lanes).row_bits
     job = make_job(config, n_features=config.rows.lanes, n_rows=n_rows, epochs=1, planes=(1,))
     rng = np.random.default_rng(2)
-    return [replace(job, rows=(weave(rng.integers(
+    return [replace(job, rows=(to_bit_planes(rng.integers(
         0, 1 << PLANES, (n_rows, config.rows.lanes), np.uint16)),)) for _ in range(64)]
 
 
@@ -170,7 +171,7 @@ def single_rows(job: TrainingJob) -> list[TrainingJob]:
 def expected_of(job: TrainingJob) -> tuple[np.ndarray, np.ndarray]:
     """Return models of shape (epochs, n_features) and intercepts of the golden model."""
     epochs = list(train(job))
-    assert not any(epoch.saturation for epoch in epochs), "a job that leaves the number range"
+    assert not any(epoch.overflow for epoch in epochs), "a job that leaves the number range"
     return (np.array([epoch.model for epoch in epochs], np.int32),
             np.array([epoch.intercept for epoch in epochs], np.int32))
 
@@ -193,7 +194,7 @@ def difference(config: PipelineConfig, expected: tuple[np.ndarray, np.ndarray],
             where = f", all in lane {lanes[0]} of {config.rows.lanes}" \
                 if len(lanes) == 1 and config.rows.lanes > 1 else ""
             return (f"after epoch {epoch + 1} of {len(expected[0])}, {len(wrong)} of {len(model)} "
-                    f"model words differ{where}: feature {first} has {int(other[first])} instead "
+                    f"weights differ{where}: feature {first} has {int(other[first])} instead "
                     f"of {int(model[first])}")
         if expected[1][epoch] != found[1][epoch]:
             return (f"after epoch {epoch + 1} of {len(expected[0])}, the intercept is "

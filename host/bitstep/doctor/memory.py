@@ -84,7 +84,7 @@ def words(session: Session) -> None:
     values[:min(len(edges), n_features)] = edges[:n_features]
     job = still_job(config, n_features=n_features, n_rows=1, model=values)
     result = session.device.train(job, timeout_s=session.timeout_s)
-    title = "bits of a model's words, loaded and written by the pipeline"
+    title = "bits of a model's weights, loaded and written by the pipeline"
     wrong = np.flatnonzero(result.models[0] != values)
     first = int(wrong[0]) if len(wrong) else 0
     found = np.ascontiguousarray(result.models[0]).view(np.uint32)[wrong]

@@ -18,7 +18,7 @@ from bitstep.doctor.jobs import (
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Control, Error, Status
-from bitstep.pipeline.results import RunResult, SaturationError, beats_read
+from bitstep.pipeline.results import RangeOverflowError, RunResult, beats_read
 
 INTERRUPT_TIMEOUT_S = 2.0
 LOOK_S = 0.3                # how long the clock is measured, in time of the host
@@ -96,14 +96,14 @@ def _side_by_side(session, title):
         zip(jobs, outcomes, strict=True)) if (text := _wrong(session.config, job, result))]
     session.report.check(
         title, not wrong, f"{len(jobs[0].epochs)} epochs of {jobs[0].n_rows} rows of "
-        f"{jobs[0].n_features} features, all words of all models are the golden model's",
+        f"{jobs[0].n_features} features, all weights of all models are the golden model's",
         wrong="; ".join(wrong[:1]), expected="the golden model's models, bit for bit",
         remedy=_MODELS)
 
 
 def _wrong(config, job, result):
     """Describe the difference of a result, or the error in its place, from the golden model."""
-    if isinstance(result, SaturationError):
+    if isinstance(result, RangeOverflowError):
         return str(result)
     return difference(config, expected_of(job), (result.models, result.intercepts))
 
@@ -124,7 +124,7 @@ def _compare(session, title, job, expected, result: RunResult) -> bool:
     wrong = difference(session.config, expected, (result.models, result.intercepts))
     return session.report.check(
         title, not wrong, f"{len(job.epochs)} epochs of {job.n_rows} rows of {job.n_features} "
-        "features, all model words are the golden model's", wrong=wrong,
+        "features, all weights are the golden model's", wrong=wrong,
         expected="the golden model's models, bit for bit", remedy=_MODELS)
 
 
@@ -142,7 +142,7 @@ def counters(session: Session) -> None:
     epochs = len(job.epochs)
     found = {name: value for name, value in result.counters.items() if value is not None}
     beats, slots = beats_read(job, epochs), epochs * job.n_rows * job.beats
-    wanted = {"beats": beats, "saturations": 0, "refetched_rows": 0,
+    wanted = {"beats": beats, "overflows": 0, "refetched_rows": 0,
               "bytes_read": beats * job.config.rows.beat_bytes + epochs * (job.labels.nbytes + 16)}
     wrong = [f"{name} {found[name]:,} instead of {value:,}" for name, value in wanted.items()
              if name in found and found[name] != value]
@@ -199,7 +199,7 @@ def _again(session):
     before = session.results["plain"][1].counters
     # Times depend on the memory, also those of the waits.
     wrong = [f"{name} {result.counters[name]} instead of {before[name]}"
-             for name in ("beats", "bytes_read", "saturations", "refetched_rows")
+             for name in ("beats", "bytes_read", "overflows", "refetched_rows")
              if result.counters[name] != before[name]]
     said = "those of the same run before"
     session.report.check("counters after an abort", not wrong, said, wrong="; ".join(wrong),

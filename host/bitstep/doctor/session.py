@@ -117,7 +117,7 @@ class Session:
         error = self.read("ERROR")
         if error != Error.NONE:
             nothing = RunResult(np.zeros((0, 1), np.int32), np.zeros(0, np.int32))
-            raise DeviceError(f"{what}: {run_error(error, self.read('SATURATION'), nothing, 1)}")
+            raise DeviceError(f"{what}: {run_error(error, self.read('OVERFLOW'), nothing, 1)}")
 
     def largest(self, wanted: int) -> int:
         """Return the bytes of the largest buffer that there is, to 64, and at most ``wanted``.

@@ -26,7 +26,7 @@ def stream(session: Session) -> None:
     result = device.train(job, timeout_s=session.timeout_s)
     wrong = difference(config, expected_of(job), (result.models, result.intercepts))
     report.check("training (long rows)", not wrong, f"{n_rows:,} rows of {n_features:,} features, "
-                 f"{job.rows[0].nbytes:,} bytes; all model words are the golden model's",
+                 f"{job.rows[0].nbytes:,} bytes; all weights are the golden model's",
                  wrong=wrong, expected="the golden model's model, bit for bit",
                  remedy="see the findings on memory; send this report")
     found = {name: int(value or 0) for name, value in result.counters.items()}
@@ -34,7 +34,7 @@ def stream(session: Session) -> None:
         report.fail("speed", expected="cycles and beats of a run", found=f"cycles "
                     f"{found['cycles']}, beats {found['beats']}", remedy="see the counters")
         return
-    # Woven rows take fewer cycles than they have beats, and then wait for the others.
+    # Bit-plane rows take fewer cycles than they have beats, and then wait for the others.
     found["stall_rows"] = max(0, found["stall_rows"] + n_rows * job.beats - found["beats"])
     _judge(report, config, device.clock_hz, found)
 

@@ -16,8 +16,8 @@ from bitstep.estimators.parameters import given
 from bitstep.estimators.preparing import Prepared, Preparing
 from bitstep.options.table import OPTIONS, SCHEDULES
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import SaturationError
-from bitstep.quantization import QuantizedRows, WovenRows
+from bitstep.pipeline.results import RangeOverflowError
+from bitstep.quantization import BitPlaneRows, QuantizedRows
 from bitstep.quantization.bounds import Bounds
 from bitstep.quantization.scaling import clipped_features
 from bitstep.training.choices import RowChoice
@@ -73,7 +73,7 @@ class LowPrecisionModel(Preparing):
         if prepared.kept and initial:
             initial = opened_model(*initial, Bounds(*self.feature_range_), prepared.columns.bounds)
         config = pipeline_of_all(prepared.rows, [(objective, training)],
-                                 prepared.options["lookahead"], prepared.options["dense"])
+                                 prepared.options["lookahead"], prepared.options["packed"])
         if not (prepared.kept and any(self.clipped_.values())):
             warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with self._opened(config, prepared.options) as device, self._watched(
@@ -127,7 +127,7 @@ class LowPrecisionModel(Preparing):
         self._learn(trained, entries, before, classes)
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
-    def _next_step(self, rows: QuantizedRows | WovenRows, objective: Objective,
+    def _next_step(self, rows: QuantizedRows | BitPlaneRows, objective: Objective,
                    batch: int) -> float | None:
         """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
         if that is less. Few rows may be shorter than those that follow.
@@ -181,7 +181,7 @@ class LowPrecisionModel(Preparing):
 
         Returns
         -------
-        list of estimator or SaturationError
+        list of estimator or RangeOverflowError
             For each candidate a new estimator, bit for bit the one that ``fit`` makes with its
             parameters and an integer as ``random_state``; or the error with which its training
             ended.
@@ -214,12 +214,12 @@ class LowPrecisionModel(Preparing):
         _check_same_rows(estimators, prepared)
         wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
         config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"],
-                                 prepared.options["dense"])
+                                 prepared.options["packed"])
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with first._opened(config, prepared.options) as device:
             found = train_candidates(prepared.outputs, device, config, wishes)
         for number, (one, model) in enumerate(zip(estimators, found, strict=True)):
-            if isinstance(model, SaturationError):
+            if isinstance(model, RangeOverflowError):
                 estimators[number] = model
                 continue
             if model.interrupted:

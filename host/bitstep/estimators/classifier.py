@@ -29,7 +29,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     """Linear SVM or logistic regression by SGD on rows of 1 to 8 bits a value, or of
     floating-point numbers; one-vs-rest.
 
-    Labels count as +1 and -1. More than two classes train one model each, on the same packed rows.
+    Labels count as +1 and -1. More than two classes train one model each, on the same stored rows.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss``, the mean
         of the loss over rows and outputs, and ``train_accuracy``. With ``early_stopping`` also
-        ``validation_loss`` and ``validation_accuracy``, those of the held-out rows; of woven
+        ``validation_loss`` and ``validation_accuracy``, those of the held-out rows; of bit-plane
         rows more, see there.
     n_iter_, best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
         See :class:`LowPrecisionRegressor`.
@@ -150,7 +150,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
 
         Raises
         ------
-        ValueError, bitstep.pipeline.results.SaturationError
+        ValueError, bitstep.pipeline.results.RangeOverflowError
             As :meth:`LowPrecisionRegressor.fit` does.
         KeyboardInterrupt
             On Ctrl-C; with two classes, the model is that of the last finished epoch, if there

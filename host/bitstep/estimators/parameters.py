@@ -95,7 +95,7 @@ class Parameters(BaseEstimator):
         options, kind = self._device_options(), self._kind()
         asked = {name: given(getattr(self, option.python, None))
                  for name, option in OPTIONS.items() if option.python and name not in OTHERWISE}
-        asked |= {name: options[name] for name in ("bus_width", "lookahead", "dense")}
+        asked |= {name: options[name] for name in ("bus_width", "lookahead", "packed")}
         asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
                   "device_models": options.get("models"), "planes": self.planes,
                   "refetch": self._asked_refetch(),
@@ -117,7 +117,7 @@ class Parameters(BaseEstimator):
         return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _device_options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto", "dense": False}
+        options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto", "packed": False}
         if isinstance(self.device, str):
             return options | {"name": default_device() if self.device == "auto" else self.device}
         if isinstance(self.device, dict):
@@ -126,7 +126,7 @@ class Parameters(BaseEstimator):
                                  f"{', '.join(map(repr, self.device)) or 'nothing'}")
             return options | self.device
         opened = self.device.config
-        return options | {"bus_width": opened.bus_width, "dense": opened.dense,
+        return options | {"bus_width": opened.bus_width, "packed": opened.packed,
                           "opened": self.device}
 
     @contextmanager
@@ -135,7 +135,7 @@ class Parameters(BaseEstimator):
             yield options["opened"]
             return
         extra = {key: value for key, value in options.items()
-                 if key not in ("name", "bus_width", "lookahead", "dense")}
+                 if key not in ("name", "bus_width", "lookahead", "packed")}
         if "progress" in signature(device_class(options["name"])).parameters:
             extra.setdefault("progress", status_of(self.verbose, options["name"]))
         few_bits = bool(self.model_bits or self.update_bits)

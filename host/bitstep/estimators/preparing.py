@@ -10,14 +10,14 @@ from sklearn.utils.validation import validate_data
 from bitstep.data.dataset import shuffled
 from bitstep.data.views import RowView
 from bitstep.estimators.parameters import Parameters
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.quantization import (
+    BitPlaneRows,
     QuantizedDataset,
     QuantizedRows,
-    WovenRows,
+    quantize_bit_planes,
     quantize_rows,
     scaler_of_ranges,
-    weave_rows,
 )
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.quantization.scaling import RangeWarning, columns_of, scaler_of_columns
@@ -45,7 +45,7 @@ class Prepared:
     kept: bool
     columns: Clipped
     labels: Clipped
-    rows: QuantizedRows | WovenRows
+    rows: QuantizedRows | BitPlaneRows
     outputs: list[QuantizedDataset]
     held: Held | None
     deviation: float            # of copies from weights, see Pass
@@ -133,17 +133,19 @@ class Preparing(Parameters):
         return Clipped(targets, Bounds(np.array([-1.0]), np.array([1.0])), 0, "")
 
     def _quantized(self, features: Any, columns: Clipped, choice: RowChoice,
-                   kept: bool) -> QuantizedRows | WovenRows:
+                   kept: bool) -> QuantizedRows | BitPlaneRows:
         seed = self._seed()
         if isinstance(self.random_state, (int, np.integer)) and kept and seed >= 0:
             seed = chunk_seed(seed, features, self.first_rows_)
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self._scaler())
-        if choice.encoding == WOVEN:
-            return weave_rows(columns.values, bus_width=choice.bus_width, scaler=scaler, seed=seed)
+        if choice.encoding == BIT_PLANES:
+            return quantize_bit_planes(columns.values, bus_width=choice.bus_width, scaler=scaler,
+                                       seed=seed)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
                              bus_width=choice.bus_width, scaler=scaler, copies=self.copies,
                              seed=seed, fine_rows=choice.refetch, levels=choice.levels)
 
-    def _outputs(self, rows: QuantizedRows | WovenRows, labels: Clipped) -> list[QuantizedDataset]:
+    def _outputs(self, rows: QuantizedRows | BitPlaneRows,
+                 labels: Clipped) -> list[QuantizedDataset]:
         """Quantized rows with the labels of each output."""
         raise NotImplementedError

@@ -76,7 +76,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         ``cpu`` (compiled loops), ``golden`` (NumPy alone), ``sim`` or another installed device;
         ``auto`` is ``cpu``, or ``golden`` where numba is not installed; or a dictionary
         with ``name``, any option of the device, ``bus_width`` (default 64), ``lookahead``
-        (default ``auto``) and ``dense`` (True: a pipeline for rows without padding, at most 64
+        (default ``auto``) and ``packed`` (True: a pipeline for rows without padding, at most 64
         features); or what :func:`bitstep.devices.open_device` returned, which stays open.
         All devices give the same model; with 32 bits, ``lookahead`` has a part in its rounding.
     warm_start : bool, default=False
@@ -88,10 +88,10 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         ``bit-centred``: the exact optimum, with ``l2``, from passes over few bits
         (:mod:`bitstep.training.bit_centred`); ``epochs`` are its outer steps.
     planes : int, list of int, "auto" or None, default=None
-        Bit planes, 1 to 16, that each epoch reads of woven rows: one copy of 16 bits a value, from
-        which every precision is read. Of a list the last counts for all epochs beyond it. ``auto``:
-        see :mod:`bitstep.training.loop.precision`; 4 with solver ``bit-centred``. None: rows
-        of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
+        Bit planes, 1 to 16, that each epoch reads of bit-plane rows: one copy of 16 bits a value,
+        from which every precision is read. Of a list the last counts for all epochs beyond it.
+        ``auto``: see :mod:`bitstep.training.loop.precision`; 4 with solver ``bit-centred``. None:
+        rows of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
     tol : float, default=0.0
         Share of what there was to gain that is not worth an epoch: training stops once the loss
         falls by no more in ``n_iter_no_change`` epochs in a row, as a share of the loss of the best
@@ -146,7 +146,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
         1/(2K) sum of squared residuals over the K rows of the call, with values beyond their range
         as they were trained on; the mean over several targets. With ``early_stopping`` also
-        ``validation_loss``, that of the held-out rows. Of woven rows also ``planes`` (a
+        ``validation_loss``, that of the held-out rows. Of bit-plane rows also ``planes`` (a
         list for several targets) and ``bytes_read``, of solver ``bit-centred`` ``gradient``, and
         with ``l2`` ``gap``: the objective is at most this above its optimum (None: no bound yet).
     best_epoch_ : int
@@ -216,7 +216,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         ------
         ValueError
             If data or a parameter cannot be used.
-        bitstep.pipeline.results.SaturationError
+        bitstep.pipeline.results.RangeOverflowError
             If a number left its range; it names the epoch. Choose a smaller step.
         KeyboardInterrupt
             On Ctrl-C; the model is that of the last finished epoch.

@@ -1,6 +1,6 @@
 """One epoch on rows of IEEE 754 single-precision numbers: the specification of the float pipeline.
 
-The model words are the 32-bit fixed-point numbers of every pipeline; a value is
+The weights are the 32-bit fixed-point numbers of every pipeline; a value is
 ``m 2^(e)`` with a signed 24-bit m. A product is formed exactly and rounded once, to nearest, ties
 towards plus infinity; sums are integers and exact. Because products are rounded, look-ahead is no
 longer an identity, so this model performs it, in the order of docs/pipeline.md: row i's dot product
@@ -13,17 +13,17 @@ from collections import deque
 import numpy as np
 
 from bitstep.golden.rounding import fits
-from bitstep.golden.steps import Saturated, correction, proximal_step, update_rule
+from bitstep.golden.steps import Overflowed, correction, proximal_step, update_rule
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
-from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.registers import Overflow
 
 _BIAS = 150                 # exponent field of m 2^0, with m's 23 fraction bits counted in
 _FAR = 62                   # a shift beyond every product's width: what is left rounds to 0
 
 
 def decode(rows: np.ndarray, job) -> tuple[np.ndarray, np.ndarray]:
-    """Mantissas and exponents of packed rows.
+    """Mantissas and exponents of stored rows.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class FloatEpoch:
             self.model -= align(update * mantissas, _BIAS - exponents)
             self.intercept -= update * (1 if self.job.intercept_level else 0)
             if not (fits(self.model, MODEL_WIDTH) and fits(self.intercept, MODEL_WIDTH)):
-                raise Saturated(Saturation.MODEL)
+                raise Overflowed(Overflow.MODEL)
 
     def settle_correction(self, row):
         """In the row ``lookahead`` after a boundary the words become those of the boundary: the
@@ -139,13 +139,13 @@ class FloatEpoch:
             self.correction = np.zeros_like(self.model)
             self.pending = None
             if not fits(self.model, MODEL_WIDTH):
-                raise Saturated(Saturation.MODEL)
+                raise Overflowed(Overflow.MODEL)
             boundary = min(row, self.job.n_rows - 1) // self.job.correction_period \
                 * self.job.correction_period
             if boundary + self.job.correction_period < self.job.n_rows:
                 exact = correction(self.model, self.job.coefficients.astype(np.int64), self.steps)
                 if any(not fits(value, MODEL_WIDTH) for value in exact):
-                    raise Saturated(Saturation.CORRECTION)
+                    raise Overflowed(Overflow.CORRECTION)
                 self.pending = exact.astype(np.int64)
         self.since += 1
 

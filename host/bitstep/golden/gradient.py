@@ -9,7 +9,7 @@ scale of the epoch's mantissa, and the sum over the rows is the gradient::
     gradient <- gradient + c q,   intercept's gradient <- it + c level
 
 Sums have 64 bits: in 32, c would have to be so small for the sum of many rows to fit that its
-rounding would hide the gradient near the optimum. The run saturates if the sum of all |c| reaches
+rounding would hide the gradient near the optimum. The run overflows if the sum of all |c| reaches
 2^47, so that times the largest level of 16 planes it could leave them.
 
 The pass can also write the derivative of each row's loss at the first planes of its code, with
@@ -27,7 +27,7 @@ from bitstep.golden.sigmoid import FINE_ARGUMENT, FINE_VALUE, fine_sigmoid
 from bitstep.golden.steps import (
     MAX_DERIVATIVE_STEP,
     STEP_FRACTION,
-    Saturated,
+    Overflowed,
     derivative_label,
     derivative_step,
     update_rule,
@@ -35,7 +35,7 @@ from bitstep.golden.steps import (
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.widths import UPDATE_WIDTH
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT, GradientSum
 
 
@@ -45,7 +45,7 @@ def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
     Parameters
     ----------
     job : TrainingJob
-        Of woven rows and one epoch; its model, planes, mantissa, shift and key are used.
+        Of bit-plane rows and one epoch; its model, planes, mantissa, shift and key are used.
     derivative_planes : int
         See :meth:`bitstep.pipeline.device.Device.gradient`.
 
@@ -57,7 +57,7 @@ def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
     then = job.at(steps)
     level = then.intercept_level
     words = job.model.astype(np.int64)
-    failed = GradientSum(np.zeros_like(words), 0, Saturation.UPDATE)
+    failed = GradientSum(np.zeros_like(words), 0, Overflow.UPDATE)
     updates = []
     try:
         update_of = _rule(then, steps)
@@ -67,7 +67,7 @@ def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
             updates.append(update_of(dot, target, dither))
             if not fits(updates[-1], UPDATE_WIDTH):
                 return failed
-    except Saturated:
+    except Overflowed:
         return failed
     if sum(map(abs, updates)) >= UPDATES_LIMIT:
         return failed
@@ -98,7 +98,7 @@ def _rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int], int]
         return update_rule(job, steps)
     largest = derivative_step(job, steps)
     if largest >= MAX_DERIVATIVE_STEP:
-        raise Saturated(Saturation.UPDATE)
+        raise Overflowed(Overflow.UPDATE)
 
     def logistic(dot: int, target: int, dither: int) -> int:
         sign = 1 if target > 0 else -1

@@ -4,9 +4,9 @@ import numpy as np
 
 from bitstep.golden.rounded_model import rounded_model
 from bitstep.golden.rounding import fits, round_shift
-from bitstep.golden.steps import Saturated, correction, proximal_step, update_rule
+from bitstep.golden.steps import Overflowed, correction, proximal_step, update_rule
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
-from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.registers import Overflow
 
 
 class IntegerEpoch:
@@ -67,12 +67,12 @@ class IntegerEpoch:
         """Add to the intercept, which must fit its word."""
         self.intercept += change
         if not fits(self.intercept, MODEL_WIDTH):
-            raise Saturated(Saturation.MODEL)
+            raise Overflowed(Overflow.MODEL)
 
     def check(self):
         """Every model word must fit its width."""
         if not fits(self.model, MODEL_WIDTH):
-            raise Saturated(Saturation.MODEL)
+            raise Overflowed(Overflow.MODEL)
         self.bound = int(np.abs(self.model).max())
 
     def next_correction(self, row):
@@ -83,7 +83,7 @@ class IntegerEpoch:
             return None
         exact = correction(self.model, self.coefficients, self.steps, self.job.constants)
         if any(not fits(value, MODEL_WIDTH) for value in [*exact, self.constant()]):
-            raise Saturated(Saturation.CORRECTION)
+            raise Overflowed(Overflow.CORRECTION)
         return exact.astype(np.int64)
 
     def constant(self):

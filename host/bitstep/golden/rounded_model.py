@@ -34,7 +34,7 @@ def model_exponent(model: np.ndarray, bits: int) -> int:
 
 
 def word_dithers(key: int, batch: int, n_features: int) -> np.ndarray:
-    """Dithers of the model's words.
+    """Dithers of the model's weights.
 
     Parameters
     ----------

@@ -9,9 +9,9 @@ from bitstep.golden import float32
 from bitstep.golden.dither import dithers
 from bitstep.golden.integer import IntegerEpoch
 from bitstep.golden.levels import levels_of
-from bitstep.golden.steps import Saturated
+from bitstep.golden.steps import Overflowed
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.registers import Overflow
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class EpochModel:
     Attributes
     ----------
     model : ndarray of int32, shape (n_features,)
-        Model words; meaningless if ``saturation`` is not 0.
+        Weights; meaningless if ``overflow`` is not 0.
     intercept : int
         The intercept's word.
-    saturation : Saturation
+    overflow : Overflow
         What left its range in this epoch; a run ends with the first such epoch.
     refetched_rows : int
         Rows of this epoch that were fetched again with 16 bits a value.
@@ -32,7 +32,7 @@ class EpochModel:
 
     model: np.ndarray
     intercept: int
-    saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
+    overflow: Overflow = Overflow(0)  # noqa: RUF009 (an immutable flag)
     refetched_rows: int = 0
 
 
@@ -56,28 +56,28 @@ def train(job: TrainingJob) -> Iterator[EpochModel]:
     Yields
     ------
     EpochModel
-        One an epoch, in order; the last one may be saturated.
+        One an epoch, in order; the last one may be overflowed.
     """
     model = job.model.astype(np.int64)
     intercept = int(job.intercept)
     for number, steps in enumerate(job.epochs):
-        packed, then = job.rows[number % len(job.rows)], job.at(steps)
+        stored, then = job.rows[number % len(job.rows)], job.at(steps)
         if job.config.row_format == "float32":
             epoch = float32.FloatEpoch(job, steps, model, intercept)
-            values = float32.decode(packed, job)
+            values = float32.decode(stored, job)
         else:
-            values = levels_of(job, packed, steps.planes)
+            values = levels_of(job, stored, steps.planes)
             epoch = IntegerEpoch(then, steps, model, intercept)
         rows = zip(*values, then.targets(0, job.n_rows).tolist(),
                    dithers(steps.key, job.n_rows).tolist(), strict=True)
-        saturation = Saturation(0)
+        overflow = Overflow(0)
         try:
             epoch.run(rows)
-        except Saturated as saturated:
-            saturation = saturated.kind
+        except Overflowed as overflowed:
+            overflow = overflowed.kind
         model, intercept = epoch.model, epoch.intercept
-        yield EpochModel(model.astype(np.int32), intercept, saturation, epoch.refetched_rows)
-        if saturation:
+        yield EpochModel(model.astype(np.int32), intercept, overflow, epoch.refetched_rows)
+        if overflow:
             return
 
 

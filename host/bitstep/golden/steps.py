@@ -15,17 +15,17 @@ from bitstep.pipeline.parts.widths import (
     SIGMOID_FRACTION,
     UPDATE_WIDTH,
 )
-from bitstep.pipeline.registers import Loss, Saturation
+from bitstep.pipeline.registers import Loss, Overflow
 
 STEP_FRACTION = DITHER_WIDTH        # fraction bits of K
 # A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
 MAX_DERIVATIVE_STEP = 1 << UPDATE_WIDTH - 1 + STEP_FRACTION
 
 
-class Saturated(Exception):
+class Overflowed(Exception):
     """A value left its range, so the run ends after this epoch."""
 
-    def __init__(self, kind: Saturation):
+    def __init__(self, kind: Overflow):
         super().__init__(kind)
         self.kind = kind
 
@@ -42,7 +42,7 @@ def derivative_step(job: TrainingJob, steps: EpochSteps) -> int:
 def _checked(update: int) -> int:
     """An update, which must fit its width."""
     if not fits(update, UPDATE_WIDTH):
-        raise Saturated(Saturation.UPDATE)
+        raise Overflowed(Overflow.UPDATE)
     return update
 
 
@@ -66,7 +66,7 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
 
     Raises
     ------
-    Saturated
+    Overflowed
         From the function, if the update does not fit; at once, if K does not.
     """
     if has_derivatives(job):
@@ -88,7 +88,7 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         return squared_hinge
     largest = derivative_step(job, steps)
     if largest >= MAX_DERIVATIVE_STEP:
-        raise Saturated(Saturation.UPDATE)
+        raise Overflowed(Overflow.UPDATE)
 
     def hinge(dot, target, dither):
         if not active(dot, target):
@@ -148,7 +148,7 @@ def _centred_rule(job, steps):
     shift = STEP_FRACTION + VALUE_FRACTION if logistic else SHIFT_UNIT * steps.shift
     left = 0 if logistic else job.label_shift - DERIVATIVE_FRACTION
     if logistic and factor >= MAX_DERIVATIVE_STEP:
-        raise Saturated(Saturation.UPDATE)
+        raise Overflowed(Overflow.UPDATE)
 
     def centred(dot, label, dither):
         change = derivative(job, dot, 1 if label & 1 else -1) - (label >> 1 << left)
@@ -181,7 +181,7 @@ def correction(model: np.ndarray, coefficients: np.ndarray, steps: EpochSteps,
     Parameters
     ----------
     model, coefficients : ndarray of int64, shape (n_features,)
-        Model words and the job's coefficients.
+        Weights and the job's coefficients.
     constants : ndarray of int, shape (n_features,), or None
         None for zeros.
 

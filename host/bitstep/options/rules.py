@@ -20,11 +20,11 @@ from bitstep.pipeline.encodings import ENCODINGS, Encoding
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.parts.exclusions import EXCLUSIONS, TRAITS, reason_of
 from bitstep.pipeline.parts.formats import (
+    BIT_PLANE_BITS,
+    BIT_PLANES,
     FLOAT_BITS,
-    MAX_DENSE_FEATURES,
-    MAX_TABLE_BITS,
-    WOVEN,
-    WOVEN_BITS,
+    MAX_CODEBOOK_BITS,
+    MAX_PACKED_FEATURES,
 )
 from bitstep.pipeline.parts.widths import MAX_MODELS
 
@@ -253,7 +253,8 @@ def task(name: str) -> Test:
 
 # Traits
 
-WOVEN_ROWS = {"planes": given, "solver": is_("bit-centred"), "woven": bool, "encoding": is_(WOVEN)}
+BIT_PLANE_ROWS = {"planes": given, "solver": is_("bit-centred"), "bit_planes": bool,
+                  "encoding": is_(BIT_PLANES)}
 FLOAT_ROWS = {"bits": is_(FLOAT_BITS), "encoding": is_("float")}
 BIT_CENTRED = Trait({"solver": is_("bit-centred")})
 STOPPING = {"early_stopping": bool, "tol": bool}
@@ -262,30 +263,31 @@ PROXIMAL = {"l1": bool, "box": given}
 
 # Options that ask for what the hardware's traits are, besides the fields of a configuration.
 _ASKED: dict[str, dict[str, Test]] = {
-    "level tables": {"levels": is_("optimal")},
+    "codebooks": {"levels": is_("optimal")},
     "proximal steps": PROXIMAL,
     "several models": {"device_models": above(1)},
     "few bits": {"update_bits": bool},
     "logistic loss": {"loss_family": is_("logistic"),
-                      "model": loss(lambda rule: rule.solver == "logistic")},
-    "unbounded codes": {**FLOAT_ROWS, **WOVEN_ROWS, "encoding": lambda name: name == WOVEN
+                      "model": loss(lambda rule: rule.loss_family == "logistic")},
+    "unbounded codes": {**FLOAT_ROWS, **BIT_PLANE_ROWS, "encoding": lambda name: name == BIT_PLANES
                         or encoding(lambda one: not one.cell)(name)},
-    "untabled codes": {**FLOAT_ROWS, **WOVEN_ROWS, "encoding": lambda name: name == WOVEN
+    "codes without a codebook": {**FLOAT_ROWS, **BIT_PLANE_ROWS,
+                                 "encoding": lambda name: name == BIT_PLANES
                        or encoding(lambda one: not one.tabled)(name)},
     "two levels": {"encoding": encoding(lambda one: 1 < one.min_bits < FLOAT_BITS)},
-    "woven rows": WOVEN_ROWS,
-    "no whole codes": {**FLOAT_ROWS, **WOVEN_ROWS, "encoding": is_("float", WOVEN)},
+    "bit-plane rows": BIT_PLANE_ROWS,
+    "no whole codes": {**FLOAT_ROWS, **BIT_PLANE_ROWS, "encoding": is_("float", BIT_PLANES)},
 }
 HARDWARE = {trait: Trait({name: test for name, test in {**fields, **_ASKED.get(trait, {})}.items()
                           if name in OPTIONS}) for trait, fields in TRAITS.items()}
 
 
 REMEDIES = {
-    "level tables, many levels": f"choose at most {MAX_TABLE_BITS} {{bits}}, or leave {{levels}} "
+    "codebooks, many levels": f"choose at most {MAX_CODEBOOK_BITS} {{bits}}, or leave {{levels}} "
     "out",
     "refetching, unbounded codes": "choose {encoding=nearest} or {encoding=stochastic}, with at "
     "most 8 {bits}, or leave {refetch} out",
-    "dense rows, refetching": "choose {refetch=False}, or leave {dense} out",
+    "packed rows, refetching": "choose {refetch=False}, or leave {packed} out",
     "several models, refetching": "choose one of {models=1} and {refetch=False}",
 }
 
@@ -307,9 +309,10 @@ RULES: tuple[Rule, ...] = (
          "on, with {tol} alone"),
     Rule(name="planes of stored rows",
          one=Trait({"planes": given, "solver": is_("bit-centred")}),
-         other=Trait({"stored_encoding": not_(WOVEN)}), needs="woven rows",
+         other=Trait({"stored_encoding": not_(BIT_PLANES)}), needs="bit-plane rows",
          reason="it reads rows bit plane by bit plane",
-         remedy="write them with `bitstep quantize --woven` (bitstep.quantization.weave_rows)"),
+         remedy="write them with `bitstep quantize --bit-planes` "
+                "(bitstep.quantization.quantize_bit_planes)"),
     *(Rule(name=f"stored labels of a {stored}", one=Trait({"model": task(wanted)}),
            other=Trait({"stored_task": is_(stored)}), needs=f"labels of a {wanted}",
            reason="labels are stored as they were quantized", remedy="choose another {model}, or "
@@ -318,11 +321,12 @@ RULES: tuple[Rule, ...] = (
                              ("regression", "classification"))),
 
     # Rows
-    Rule(name="woven rows", one=Trait({name: test for name, test in WOVEN_ROWS.items()
+    Rule(name="bit-plane rows", one=Trait({name: test for name, test in BIT_PLANE_ROWS.items()
                                        if name != "encoding"}),
-         other=Trait({"bits": not_(WOVEN_BITS), "encoding": not_(WOVEN), "copies": above(1),
+         other=Trait({"bits": not_(BIT_PLANE_BITS), "encoding": not_(BIT_PLANES),
+                      "copies": above(1),
                       "levels": is_("optimal"), "refetch": bool, "fine_rows": bool}),
-         reason="woven rows are one copy of 16 bits a value, in an encoding of their own, with "
+         reason="bit-plane rows are one copy of 16 bits a value, in an encoding of their own, with "
          "equally spaced levels"),
     *(Rule(name=name, one=Trait({"bits": bits}), other=Trait({"encoding": codes}),
            reason="32 bits are floating-point numbers, encoding float")
@@ -352,7 +356,7 @@ RULES: tuple[Rule, ...] = (
            reason=reason_of("refetching", trait), remedy=REMEDIES["refetching, unbounded codes"]
            .replace("refetch", "fine_rows") if trait == "unbounded codes" else
            "leave one of the two out")
-      for trait in ("unbounded codes", "level tables")),
+      for trait in ("unbounded codes", "codebooks")),
     *(Rule(name=f"{rule.one}, {rule.other}", one=HARDWARE[rule.one], other=HARDWARE[rule.other],
            reason=rule.reason, remedy=REMEDIES.get(f"{rule.one}, {rule.other}", Rule.remedy))
       for rule in EXCLUSIONS),
@@ -361,18 +365,19 @@ RULES: tuple[Rule, ...] = (
          reason="the other scalers shift columns", remedy="choose it, or train an intercept"),
 
     # A pass
-    Rule(name="several models without dense rows", one=Trait({
+    Rule(name="several models without packed rows", one=Trait({
              "device_models": above(MAX_MODELS), "models": above(MAX_MODELS)}),
-         other=Trait({"dense": missing}), needs="{dense}",
+         other=Trait({"packed": missing}), needs="{packed}",
          reason=f"padded rows allow at most {MAX_MODELS} models in a pass",
-         remedy=f"choose up to {MAX_MODELS}, or dense rows"),
-    Rule(name="features of dense rows", one=Trait({"dense": bool}),
-         other=Trait({"n_features": above(MAX_DENSE_FEATURES)}),
-         reason=f"it is for up to {MAX_DENSE_FEATURES} features", remedy="leave {dense} out"),
-    Rule(name="beats of dense rows", one=Trait({"dense": bool}), other=Trait({"row_bits": given}),
-         reason="a dense row must fit into a beat",
-         remedy="choose a wider {bus_width} or fewer {bits}, or leave {dense} out"),
-    Rule(name="length of dense rows", one=Trait({"dense": bool}), other=Trait({"features": given}),
+         remedy=f"choose up to {MAX_MODELS}, or packed rows"),
+    Rule(name="features of packed rows", one=Trait({"packed": bool}),
+         other=Trait({"n_features": above(MAX_PACKED_FEATURES)}),
+         reason=f"it is for up to {MAX_PACKED_FEATURES} features", remedy="leave {packed} out"),
+    Rule(name="beats of packed rows", one=Trait({"packed": bool}), other=Trait({"row_bits": given}),
+         reason="a packed row must fit into a beat",
+         remedy="choose a wider {bus_width} or fewer {bits}, or leave {packed} out"),
+    Rule(name="length of packed rows", one=Trait({"packed": bool}),
+         other=Trait({"features": given}),
          reason="the pipeline is chosen for rows of {max_features}"),
 
     # Steps and stopping

@@ -10,19 +10,18 @@ from typing import Any
 
 from bitstep.options.models import MODELS
 from bitstep.options.types import Choice, Integer, Number, Switch, Text, Type, or_auto
-from bitstep.pipeline.config import SOLVERS as LOSS_FAMILIES
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import LOSS_FAMILIES, PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS, LEVELS, SCALERS
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.parts.formats import FLOAT_BITS, MAX_DENSE_FEATURES, WOVEN_BITS
-from bitstep.pipeline.parts.stages import CYCLES_PER_UPDATE
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, FLOAT_BITS, MAX_PACKED_FEATURES
+from bitstep.pipeline.parts.stages import UPDATE_INTERVALS
 from bitstep.pipeline.parts.widths import (
     BUS_WIDTHS,
     FEW_BITS,
-    MAX_DENSE_MODELS,
     MAX_FEATURES,
     MAX_LOOKAHEAD,
     MAX_MODELS,
+    MAX_PACKED_MODELS,
 )
 from bitstep.pipeline.registers import Loss
 
@@ -113,10 +112,11 @@ def planes_list(text: str) -> list[int] | str:
     if text == "auto":
         return text
     try:
-        return [Integer(1, WOVEN_BITS)(part) for part in text.split(",")]
+        return [Integer(1, BIT_PLANE_BITS)(part) for part in text.split(",")]
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(
-            f"must be auto, or integers from 1 to {WOVEN_BITS} with commas between them, one an "
+            f"must be auto, or integers from 1 to {BIT_PLANE_BITS} with commas between them, one "
+            f"an "
             f"epoch, not {text!r}") from error
 
 
@@ -185,7 +185,7 @@ _ALL = (
     Option(name="encoding", kind=Choice(tuple(ENCODINGS)), metavar="E", python="encoding",
            auto=True, sets="row_format", help=f"how values become codes: {', '.join(ENCODINGS)}",
            default_text=f"{by_model('encoding')}; float with --bits {FLOAT_BITS}"),
-    Option(name="levels", kind=Choice(LEVELS), python="levels", sets="level_tables",
+    Option(name="levels", kind=Choice(LEVELS), python="levels", sets="codebooks",
            help="uniform: levels at equal distances; optimal: a table for each column, of the "
            "levels with the least variance (up to 5 bits; nearest, stochastic and compensated)",
            default_text="uniform"),
@@ -195,8 +195,8 @@ _ALL = (
            help="store a second copy of the rows with 16 bits a value, from which `bitstep train "
            "--model svm` reads a row again where its codes cannot decide",
            default_text="yes with --model svm and --encoding nearest or stochastic"),
-    Option(name="woven", kind=Switch(lone=True), default=False, sets="row_format",
-           help="write woven rows: one copy of 16 bits a value, stored bit plane by bit plane; "
+    Option(name="bit_planes", kind=Switch(lone=True), default=False, sets="row_format",
+           help="write bit-plane rows: one copy of 16 bits a value, stored bit plane by bit plane; "
            "`bitstep train --planes` and `--solver bit-centred` choose how many of the bits to "
            "read"),
 
@@ -258,10 +258,11 @@ _ALL = (
            "models but svm; --l2 is the only penalty that it takes, and each of its epochs is an "
            "outer step", default_text="sgd"),
     Option(name="planes", kind=Text(planes_list), metavar="B[,B...]", python="planes",
-           sets="row_format; epoch table", help="bits to read of each value of woven rows, 1 to "
+           sets="row_format; epoch table",
+           help="bits to read of each value of bit-plane rows, 1 to "
            "16: one number for all epochs, or one for each epoch (the last holds for those after "
            "it); auto: the training chooses", default_text="auto for a file of `bitstep quantize "
-           "--woven` and with --solver bit-centred; else rows have --bits bits"),
+           "--bit-planes` and with --solver bit-centred; else rows have --bits bits"),
     Option(name="tol", kind=Number(0, above=False), metavar="T", python="tol", sets="training",
            help="sgd: stop once --n-iter-no-change epochs in a row lower the loss by no more "
            "than T times the loss of the best constant (default: 0 with --early-stopping, else "
@@ -294,17 +295,18 @@ _ALL = (
            "to FILE, unless --checkpoint names another"),
 
     # Pipeline
-    Option(name="device_models", spelling="--models", kind=Integer(1, MAX_DENSE_MODELS),
+    Option(name="device_models", spelling="--models", kind=Integer(1, MAX_PACKED_MODELS),
            metavar="N", python="models", sets="models",
            help="sim: models that the pipeline trains in one pass over the rows (classes, "
-           f"candidates of --sweep): 1 to {MAX_MODELS}, or to {MAX_DENSE_MODELS} with --dense",
+           f"candidates of --sweep): 1 to {MAX_MODELS}, or to {MAX_PACKED_MODELS} with --packed",
            default_text="1"),
     Option(name="lookahead", kind=or_auto(Integer(0, MAX_LOOKAHEAD)), default="auto", metavar="N",
            python="lookahead", sets="lookahead", help="rows by which the model may trail the row "
            "that is read; dot products are corrected for them, exactly. auto: enough that no row "
            "waits", default_text="auto"),
-    Option(name="dense", kind=Switch(lone=True), default=False, python="dense", sets="dense",
-           help=f"rows without padding, several in a beat, for up to {MAX_DENSE_FEATURES} features "
+    Option(name="packed", kind=Switch(lone=True), default=False, python="packed", sets="packed",
+           help=f"rows without padding, several in a beat, for up to {MAX_PACKED_FEATURES} "
+                f"features "
            "that fit into one beat; faster with batches of at least a beat's rows, and with "
            "several models in a pass"),
     Option(name="max_features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="max_features",
@@ -313,15 +315,16 @@ _ALL = (
     Option(name="features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="lookahead",
            help="number of features for which --lookahead auto chooses",
            default_text="what rows of any length need"),
-    Option(name="loss_family", spelling="--solver", kind=Choice(LOSS_FAMILIES),
-           default=_USUAL.solver, sets="solver", help="linear: least squares, squared hinge and "
-           "hinge; logistic: log loss", default_text=_USUAL.solver),
-    Option(name="cycles_per_update", kind=Choice(tuple(sorted(
-           {cycles for some in CYCLES_PER_UPDATE.values() for cycles in some}))),
-           metavar="CYCLES", sets="cycles_per_update",
+    Option(name="loss_family", kind=Choice(LOSS_FAMILIES),
+           default=_USUAL.loss_family, sets="loss_family",
+           help="linear: least squares, squared hinge and "
+           "hinge; logistic: log loss", default_text=_USUAL.loss_family),
+    Option(name="update_interval", kind=Choice(tuple(sorted(
+           {cycles for some in UPDATE_INTERVALS.values() for cycles in some}))),
+           metavar="CYCLES", sets="update_interval",
            help="initiation interval of the update, in cycles: " + "; ".join(
-               f"{', '.join(map(str, some))} with solver {solver}"
-               for solver, some in CYCLES_PER_UPDATE.items()),
+               f"{', '.join(map(str, some))} with loss family {family}"
+               for family, some in UPDATE_INTERVALS.items()),
            default_text="what `bitstep train` takes"),
     Option(name="minibatch", kind=Switch(), default=True, sets="minibatch",
            help="support batches of more than one row", default_text="yes"),
@@ -329,9 +332,9 @@ _ALL = (
            help="support diagonal corrections and L2", default_text="yes"),
     Option(name="proximal", kind=Switch(), default=False, sets="proximal",
            help="support L1 and a box constraint", default_text="no"),
-    Option(name="models", kind=Integer(1, MAX_DENSE_MODELS), default=1, metavar="N", sets="models",
+    Option(name="models", kind=Integer(1, MAX_PACKED_MODELS), default=1, metavar="N", sets="models",
            help=f"models that one pass over the rows trains: 1 to {MAX_MODELS}, or to "
-           f"{MAX_DENSE_MODELS} with --dense", default_text="1"),
+           f"{MAX_PACKED_MODELS} with --packed", default_text="1"),
     Option(name="rounded_updates", kind=Switch(), default=False, sets="rounded_updates",
            help=f"support updates of {FEW_BITS[0]} to {FEW_BITS[1]} bits", default_text="no"),
 )

@@ -8,7 +8,7 @@ The flow that builds bitstreams (:mod:`bitstep_hw.boards.zynq`), the profiles of
 from dataclasses import dataclass
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 
 ZYNQ_PORT_WIDTH = 64            # bits of a memory port (HP) of a Zynq-7000
 ULTRASCALE_PORT_WIDTH = 128     # the same of a Zynq UltraScale+
@@ -41,8 +41,8 @@ class BoardFacts:
         LUT, FF, RAMB36 and DSP of the device.
     bus_widths : dict of int to int
         For each default number of bits, the bus width of its bitstream.
-    woven_bus_width : int
-        The same for woven rows.
+    bit_plane_bus_width : int
+        The same for bit-plane rows.
     """
 
     name: str
@@ -55,11 +55,11 @@ class BoardFacts:
     device: str
     resources: dict[str, int]
     bus_widths: dict[int, int]
-    woven_bus_width: int = ZYNQ_PORT_WIDTH
+    bit_plane_bus_width: int = ZYNQ_PORT_WIDTH
 
     def config(self, bits: int) -> PipelineConfig:
         """Return the default pipeline for codes of ``bits`` bits: rows of any length never wait,
-        and products have two stages (``cycles_per_update`` 4) for a fast clock.
+        and products have two stages (``update_interval`` 4) for a fast clock.
 
         Raises
         ------
@@ -69,14 +69,15 @@ class BoardFacts:
         if bits not in self.bus_widths:
             raise ValueError(f"The default bitstreams of {self.name} are for "
                              f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
-                             "whole configuration, such as bits=3,cycles_per_update=4")
-        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, cycles_per_update=4,
+                             "whole configuration, such as bits=3,update_interval=4")
+        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, update_interval=4,
                               lookahead=0).with_lookahead()
 
-    def woven_config(self) -> PipelineConfig:
-        """Return the default pipeline for woven rows; else as :meth:`config`."""
-        return PipelineConfig(bus_width=self.woven_bus_width, bits=WOVEN_BITS, row_format=WOVEN,
-                              cycles_per_update=4, lookahead=0).with_lookahead()
+    def bit_plane_config(self) -> PipelineConfig:
+        """Return the default pipeline for bit-plane rows; else as :meth:`config`."""
+        return PipelineConfig(bus_width=self.bit_plane_bus_width, bits=BIT_PLANE_BITS,
+                              row_format=BIT_PLANES,
+                              update_interval=4, lookahead=0).with_lookahead()
 
 
 XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}

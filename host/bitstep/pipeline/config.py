@@ -13,27 +13,27 @@ import numpy as np
 
 from bitstep.pipeline.parts.exclusions import EXCLUSIONS, TRAITS
 from bitstep.pipeline.parts.formats import (
+    BIT_PLANE_BITS,
+    BIT_PLANES,
     FLOAT_BITS,
-    MAX_DENSE_FEATURES,
+    MAX_PACKED_FEATURES,
     ROW_FORMATS,
-    WOVEN,
-    WOVEN_BITS,
     RowFormat,
 )
-from bitstep.pipeline.parts.stages import CYCLES_PER_UPDATE, Clock, Stages, stages_of
+from bitstep.pipeline.parts.stages import UPDATE_INTERVALS, Clock, Stages, stages_of
 from bitstep.pipeline.parts.widths import (
     BUS_WIDTHS,
     FEW_BITS,
-    MAX_DENSE_MODELS,
     MAX_FEATURES,
     MAX_LOOKAHEAD,
     MAX_MODELS,
+    MAX_PACKED_MODELS,
 )
 
-SOLVERS = ("linear", "logistic")
+LOSS_FAMILIES = ("linear", "logistic")
 
-_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables", "rounded_updates",
-          "dense")
+_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "codebooks", "rounded_updates",
+          "packed")
 
 
 def _choice(name: str, value: Any, allowed: tuple) -> None:
@@ -56,42 +56,42 @@ class PipelineConfig:
     bus_width : {64, 128, 256, 512}
         Bits in a beat of the row bus.
     bits : int
-        Stored bits per value, 1 to 8; 32 for row format ``float32``, 16 for ``woven``.
-    row_format : {"one_level", "two_levels", "float32", "woven"}
+        Stored bits per value, 1 to 8; 32 for row format ``float32``, 16 for ``bit_planes``.
+    row_format : {"one_level", "two_levels", "float32", "bit_planes"}
         ``one_level``: a code is one signed level, used in the dot product and in the gradient
         (encodings ``nearest``, ``stochastic``, ``double-symmetric``, ``compensated``).
         ``two_levels``: a code holds two samples, one for each use (encoding ``double``).
         ``float32``: a value is an IEEE 754 single-precision number in [-1, 1].
-        ``woven``: bit planes, of which each epoch reads as many as its entry says; at most
+        ``bit_planes``: bit planes, of which each epoch reads as many as its entry says; at most
         65,536 features.
     max_features : int
         Features that the memories are sized for; rounded up to whole beats (``capacity``).
     lookahead : int
         Rows by which the model in memory may trail the row being read. 0 waits for every update.
-    cycles_per_update : int
+    update_interval : int
         Cycles from one update to the next, the least distance between two rows: 2, or 4 for a fast
-        clock; 6 with solver ``logistic``.
+        clock; 6 with loss family ``logistic``.
     minibatch : bool
         True if batches of more than one row are possible (costs a second model memory).
     corrections : bool
         True if the diagonal corrections and L2 are possible (costs a memory and multipliers).
-    solver : {"linear", "logistic"}
+    loss_family : {"linear", "logistic"}
         ``linear``: losses whose derivative is piecewise linear (least squares, squared hinge,
         hinge). ``logistic``: the logistic loss.
     proximal : bool
         True if proximal steps (L1 and box constraint) are possible.
     refetch : bool
         True if rows that could be on either side of the hinge are read again with 16 bits a value
-        (costs memories, multipliers and a port). Needs row format ``one_level`` and solver
+        (costs memories, multipliers and a port). Needs row format ``one_level`` and loss family
         ``linear``.
-    level_tables : bool
+    codebooks : bool
         True if every feature has a table of its levels, loaded at the start of a run: a code is an
         index into it (costs a memory a lane, and lanes as wide as with 8 bits). Needs row format
         ``one_level``, at most 5 bits and no ``refetch``.
     models : int
         Models that one pass over the rows trains, 1 to 8 (costs a dot product, a model memory, a
         solver and, with ``corrections``, an engine each). More than 1 needs rows of whole codes
-        and no ``refetch``. With ``dense`` 1 to 16, which take turns on one path.
+        and no ``refetch``. With ``packed`` 1 to 16, which are interleaved on one path.
     model_bits : int
         Largest number of bits of the model that dot products meet, 2 to 16, for runs that round
         it; 0: dot products meet words of 32 bits. Costs rounding in a few lanes; saves
@@ -100,11 +100,11 @@ class PipelineConfig:
         True if updates can be rounded to 2 to 16 bits. With this or ``model_bits`` every batch
         begins with an empty pipeline (``drains``), and needs integer rows of fixed bits, no
         ``refetch`` and one model.
-    dense : bool
+    packed : bool
         True if rows follow each other in memory without padding, ``max_features`` codes each, and
-        those of a beat are taken together (docs/pipeline.md#dense-rows). Needs ``max_features`` of
-        at most 64 that fit a beat, whole codes, ``cycles_per_update=2``, ``lookahead=0``,
-        and none of ``proximal``, ``refetch`` and ``level_tables``.
+        those of a beat are taken together (docs/pipeline.md#packed-rows). Needs ``max_features`` of
+        at most 64 that fit a beat, whole codes, ``update_interval=2``, ``lookahead=0``,
+        and none of ``proximal``, ``refetch`` and ``codebooks``.
 
     Raises
     ------
@@ -117,20 +117,20 @@ class PipelineConfig:
     row_format: str = "one_level"
     max_features: int = 4096
     lookahead: int = 8
-    cycles_per_update: int = 2
+    update_interval: int = 2
     minibatch: bool = True
     corrections: bool = True
-    solver: str = "linear"
+    loss_family: str = "linear"
     proximal: bool = False
     refetch: bool = False
-    level_tables: bool = False
+    codebooks: bool = False
     models: int = 1
     model_bits: int = 0
     rounded_updates: bool = False
-    dense: bool = False
+    packed: bool = False
 
     def __post_init__(self):
-        for name in ("bus_width", "bits", "max_features", "lookahead", "cycles_per_update",
+        for name in ("bus_width", "bits", "max_features", "lookahead", "update_interval",
                      "models", "model_bits"):
             if isinstance(value := getattr(self, name), np.integer):
                 object.__setattr__(self, name, int(value))
@@ -138,34 +138,34 @@ class PipelineConfig:
             if isinstance(value := getattr(self, name), np.bool_):
                 object.__setattr__(self, name, bool(value))
         _choice("bus_width", self.bus_width, BUS_WIDTHS)
-        _choice("row_format", self.row_format, (*ROW_FORMATS, WOVEN))
+        _choice("row_format", self.row_format, (*ROW_FORMATS, BIT_PLANES))
         if self.row_format == "float32":
             _choice("bits of row format 'float32'", self.bits, (FLOAT_BITS,))
-        elif self.row_format == WOVEN:
-            _choice("bits of row format 'woven'", self.bits, (WOVEN_BITS,))
+        elif self.row_format == BIT_PLANES:
+            _choice("bits of row format 'bit_planes'", self.bits, (BIT_PLANE_BITS,))
             # Dot products of 17-bit levels and 32-bit words then fit 64 bits.
-            _between("max_features of row format 'woven'", self.max_features, 1, 1 << 16)
+            _between("max_features of row format 'bit_planes'", self.max_features, 1, 1 << 16)
         else:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
         _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
-        _between("models", self.models, 1, MAX_DENSE_MODELS if self.dense else MAX_MODELS)
-        _choice("solver", self.solver, SOLVERS)
-        _choice(f"cycles_per_update of solver {self.solver!r}", self.cycles_per_update,
-                CYCLES_PER_UPDATE[self.solver])
+        _between("models", self.models, 1, MAX_PACKED_MODELS if self.packed else MAX_MODELS)
+        _choice("loss_family", self.loss_family, LOSS_FAMILIES)
+        _choice(f"update_interval of loss family {self.loss_family!r}", self.update_interval,
+                UPDATE_INTERVALS[self.loss_family])
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if self.model_bits != 0 or isinstance(self.model_bits, bool):
             _between("model_bits that are not 0", self.model_bits, *FEW_BITS)
         self._check_exclusions()
-        if self.dense:
-            most = min(MAX_DENSE_FEATURES, self.bus_width // self.bits)
+        if self.packed:
+            most = min(MAX_PACKED_FEATURES, self.bus_width // self.bits)
             if self.max_features > most:
                 raise ValueError(
-                    f"Dense rows of {self.bits} bits on a bus of {self.bus_width} must have 1 to "
+                    f"Packed rows of {self.bits} bits on a bus of {self.bus_width} must have 1 to "
                     f"{most} features (max_features), not {self.max_features}; for more, rows that "
-                    "are not dense waste little")
+                    "are not packed waste little")
 
     def _check_exclusions(self):
         said = {trait: " and ".join(f"{name}={getattr(self, name)!r}" for name, holds in
@@ -239,7 +239,7 @@ class PipelineConfig:
         other : PipelineConfig
             The pipeline that the jobs are made for.
         """
-        same = ("bits", "bus_width", "row_format", "solver", "level_tables", "dense")
+        same = ("bits", "bus_width", "row_format", "loss_family", "codebooks", "packed")
         return all(getattr(self, name) == getattr(other, name) for name in same) \
             and all(getattr(self, name) or not getattr(other, name)
                     for name in ("proximal", "refetch", "rounded_updates")) \
@@ -274,12 +274,12 @@ class PipelineConfig:
         """Short name for files and messages, unique among configurations."""
         flags = "".join(f"-{flag}" for flag, said in (
             ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
-            ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
-            ("refetch", self.refetch), ("tables", self.level_tables),
-            ("dense", self.dense), (f"m{self.models}", self.models > 1),
+            ("logistic", self.loss_family == "logistic"), ("proximal", self.proximal),
+            ("refetch", self.refetch), ("codebooks", self.codebooks),
+            ("packed", self.packed), (f"m{self.models}", self.models > 1),
             (f"q{self.model_bits}", self.model_bits), ("rounded", self.rounded_updates)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{self.rows.short}-n{self.max_features}"
-                f"-d{self.lookahead}-c{self.cycles_per_update}{flags}")
+                f"-d{self.lookahead}-c{self.update_interval}{flags}")
 
     def to_dict(self) -> dict[str, Any]:
         """The choices as a dictionary that JSON can hold."""

@@ -13,13 +13,13 @@ from bitstep.pipeline.results import (
     DeviceError,
     GradientSum,
     Outcome,
+    RangeOverflowError,
     RunError,
     RunResult,
-    SaturationError,
     TrainingInterrupted,
 )
 
-NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes and solver "
+NO_BIT_PLANE_ROWS = ("Device '{}' has no pipeline for bit-plane rows, which bit planes and solver "
                  "'bit-centred' need; choose device 'cpu', 'golden' or 'sim', or rows of fixed "
                  "bits")
 
@@ -35,14 +35,14 @@ _Run = TypeVar("_Run", bound="Run")
 
 
 def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
-    """True if two jobs read the same packed rows in every epoch, so that their models can take each
+    """True if two jobs read the same stored rows in every epoch, so that their models can take each
     row side by side. Each keeps labels, steps, periods, keys of the dither and penalties of its
     own, and is bit for bit what it is alone.
     """
     return one.config == other.config and one.n_features == other.n_features \
         and len(one.epochs) == len(other.epochs) and len(one.rows) == len(other.rows) \
         and all(mine is others for mine, others in zip(one.rows, other.rows, strict=True)) \
-        and one.level_tables is other.level_tables
+        and one.codebooks is other.codebooks
 
 
 def share_labels(jobs: Sequence[TrainingJob]) -> bool:
@@ -85,7 +85,7 @@ class Run(ABC):
 
     @abstractmethod
     def words(self) -> Iterator[tuple[int, np.ndarray, int]]:
-        """Number in the run, model words and intercept word of each job that has finished an epoch
+        """Number in the run, weights and intercept word of each job that has finished an epoch
         since the last call; nothing on devices where that takes long. They must not be changed.
         """
 
@@ -145,8 +145,8 @@ class Device(Protocol):
         Clock of the pipeline; None if there is no clock.
     workers : int
         Jobs that may be trained at the same time, from threads of their own.
-    woven : bool
-        True if there are pipelines for woven rows.
+    bit_planes : bool
+        True if there are pipelines for bit-plane rows.
     few_bits : bool
         True if there are pipelines for a model and updates of few bits.
     models : int
@@ -157,7 +157,7 @@ class Device(Protocol):
     config: PipelineConfig
     clock_hz: float | None
     workers: int = 1
-    woven: bool = False
+    bit_planes: bool = False
     few_bits: bool = False
     models: int = 1
 
@@ -212,7 +212,7 @@ class Device(Protocol):
         Raises
         ------
         RunError
-            If the run ended early: :class:`~bitstep.pipeline.results.SaturationError`,
+            If the run ended early: :class:`~bitstep.pipeline.results.RangeOverflowError`,
             :class:`~bitstep.pipeline.results.BusError`,
             :class:`~bitstep.pipeline.results.RunTimeoutError` and others, with the finished epochs
             in ``result``.
@@ -222,7 +222,7 @@ class Device(Protocol):
             See :meth:`begin`.
         """
         (outcome,) = self.train_models([job], timeout_s=timeout_s, on_epoch=on_epoch)
-        if isinstance(outcome, SaturationError):
+        if isinstance(outcome, RangeOverflowError):
             raise outcome
         return outcome
 
@@ -233,7 +233,7 @@ class Device(Protocol):
         Parameters
         ----------
         job : TrainingJob
-            Of woven rows and one epoch.
+            Of bit-plane rows and one epoch.
         derivative_planes : int
             Planes of the codes at which the derivative of each row's loss is written; 0 for none.
             For a smooth loss whose labels are signs, at most the planes of the epoch.
@@ -243,10 +243,10 @@ class Device(Protocol):
         Raises
         ------
         DeviceError
-            If the device has no pipeline for woven rows.
+            If the device has no pipeline for bit-plane rows.
         """
         del job, derivative_planes, timeout_s
-        raise DeviceError(NO_WOVEN_ROWS.format(self.name))
+        raise DeviceError(NO_BIT_PLANE_ROWS.format(self.name))
 
     def keep_rows(self) -> AbstractContextManager[None]:
         """A context in which rows stay in the device's memory from run to run, as long as jobs have
@@ -275,7 +275,7 @@ class Device(Protocol):
 
         Returns
         -------
-        list of RunResult or SaturationError
+        list of RunResult or RangeOverflowError
             One for each job, or, of a run that was ended, for those that had been begun. Where a
             device counts the cycles of a pass, the first model of it has the counters and the
             others have 0, so that sums count each pass once.
@@ -296,7 +296,7 @@ class Device(Protocol):
                     outcomes += run.finish(report)
                 except TrainingInterrupted as stopped:
                     raise TrainingInterrupted([*outcomes, *stopped.outcomes]) from None
-            if not to_the_end and any(isinstance(one, SaturationError) for one in outcomes):
+            if not to_the_end and any(isinstance(one, RangeOverflowError) for one in outcomes):
                 break
             before += sum(len(job.epochs) for job in part)
         return outcomes

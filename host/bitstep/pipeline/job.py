@@ -14,7 +14,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, least_shift
 from bitstep.pipeline.needs import check_needs
-from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.parts.widths import (
     BOUND_WIDTH,
     COEFFICIENT_WIDTH,
@@ -28,14 +28,14 @@ from bitstep.pipeline.parts.widths import (
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import (
     LABEL_BITS,
+    check_bit_planes,
+    check_codebooks,
     check_few_bits,
     check_fine_rows,
     check_labels,
-    check_level_tables,
     check_proximal,
     check_rows,
     check_words,
-    check_woven,
 )
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
@@ -46,7 +46,7 @@ WORD_WIDTH = 64                               # bits of a word of the epoch tabl
 # pipeline reads (docs/memory-layout.md); those of a leading underscore are 0.
 EPOCH_FIELDS = (
     ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()),
-    ("planes", WOVEN_BITS.bit_length()), ("_unused", 6),
+    ("planes", BIT_PLANE_BITS.bit_length()), ("_unused", 6),
     ("correction_mantissa", MANTISSA_WIDTH), ("correction_shift", MAX_SHIFT.bit_length()),
     ("label_shift", MAX_LABEL_SHIFT.bit_length()), ("_reserved", 5),
     ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
@@ -60,7 +60,7 @@ class EpochSteps:
     ``correction_shift`` scale a coefficient times a model word into a correction; ``threshold``
     is what a proximal step takes off the magnitude of every model word; ``key`` is the key of the
     rows' dither (:mod:`bitstep.golden.dither`), any 32 bits; ``planes`` are the bit planes that are
-    read of woven rows, 1 to 16, and 0 for others.
+    read of bit-plane rows, 1 to 16, and 0 for others.
     """
 
     mantissa: int
@@ -82,8 +82,8 @@ class EpochSteps:
         for name, width in (("threshold", MODEL_WIDTH - 1), ("key", KEY_WIDTH)):
             if not 0 <= getattr(self, name) < 1 << width:
                 raise ValueError(f"{name} must be in [0, 2**{width}), not {getattr(self, name)}")
-        if not 0 <= self.planes <= WOVEN_BITS:
-            raise ValueError(f"planes must be from 0 to {WOVEN_BITS}, not {self.planes}")
+        if not 0 <= self.planes <= BIT_PLANE_BITS:
+            raise ValueError(f"planes must be from 0 to {BIT_PLANE_BITS}, not {self.planes}")
 
     def words(self, label_shift: int = 0) -> tuple[int, ...]:
         """The table's entry, two words of 64 bits; of several models with the ``label_shift``."""
@@ -112,9 +112,9 @@ class TrainingJob:
     n_features : int
         Features of a row, 1 to ``config.rows.capacity``.
     rows : tuple of ndarray of uint8, each of shape (n_rows, beats * beat_bytes)
-        Packed codes; epoch e reads ``rows[e % len(rows)]``.
+        Stored codes; epoch e reads ``rows[e % len(rows)]``.
     labels : ndarray of uint8
-        Packed labels, a whole number of 8-byte words; of woven rows none to count all as 0.
+        Stored labels, a whole number of 8-byte words; of bit-plane rows none to count all as 0.
     label_format, label_shift : LabelFormat, int
         A stored label L counts as ``L << label_shift`` in the units of a dot product, unless it
         is a derivative (:func:`bitstep.pipeline.losses.has_derivatives`).
@@ -143,14 +143,14 @@ class TrainingJob:
     cell_half_levels : int
         Largest difference of a value of ``fine_rows`` to the level of its code, in half levels, 1
         to 4; 0: no row is fetched again.
-    level_tables : ndarray of int8, shape (n_features, 2 ** config.bits), or None
-        Level of each feature's codes, from -127 to 127; needed by a pipeline with level tables.
-    woven_rows : int
-        Number of woven rows, whose last block may be padded; 0 for others.
+    codebooks : ndarray of int8, shape (n_features, 2 ** config.bits), or None
+        Level of each feature's codes, from -127 to 127; needed by a pipeline with codebooks.
+    bit_plane_rows : int
+        Number of bit-plane rows, whose last block may be padded; 0 for others.
     constants, constant_intercept : ndarray of int32, shape (n_features,), or None; int
-        Added to every correction and, at the same boundaries, to the intercept; for woven rows.
+        Added to every correction and, at the same boundaries, to the intercept; for bit-plane rows.
     model_bits, update_bits : int
-        Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
+        Bits of the model's weights that dot products meet, and of the updates, 2 to 16; 0: all
         (:mod:`bitstep.golden.rounded_model`, :func:`bitstep.golden.dither.round_floating`).
     derivative_bound : int
         Of the Huber loss, its largest derivative in units of a stored label, 26 bits, at least 1;
@@ -180,8 +180,8 @@ class TrainingJob:
     box_limit: int = MODEL_LIMIT
     fine_rows: np.ndarray | None = None
     cell_half_levels: int = 0
-    level_tables: np.ndarray | None = None
-    woven_rows: int = 0
+    codebooks: np.ndarray | None = None
+    bit_plane_rows: int = 0
     constants: np.ndarray | None = None
     constant_intercept: int = 0
     model_bits: int = 0
@@ -191,7 +191,7 @@ class TrainingJob:
     @property
     def n_rows(self) -> int:
         """Rows of an epoch."""
-        return self.woven_rows or self.rows[0].shape[0]
+        return self.bit_plane_rows or self.rows[0].shape[0]
 
     def stored_labels(self, first: int, n_rows: int) -> np.ndarray:
         """Labels of rows from ``first`` on, a multiple of 8, as they are stored, int64."""
@@ -207,7 +207,7 @@ class TrainingJob:
 
     def at(self, steps: EpochSteps) -> "TrainingJob":
         """The job as an epoch has it: labels and intercept in units of its planes' levels."""
-        left = WOVEN_BITS - steps.planes
+        left = BIT_PLANE_BITS - steps.planes
         if not steps.planes or not left:
             return self
         then = copy(self)           # which is no job: at another epoch's planes it would not fit
@@ -236,7 +236,7 @@ class TrainingJob:
             raise ValueError(f"The rows ({self.n_rows}) times the beats of a row ({self.beats}) "
                              f"must be below 2**32, not {self.n_rows * self.beats}; train on fewer "
                              "rows or on a wider bus")
-        if not (config.row_format == WOVEN and not self.labels.size):
+        if not (config.row_format == BIT_PLANES and not self.labels.size):
             check_labels(self.labels, self.label_format, self.n_rows)
         if not 0 <= self.label_shift <= config.rows.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.rows.max_label_shift}, "
@@ -269,14 +269,14 @@ class TrainingJob:
         self._check_fine()
         check_few_bits(self)
         check_derivatives(self)
-        check_woven(self, least_shift(self))
-        check_level_tables(self.level_tables, config.rows, self.n_features)
+        check_bit_planes(self, least_shift(self))
+        check_codebooks(self.codebooks, config.rows, self.n_features)
 
     def _check_loss(self):
         rule = LOSSES[self.loss]
-        if self.config.solver != rule.solver:
-            raise ValueError(f"A loss {self.loss.name} needs a pipeline with solver "
-                             f"{rule.solver!r}, not {self.config.solver!r}")
+        if self.config.loss_family != rule.loss_family:
+            raise ValueError(f"A loss {self.loss.name} needs a pipeline with loss family "
+                             f"{rule.loss_family!r}, not {self.config.loss_family!r}")
         if rule.signs and self.label_format != LabelFormat.SIGN and not has_derivatives(self):
             raise ValueError(f"A loss {self.loss.name} needs labels of format SIGN, "
                              f"not {self.label_format.name}")

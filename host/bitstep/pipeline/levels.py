@@ -1,4 +1,4 @@
-"""Codes and labels, from packed bytes to integers."""
+"""Codes and labels, from stored bytes to integers."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from bitstep.pipeline.parts.formats import RowFormat
 from bitstep.pipeline.registers import LabelFormat
 
 
-def unpack_codes(packed: np.ndarray, rows: RowFormat, n_features: int) -> np.ndarray:
-    """Codes of packed rows.
+def unpack_codes(stored: np.ndarray, rows: RowFormat, n_features: int) -> np.ndarray:
+    """Codes of stored rows.
 
     Parameters
     ----------
-    packed : ndarray of uint8, shape (n_rows, beats * beat_bytes)
+    stored : ndarray of uint8, shape (n_rows, beats * beat_bytes)
         Each row starts on a beat; a beat holds ``lanes`` codes, lowest bits first.
     rows : RowFormat
         Their format.
@@ -21,7 +21,7 @@ def unpack_codes(packed: np.ndarray, rows: RowFormat, n_features: int) -> np.nda
     ndarray of uint8, shape (n_rows, n_features)
     """
     lanes, beats = rows.lanes, rows.beats(n_features)
-    bits = np.unpackbits(packed, axis=1, bitorder="little").reshape(-1, beats, rows.bus_width)
+    bits = np.unpackbits(stored, axis=1, bitorder="little").reshape(-1, beats, rows.bus_width)
     bits = bits[:, :, :lanes * rows.bits].reshape(-1, beats, lanes, rows.bits)
     codes = np.zeros(bits.shape[:3], np.uint8)
     for position in range(rows.bits):
@@ -80,7 +80,7 @@ def unpack_labels(labels: np.ndarray, label_format: LabelFormat, n_rows: int) ->
     Parameters
     ----------
     labels : ndarray of uint8
-        The packed label stream, lowest bits first.
+        The stored label stream, lowest bits first.
 
     Returns
     -------

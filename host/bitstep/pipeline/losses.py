@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import SIGMOID_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss
 
@@ -37,7 +37,7 @@ class LossFunction:
     constant : callable
         Least mean loss that a constant z can have, from mean and variance of the targets; of the
         Huber loss that of least squares, which is no less.
-    solver : str
+    loss_family : str
         Solver of the pipelines that minimise it.
     quadratic : bool
         True if its derivative is linear in z, so that corrections can free the gradient from the
@@ -73,7 +73,7 @@ class LossFunction:
     value: Rule
     derivative: Rule
     constant: Callable[[float, float], float]
-    solver: str = "linear"
+    loss_family: str = "linear"
     quadratic: bool = False
     signs: bool = True
     one_sided: bool = False
@@ -179,7 +179,7 @@ LOSSES = {
         max_step=_BOUNDED_STEP),
     Loss.LOGISTIC: LossFunction(
         name="log_loss", text="1/K sum of log(1 + exp(-y f(x)))", value=_log_loss,
-        derivative=_log_derivative, constant=_entropy, solver="logistic", bounded=True,
+        derivative=_log_derivative, constant=_entropy, loss_family="logistic", bounded=True,
         curvature=0.25,
         # The sigmoid's argument is a dot product shifted right.
         least_label_shift=SIGMOID_FRACTION + 1, max_derivative=2.0, model_range=_MARGIN_RANGE,
@@ -201,9 +201,10 @@ def loss_named(name: str) -> LossFunction:
     return {loss.name: loss for loss in LOSSES.values()}[name]
 
 
-def solver_shift(solver: str) -> int:
+def solver_shift(loss_family: str) -> int:
     """Least label shift of a pipeline's solver, of labels that are no derivatives."""
-    return max(rule.least_label_shift for rule in LOSSES.values() if rule.solver == solver)
+    return max(rule.least_label_shift for rule in LOSSES.values()
+               if rule.loss_family == loss_family)
 
 
 def least_shift(job: Any) -> int:
@@ -234,13 +235,13 @@ def has_derivatives(job: Any) -> bool:
 
     Such a label is 2 d + (1 if y = +1 else 0), with d = l'(q.x, y) 2^16 at the centre x of
     bit-centred training. A row's update is then that of l'(q.x, y) - d 2^-16
-    (:func:`bitstep.golden.steps.update_rule`). They are woven rows of a smooth loss, with labels of
-    format INT32.
+    (:func:`bitstep.golden.steps.update_rule`). They are bit-plane rows of a smooth loss, with
+    labels of format INT32.
 
     Parameters
     ----------
     job : bitstep.pipeline.job.TrainingJob
     """
     rule = LOSSES[job.loss]
-    return job.config.row_format == WOVEN and job.label_format == LabelFormat.INT32 \
+    return job.config.row_format == BIT_PLANES and job.label_format == LabelFormat.INT32 \
         and rule.signs and math.isfinite(rule.curvature)

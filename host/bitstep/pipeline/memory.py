@@ -51,13 +51,13 @@ def pack_codes(codes: np.ndarray, bits: int, bus_width: int) -> np.ndarray:
     words = slots.view("<u8")
     for width in (8, 16, 32):
         _join_neighbours(words, width, gap=width // 8 * (8 - bits))
-    packed = slots.reshape(n_rows, beats, groups, 8)[..., :bits]
-    packed = packed.reshape(n_rows, beats, groups * bits)
+    stored = slots.reshape(n_rows, beats, groups, 8)[..., :bits]
+    stored = stored.reshape(n_rows, beats, groups * bits)
     used = min(groups * bits, bus_width // 8)
     if used == bus_width // 8:
-        return np.ascontiguousarray(packed[..., :used]).reshape(n_rows, -1)
+        return np.ascontiguousarray(stored[..., :used]).reshape(n_rows, -1)
     rows = np.zeros((n_rows, beats, bus_width // 8), np.uint8)
-    rows[..., :used] = packed[..., :used]
+    rows[..., :used] = stored[..., :used]
     return rows.reshape(n_rows, -1)
 
 
@@ -93,7 +93,7 @@ def pack_floats(values: np.ndarray, bus_width: int) -> np.ndarray:
 
 
 def unpack_floats(rows: np.ndarray, n_features: int) -> np.ndarray:
-    """Single-precision numbers of packed rows; the inverse of :func:`pack_floats`.
+    """Single-precision numbers of stored rows; the inverse of :func:`pack_floats`.
 
     Parameters
     ----------
@@ -106,15 +106,15 @@ def unpack_floats(rows: np.ndarray, n_features: int) -> np.ndarray:
     return np.ascontiguousarray(rows).view("<f4")[:, :n_features].astype(np.float32, copy=False)
 
 
-def pack_dense(rows: np.ndarray, config: PipelineConfig) -> np.ndarray:
+def pack_packed(rows: np.ndarray, config: PipelineConfig) -> np.ndarray:
     """Rows without padding between them, from rows of a beat each.
 
     Parameters
     ----------
     rows : ndarray of uint8, shape (n_rows, beat_bytes)
-        Packed codes of at most ``config.max_features`` features.
+        Stored codes of at most ``config.max_features`` features.
     config : PipelineConfig
-        A pipeline for dense rows.
+        A pipeline for packed rows.
 
     Returns
     -------
@@ -124,28 +124,28 @@ def pack_dense(rows: np.ndarray, config: PipelineConfig) -> np.ndarray:
     """
     per_beat, width = config.rows.rows_per_beat, config.max_features * config.bits
     n_beats = ceil_div(len(rows), per_beat)
-    packed = np.zeros((n_beats, config.rows.beat_bytes), np.uint8)
+    stored = np.zeros((n_beats, config.rows.beat_bytes), np.uint8)
     if width % 8 == 0:
         parts = np.zeros((n_beats * per_beat, width // 8), np.uint8)
         parts[:len(rows)] = rows[:, :width // 8]
-        packed[:, :per_beat * width // 8] = parts.reshape(n_beats, -1)
-        return packed
+        stored[:, :per_beat * width // 8] = parts.reshape(n_beats, -1)
+        return stored
     bits = np.zeros((n_beats * per_beat, width), np.uint8)
     bits[:len(rows)] = np.unpackbits(rows, axis=1, count=width, bitorder="little")
     whole = np.packbits(bits.reshape(n_beats, -1), axis=1, bitorder="little")
-    packed[:, :whole.shape[1]] = whole
-    return packed
+    stored[:, :whole.shape[1]] = whole
+    return stored
 
 
-def place_dense_labels(labels: np.ndarray, config: PipelineConfig, unused: int) -> np.ndarray:
-    """Labels in the order in which a pipeline for dense rows reads them.
+def place_packed_labels(labels: np.ndarray, config: PipelineConfig, unused: int) -> np.ndarray:
+    """Labels in the order in which a pipeline for packed rows reads them.
 
     Parameters
     ----------
     labels : ndarray of int64, shape (n_rows, n_streams)
         Labels side by side of each row.
     config : PipelineConfig
-        A pipeline for dense rows.
+        A pipeline for packed rows.
     unused : int
         Label at places that belong to no row.
 
@@ -193,7 +193,7 @@ def pack_labels(labels: np.ndarray, label_format: LabelFormat) -> np.ndarray:
     ValueError
         If a label does not fit the format.
     """
-    packed = np.zeros(label_bytes(len(labels), label_format), np.uint8)
+    stored = np.zeros(label_bytes(len(labels), label_format), np.uint8)
     if label_format == LabelFormat.SIGN:
         if not (np.abs(labels) == 1).all():
             raise ValueError("labels must be +1 or -1 for the 1-bit format")
@@ -205,12 +205,12 @@ def pack_labels(labels: np.ndarray, label_format: LabelFormat) -> np.ndarray:
             raise ValueError(f"labels must be from {range_.min} to {range_.max} for format "
                              f"{label_format.name}, not {labels.min()} to {labels.max()}")
         data = labels.astype(kind).view(np.uint8)
-    packed[:len(data)] = data
-    return packed
+    stored[:len(data)] = data
+    return stored
 
 
 class ModelLayout:
-    """Order of the words of a model in memory (docs/memory-layout.md).
+    """Order of the weights of a model in memory (docs/memory-layout.md).
 
     Parameters
     ----------
@@ -254,17 +254,17 @@ class ModelLayout:
         words[:, self.position] = rows
         return words.reshape(-1).view(np.uint8)
 
-    def pack_tables(self, tables: np.ndarray) -> np.ndarray:
-        """Return the bytes of tables of levels: for each beat of a row and each code a level of
+    def pack_codebooks(self, tables: np.ndarray) -> np.ndarray:
+        """Return the bytes of codebooks: for each beat of a row and each code a level of
         every lane, padded to 64 bits.
         """
         rows, (n_features, n_codes) = self._config.rows, tables.shape
         beats = rows.beats(n_features)
         levels = np.zeros((beats * rows.lanes, n_codes), np.int8)
         levels[:n_features] = tables
-        packed = np.zeros((beats, n_codes, 8 * rows.table_beat_words // n_codes), np.int8)
-        packed[:, :, :rows.lanes] = levels.reshape(beats, rows.lanes, -1).swapaxes(1, 2)
-        return packed.reshape(-1).view(np.uint8)
+        stored = np.zeros((beats, n_codes, 8 * rows.codebook_beat_words // n_codes), np.int8)
+        stored[:, :, :rows.lanes] = levels.reshape(beats, rows.lanes, -1).swapaxes(1, 2)
+        return stored.reshape(-1).view(np.uint8)
 
     def unpack(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return models and intercepts from words of shape (n_models, n_words)."""

@@ -44,12 +44,12 @@ class Error(enum.IntEnum):
     ROW_READ = 2
     AUX_READ = 3
     MODEL_WRITE = 4
-    SATURATED = 5
+    OVERFLOW = 5
     ABORTED = 6
 
 
-class Saturation(enum.IntFlag):
-    """Bits of SATURATION, of the first of several models: what left its range."""
+class Overflow(enum.IntFlag):
+    """Bits of OVERFLOW, of the first of several models: what left its range."""
 
     UPDATE = 1
     MODEL = 2
@@ -93,7 +93,7 @@ COUNTERS = (
     ("FLUSH", ("Cycles spent applying the last updates of an epoch or of a correction period, and "
                "in proximal steps")),
     ("MODEL_IO", "Cycles spent loading and writing models and tables"),
-    ("SATURATIONS", "Cycles in which a value left its range"),
+    ("OVERFLOWS", "Cycles in which a value left its range"),
     ("REFETCHED_ROWS", "Rows read again with 16 bits a value"),
 )
 COUNTER_BASE = 0x100
@@ -108,9 +108,9 @@ REGISTERS = tuple([
     Register("STATUS", 0x024, "ro", 3, "Bit 0 busy, bit 1 done, bit 2 the run failed (see ERROR)"),
     Register("ERROR", 0x028, "ro", 4, "Why the run ended early; 0 if it did not"),
     Register("EPOCHS_DONE", 0x02C, "ro", 32, "Epochs whose model is complete in memory"),
-    Register("SATURATION", 0x030, "ro", 24, "Bit 0 update, bit 1 model, bit 2 correction; "
+    Register("OVERFLOW", 0x030, "ro", 24, "Bit 0 update, bit 1 model, bit 2 correction; "
              "three more bits for each further model, up to the eighth"),
-    Register("SATURATION_MORE", 0x034, "ro", 24, "Likewise of the ninth model and those after it"),
+    Register("OVERFLOW_MORE", 0x034, "ro", 24, "Likewise of the ninth model and those after it"),
     Register("ROWS", 0x040, "rw", 32, "Rows of an epoch, at least 1"),
     Register("BEATS_PER_ROW", 0x044, "rw", 20, "Beats of a row, 1 to the configuration's limit"),
     Register("LAST_LANES", 0x048, "rw", 10, "Features in a row's last beat, at least 1"),
@@ -119,7 +119,8 @@ REGISTERS = tuple([
     Register("LABEL_FORMAT", 0x054, "rw", 2, "0: 1 bit (1 is +1, 0 is -1), 1: int16, 2: int32"),
     Register("LABEL_SHIFT", 0x058, "rw", 6,
              "Left shift of a label, 0 to 40; to 62 for floating-point rows; logistic pipelines "
-             "for one model: at least 13; woven rows have larger least values (number-formats.md)"),
+             "for one model: at least 13; bit-plane rows have larger least values "
+             "(number-formats.md)"),
     Register("INTERCEPT_LEVEL", 0x05C, "rw", 17, "Level of the intercept's constant 1 (1 for "
              "floating-point rows); 0 for none"),
     Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's"),
@@ -132,7 +133,8 @@ REGISTERS = tuple([
     *_pair("LABELS_ADDRESS", 0x080, "rw", "Address of the labels, aligned to 8 bytes"),
     *_pair("EPOCH_TABLE_ADDRESS", 0x088, "rw", "Address of the epoch table, aligned to 8 bytes"),
     *_pair("MODEL_IN_ADDRESS", 0x090, "rw", "Address of the first model, aligned to 8 bytes"),
-    *_pair("COEFFICIENTS_ADDRESS", 0x098, "rw", "Address of the coefficients, of woven rows with "
+    *_pair("COEFFICIENTS_ADDRESS", 0x098, "rw",
+           "Address of the coefficients, of bit-plane rows with "
            "the constants behind them, aligned to 8 bytes"),
     *_pair("MODEL_OUT_ADDRESS", 0x0A0, "rw", "Address of epoch 0's model, aligned to 8 bytes"),
     *_pair("MODEL_OUT_STRIDE", 0x0A8, "rw", "Bytes from an epoch's model to the next"),
@@ -147,7 +149,7 @@ REGISTERS = tuple([
     Register("LOOKAHEAD_MARGIN", 0x0C8, "rw", 32, "Bound of what the updates in flight add to the "
              "reach of a row's cells, in units of K rounded up: CELL_HALF_LEVELS times "
              "LOOKAHEAD times the largest possible sum of a row's levels; 0 without refetching"),
-    *_pair("LEVEL_TABLES_ADDRESS", 0x0D0, "rw", "Address of the tables of levels, aligned to 8 "
+    *_pair("CODEBOOKS_ADDRESS", 0x0D0, "rw", "Address of the codebooks, aligned to 8 "
            "bytes; for pipelines that have them"),
     Register("MODELS", 0x0D8, "rw", 5, "Models of this run, 1 to the configuration's; not looked "
              "at by pipelines for one model"),
@@ -160,7 +162,8 @@ REGISTERS = tuple([
     Register("UPDATE_BITS", 0x0E8, "rw", 5, "Bits of an update, 2 to 16; 0 for all, and for a "
              "pipeline without"),
     Register("GRADIENT", 0x0EC, "rw", 1, "1: the run sums the gradient of all rows, in words of 64 "
-             "bits; for one epoch of woven rows with BATCH at least ROWS, without corrections and "
+             "bits; for one epoch of bit-plane rows with BATCH at least ROWS, without corrections "
+             "and "
              "proximal steps"),
     Register("DERIVATIVES", 0x0F0, "rw", 1, "1: a run with GRADIENT writes the derivative of each "
              "row's loss, as a label of 4 bytes, to MODEL_OUT_ADDRESS in place of the gradient; "
@@ -211,7 +214,7 @@ Some registers hold one of a few named values:
 | register | values |
 | --- | --- |
 | `ERROR` | {_values(Error)} |
-| `SATURATION` | {_values(Saturation)}, added up |
+| `OVERFLOW` | {_values(Overflow)}, added up |
 | `LABEL_FORMAT` | {_values(LabelFormat)} |
 | `LOSS` | {_values(Loss)} |
 """

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.parts.formats import WOVEN
-from bitstep.pipeline.registers import COUNTERS, Error, Saturation
-from bitstep.pipeline.woven import WovenLayout
+from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.registers import COUNTERS, Error, Overflow
 
 COUNTER_NAMES = tuple(name.lower() for name, _ in COUNTERS)
 # Of the sum of the magnitudes of updates of a gradient's pass: times the largest level it fits 64
@@ -29,7 +29,7 @@ class RunResult:
     Attributes
     ----------
     models : ndarray of int32, shape (epochs_done, n_features)
-        Model words after each finished epoch.
+        Weights after each finished epoch.
     intercepts : ndarray of int32, shape (epochs_done,)
         Intercept words.
     counters : dict of str to int or None
@@ -66,11 +66,11 @@ class GradientSum:
         Sum of c times the row's levels.
     intercept : int
         Sum of c times the intercept's level.
-    saturation : Saturation
+    overflow : Overflow
         Not 0 if an update, the sum of the magnitudes of all updates, or a derivative left its
         range; all else is then meaningless.
     derivatives : ndarray of uint8 or None
-        Packed labels of format INT32 for inner passes at the planes that were asked for: the
+        Stored labels of format INT32 for inner passes at the planes that were asked for: the
         derivative of every row's loss (:func:`bitstep.pipeline.losses.has_derivatives`).
     counters : dict of str to int or None
         See :class:`RunResult`.
@@ -78,7 +78,7 @@ class GradientSum:
 
     words: np.ndarray
     intercept: int
-    saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
+    overflow: Overflow = Overflow(0)  # noqa: RUF009 (an immutable flag)
     derivatives: np.ndarray | None = None
     counters: dict[str, int | None] = field(default_factory=dict)
 
@@ -113,22 +113,22 @@ class AbortedError(RunError):
     """The run was aborted by another program."""
 
 
-class SaturationError(RunError):
+class RangeOverflowError(RunError):
     """A value left its range.
 
     Attributes
     ----------
     epoch : int
         Epoch in which it happened, counted from 1: the one after those of ``result``.
-    saturation : Saturation
+    overflow : Overflow
         What left its range. The golden model names the first value only; a pipeline goes on to
         the end of the epoch and names everything that followed.
     """
 
-    def __init__(self, saturation: Saturation, result: RunResult):
-        self.epoch, self.saturation = result.epochs_done + 1, saturation
+    def __init__(self, overflow: Overflow, result: RunResult):
+        self.epoch, self.overflow = result.epochs_done + 1, overflow
         super().__init__(
-            f"Training left the number range in epoch {self.epoch}: {_what(saturation)}. Choose a "
+            f"Training left the number range in epoch {self.epoch}: {_what(overflow)}. Choose a "
             "smaller step, or a larger model_range if the model itself is large", result)
 
 
@@ -136,12 +136,12 @@ class RunTimeoutError(RunError, TimeoutError):
     """A run made no progress for too long and was aborted."""
 
 
-Outcome = RunResult | SaturationError       # of one of several models
+Outcome = RunResult | RangeOverflowError       # of one of several models
 
 
 def result_of(outcome: Outcome) -> RunResult:
     """The finished epochs of a model, whether it left its range or not."""
-    return outcome.result if isinstance(outcome, SaturationError) else outcome
+    return outcome.result if isinstance(outcome, RangeOverflowError) else outcome
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -149,14 +149,14 @@ class TrainingInterrupted(KeyboardInterrupt):
 
     Parameters
     ----------
-    outcomes : sequence of RunResult or SaturationError
+    outcomes : sequence of RunResult or RangeOverflowError
         One for each model that had been begun, at least one.
     message : str or None
         None: how many epochs the last of them has.
 
     Attributes
     ----------
-    outcomes : list of RunResult or SaturationError
+    outcomes : list of RunResult or RangeOverflowError
     result : RunResult
         The epochs that were finished before, of the last of them.
     """
@@ -183,13 +183,16 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
             "The job is for {} bits, a {}-bit bus and row format {!r}, ".format(*wanted)
             + "the device has a pipeline for {} bits, a {}-bit bus and row format {!r}; ".format(
                 *present) + "open the device with the job's configuration"
-            + ", or choose rows of fixed bits" * (job.config.row_format == WOVEN))
-    if config.solver != job.config.solver:
-        losses = ", ".join(rule.name for rule in LOSSES.values() if rule.solver == config.solver)
-        raise DeviceError(f"The job is for solver {job.config.solver!r}, the device has a pipeline "
-                          f"with solver {config.solver!r}, which trains the losses {losses}; "
+            + ", or choose rows of fixed bits" * (job.config.row_format == BIT_PLANES))
+    if config.loss_family != job.config.loss_family:
+        losses = ", ".join(rule.name for rule in LOSSES.values()
+                           if rule.loss_family == config.loss_family)
+        raise DeviceError(f"The job is for loss family {job.config.loss_family!r}, the device has "
+                          f"a pipeline "
+                          f"with loss family {config.loss_family!r}, which trains the losses "
+                          f"{losses}; "
                           "choose one of these (`--model ls-svm` has squared_error), or build a "
-                          "pipeline with the job's solver")
+                          "pipeline with the job's loss family")
     if not config.keeps_lookahead(job.config, job.beats):
         raise DeviceError(f"The job is for a look-ahead of {job.lookahead} rows, which is part of "
                           "the result of floating-point rows; the device's pipeline has a look-"
@@ -203,13 +206,13 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
         raise DeviceError(str(error)) from error
 
 
-def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> RunError:
+def run_error(error: int, overflow: int, result: RunResult, epochs: int) -> RunError:
     """Return the exception for a value of ERROR; its message has the remedy.
 
     Parameters
     ----------
-    error, saturation : int
-        Registers ERROR and SATURATION.
+    error, overflow : int
+        Registers ERROR and OVERFLOW.
     result : RunResult
         The finished epochs.
     epochs : int
@@ -217,8 +220,8 @@ def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> Ru
     """
     epoch = result.epochs_done + 1
     where = f"in epoch {epoch} of {epochs}"
-    if error == Error.SATURATED:
-        return SaturationError(Saturation(saturation), result)
+    if error == Error.OVERFLOW:
+        return RangeOverflowError(Overflow(overflow), result)
     if error == Error.ROW_READ:
         return BusError(f"The memory answered a read of the rows with an error {where}: check "
                         "the device's memory map and that no other program freed the buffers",
@@ -252,9 +255,9 @@ def sum_counters(counters: Sequence[Mapping[str, int | None]]) -> dict[str, int 
 
 def beats_read(job: TrainingJob, epochs: int) -> int:
     """Beats of the rows of the first ``epochs`` epochs of a job."""
-    if job.config.row_format != WOVEN:
+    if job.config.row_format != BIT_PLANES:
         return epochs * job.n_rows * job.beats
-    layout = WovenLayout(job.n_features)
+    layout = BitPlaneLayout(job.n_features)
     return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
         // job.config.rows.beat_bytes
 
@@ -276,9 +279,9 @@ def collect(models: Sequence[np.ndarray], intercepts: Sequence[int], n_features:
                      np.array(intercepts, np.int32), dict(counters))
 
 
-def _what(saturation: Saturation) -> str:
-    names = {Saturation.UPDATE: "an update (step times residual)",
-             Saturation.MODEL: "a weight or the intercept",
-             Saturation.CORRECTION: "a diagonal correction"}
-    return " and ".join(text for flag, text in names.items() if saturation & flag) \
+def _what(overflow: Overflow) -> str:
+    names = {Overflow.UPDATE: "an update (step times residual)",
+             Overflow.MODEL: "a weight or the intercept",
+             Overflow.CORRECTION: "a diagonal correction"}
+    return " and ".join(text for flag, text in names.items() if overflow & flag) \
         or "an unknown value"

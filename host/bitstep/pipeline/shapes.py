@@ -5,41 +5,41 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
 from bitstep.pipeline.parts.exclusions import reason_of
 from bitstep.pipeline.parts.formats import RowFormat
 from bitstep.pipeline.parts.widths import FEW_BITS, MODEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.woven import PLANES, WovenLayout
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
 
 
 def label_bytes(n_rows: int, label_format: LabelFormat) -> int:
-    """Bytes of a packed label stream: whole 64-bit words."""
+    """Bytes of a stored label stream: whole 64-bit words."""
     return -(-n_rows * LABEL_BITS[label_format] // 64) * 8
 
 
 def check_rows(copies: Sequence[np.ndarray], rows: RowFormat, n_features: int) -> None:
-    """Raise ValueError unless copies of packed rows are what a pipeline reads.
+    """Raise ValueError unless copies of stored rows are what a pipeline reads.
 
     Parameters
     ----------
     copies : sequence of ndarray
-        Should be uint8 of shape (n_rows, beats * beat_bytes), the same for all; woven rows of
+        Should be uint8 of shape (n_rows, beats * beat_bytes), the same for all; bit-plane rows of
         shape (blocks, block_bytes).
     """
     if not 1 <= len(copies) <= MAX_COPIES or copies[0].ndim != 2 or len(copies[0]) < 1:
         raise ValueError(f"rows must be 1 to {MAX_COPIES} arrays of at least one row")
-    row_bytes = WovenLayout(n_features).block_bytes if rows.front_end == "planes" \
+    row_bytes = BitPlaneLayout(n_features).block_bytes if rows.front_end == "planes" \
         else rows.beats(n_features) * rows.beat_bytes
     for copy in copies:
         _check("rows", copy, np.uint8, (len(copies[0]), row_bytes))
 
 
-def check_labels(packed: np.ndarray, label_format: LabelFormat, n_rows: int) -> None:
-    """Raise ValueError unless a packed label stream has a label for each row."""
-    _check("labels", packed, np.uint8, (label_bytes(n_rows, label_format),))
+def check_labels(stored: np.ndarray, label_format: LabelFormat, n_rows: int) -> None:
+    """Raise ValueError unless a stored label stream has a label for each row."""
+    _check("labels", stored, np.uint8, (label_bytes(n_rows, label_format),))
 
 
 def check_fine_rows(fine_rows: np.ndarray | None, n_rows: int, n_features: int) -> None:
@@ -87,23 +87,23 @@ def check_bits(name: str, bits: int) -> None:
                          f"for all bits, not {bits!r}")
 
 
-def check_level_tables(tables: np.ndarray | None, rows: RowFormat, n_features: int) -> None:
-    """Raise ValueError unless tables of levels are what a pipeline reads, or neither is there."""
+def check_codebooks(tables: np.ndarray | None, rows: RowFormat, n_features: int) -> None:
+    """Raise ValueError unless codebooks are what a pipeline reads, or neither is there."""
     if rows.front_end != "tables":
         if tables is not None:
-            raise ValueError("This pipeline has no tables of levels; build one with "
-                             "level_tables=True")
+            raise ValueError("This pipeline has no codebooks; build one with "
+                             "codebooks=True")
         return
     if tables is None:
-        raise ValueError("level_tables must hold the levels of every feature's codes, not nothing")
-    _check("level_tables", tables, np.int8, (n_features, 1 << rows.bits))
+        raise ValueError("codebooks must hold the levels of every feature's codes, not nothing")
+    _check("codebooks", tables, np.int8, (n_features, 1 << rows.bits))
     if tables.min() < -rows.level_limit:
-        raise ValueError(f"level_tables must be from {-rows.level_limit} to "
+        raise ValueError(f"codebooks must be from {-rows.level_limit} to "
                          f"{rows.level_limit}, not {tables.min()}")
 
 
-def check_woven(job: Any, least_label_shift: int) -> None:
-    """Raise ValueError unless the fields of a training job that only woven rows have are right.
+def check_bit_planes(job: Any, least_label_shift: int) -> None:
+    """Raise ValueError unless the fields of a training job that only bit-plane rows have are right.
 
     Parameters
     ----------
@@ -112,18 +112,18 @@ def check_woven(job: Any, least_label_shift: int) -> None:
     least_label_shift : int
         Least ``label_shift`` of its labels, with all planes.
     """
-    woven = job.config.rows.front_end == "planes"
-    if any(woven != (steps.planes > 0) for steps in job.epochs):
-        raise ValueError("planes of every epoch must be from 1 to 16 for woven rows, and 0 for "
+    bit_planes = job.config.rows.front_end == "planes"
+    if any(bit_planes != (steps.planes > 0) for steps in job.epochs):
+        raise ValueError("planes of every epoch must be from 1 to 16 for bit-plane rows, and 0 for "
                          f"others, not {[steps.planes for steps in job.epochs]}")
-    if not woven:
-        if job.woven_rows or job.constants is not None or job.constant_intercept:
-            raise ValueError("woven_rows, constants and constant_intercept need a pipeline of "
-                             f"row format 'woven', not {job.config.row_format!r}")
+    if not bit_planes:
+        if job.bit_plane_rows or job.constants is not None or job.constant_intercept:
+            raise ValueError("bit_plane_rows, constants and constant_intercept need a pipeline of "
+                             f"row format 'bit_planes', not {job.config.row_format!r}")
         return
-    if WovenLayout(job.n_features).blocks(job.woven_rows) != len(job.rows[0]):
-        raise ValueError(f"woven_rows must be rows of {len(job.rows[0])} blocks, "
-                         f"not {job.woven_rows}")
+    if BitPlaneLayout(job.n_features).blocks(job.bit_plane_rows) != len(job.rows[0]):
+        raise ValueError(f"bit_plane_rows must be rows of {len(job.rows[0])} blocks, "
+                         f"not {job.bit_plane_rows}")
     left = PLANES - min(steps.planes for steps in job.epochs)
     least = left + least_label_shift
     if job.label_shift < least or job.intercept_level % (1 << left):

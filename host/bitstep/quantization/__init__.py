@@ -1,4 +1,4 @@
-"""From features and labels to the packed codes and labels that a pipeline reads.
+"""From features and labels to the stored codes and labels that a pipeline reads.
 
 The formats are those of docs/number-formats.md and docs/memory-layout.md; everything works with
 NumPy alone.
@@ -7,10 +7,11 @@ NumPy alone.
 from bitstep.pipeline.encodings import ENCODINGS, LEVELS
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels, unpack_floats
 from bitstep.pipeline.shapes import MAX_COPIES
+from bitstep.quantization.bit_planes import BitPlaneOptions, BitPlaneRows, label_bits_of
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encodings import Grid, encode
 from bitstep.quantization.labels import LabelStream, quantize_labels, sign_labels
-from bitstep.quantization.quantizing import quantize, quantize_rows, weave_rows
+from bitstep.quantization.quantizing import quantize, quantize_bit_planes, quantize_rows
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import (
     Scaler,
@@ -19,33 +20,33 @@ from bitstep.quantization.scaling import (
     scaler_of_ranges,
 )
 from bitstep.quantization.storage import StorageError, load_quantized, save_quantized
-from bitstep.quantization.woven import WovenOptions, WovenRows, label_bits_of
 
 __all__ = [
     "ENCODINGS",
     "LEVELS",
     "MAX_COPIES",
+    "BitPlaneOptions",
+    "BitPlaneRows",
     "Grid",
     "LabelStream",
     "QuantizedDataset",
     "QuantizedRows",
     "Scaler",
     "StorageError",
-    "WovenOptions",
-    "WovenRows",
     "column_ranges",
     "encode",
     "fit_scaler",
-    "label_bits_of", "load_quantized",
+    "label_bits_of",
+    "load_quantized",
     "pack_codes",
     "pack_floats",
     "pack_labels",
     "quantize",
+    "quantize_bit_planes",
     "quantize_labels",
     "quantize_rows",
     "save_quantized",
     "scaler_of_ranges",
     "sign_labels",
     "unpack_floats",
-    "weave_rows",
 ]

@@ -1,4 +1,4 @@
-"""Quantized data sets: packed rows with packed labels."""
+"""Quantized data sets: stored rows with stored labels."""
 
 import itertools
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import numpy as np
 
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import check_labels
+from bitstep.quantization.bit_planes import BitPlaneRows
 from bitstep.quantization.labels import LABEL_BLOCK, LabelStream
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
-from bitstep.quantization.woven import WovenRows
 
 SPREAD_ROWS = 1 << 16       # whose labels tell their spread
 NORMAL_MEDIAN = 1.4826      # standard deviation of a normal variable over its median distance
@@ -26,7 +26,7 @@ class QuantizedDataset:
 
     Parameters
     ----------
-    rows : QuantizedRows or WovenRows
+    rows : QuantizedRows or BitPlaneRows
     labels : LabelStream
         One label for each row.
 
@@ -36,11 +36,11 @@ class QuantizedDataset:
         If there are more or fewer labels than rows.
     """
 
-    rows: QuantizedRows | WovenRows
+    rows: QuantizedRows | BitPlaneRows
     labels: LabelStream
 
     def __post_init__(self):
-        check_labels(self.labels.packed, self.labels.label_format, self.n_rows)
+        check_labels(self.labels.stored, self.labels.label_format, self.n_rows)
 
     @property
     def bits(self) -> int:
@@ -49,7 +49,7 @@ class QuantizedDataset:
 
     @property
     def encoding(self) -> str:
-        """A key of :data:`bitstep.quantization.ENCODINGS`, or ``woven``."""
+        """A key of :data:`bitstep.quantization.ENCODINGS`, or ``bit_planes``."""
         return self.rows.encoding
 
     @property

@@ -1,4 +1,4 @@
-"""From features to the packed codes of a file or an array, one block of rows after the other."""
+"""From features to the stored codes of a file or an array, one block of rows after the other."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS, SCALERS
 from bitstep.pipeline.memory import pack_codes, pack_floats
 from bitstep.pipeline.parts.exclusions import reason_of
-from bitstep.pipeline.parts.formats import TABLE_LEVEL_BITS
+from bitstep.pipeline.parts.formats import CODEBOOK_LEVEL_BITS
 from bitstep.pipeline.shapes import MAX_COPIES
+from bitstep.quantization.codebooks import PlaceCounts, TableGrid, check_levels
 from bitstep.quantization.encodings import Grid, fine_encodings
-from bitstep.quantization.level_tables import PlaceCounts, TableGrid, check_levels
 from bitstep.quantization.scaling import Scaler
 
 
@@ -49,13 +49,13 @@ class RowOptions:
         check_levels(self.levels, self.encoding, self.bits)
         if self.fine_rows and self.levels != "uniform":
             raise ValueError(f"fine_rows must be False for levels {self.levels!r}: "
-                             + reason_of("refetching", "level tables"))
+                             + reason_of("refetching", "codebooks"))
 
     def config(self, n_features: int) -> PipelineConfig:
         """The least pipeline that reads the rows."""
         return PipelineConfig(bus_width=self.bus_width, bits=self.bits,
                               row_format=ENCODINGS[self.encoding].row_format,
-                              max_features=n_features, level_tables=self.levels != "uniform")
+                              max_features=n_features, codebooks=self.levels != "uniform")
 
 
 def optimal_tables(options: RowOptions, scaler: Scaler,
@@ -75,7 +75,7 @@ def optimal_tables(options: RowOptions, scaler: Scaler,
     """
     n_features = len(scaler.centre)
     # Positions on the grid of all levels are those of 8-bit codes.
-    encoder = RowEncoder(RowOptions(bits=TABLE_LEVEL_BITS, encoding="stochastic"), scaler,
+    encoder = RowEncoder(RowOptions(bits=CODEBOOK_LEVEL_BITS, encoding="stochastic"), scaler,
                          block_rows(n_features))
     counts = PlaceCounts(n_features)
     for piece in pieces:
@@ -84,7 +84,7 @@ def optimal_tables(options: RowOptions, scaler: Scaler,
 
 
 class RowEncoder:
-    """Blocks of scaled rows to packed codes, in order.
+    """Blocks of scaled rows to stored codes, in order.
 
     Block i of copy c has a random stream of its own, ``PCG64(SeedSequence(seed, spawn_key=(c,
     i)))``, so a block can be encoded when its rows are there, wherever they come from.
@@ -97,11 +97,11 @@ class RowEncoder:
     n_rows : int
         Rows of all blocks.
     tables : ndarray of int8, shape (n_features, 2 ** bits), or None
-        Tables of levels; needed unless levels are ``uniform``.
+        Codebooks; needed unless levels are ``uniform``.
 
     Attributes
     ----------
-    bits, encoding, bus_width, seed, scaler, n_features, level_tables
+    bits, encoding, bus_width, seed, scaler, n_features, codebooks
         As in :class:`bitstep.quantization.rows.QuantizedRows`.
     n_rows : int
     block_rows : int
@@ -121,7 +121,7 @@ class RowEncoder:
         self.n_arrays = options.copies if draws else 1
         self._names = [f"rows_{copy if draws else 0}" for copy in range(options.copies)]
         self._config, self._fine_rows = options.config(self.n_features), options.fine_rows
-        self.level_tables = tables
+        self.codebooks = tables
         self._draws = draws
         self._grid = Grid(self.encoding, self.bits) if tables is None \
             else TableGrid(self.encoding, self.bits, tables)

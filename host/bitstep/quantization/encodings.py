@@ -35,7 +35,7 @@ class Grid:
     """The equally spaced levels on [-1, 1] of an encoding; of ``float``, single precision.
 
     Whatever depends on where levels lie is here: positions, codes, variance and fine rows.
-    Tables of levels have a class of their own (:mod:`bitstep.quantization.level_tables`).
+    Codebooks have a class of their own (:mod:`bitstep.quantization.codebooks`).
 
     Parameters
     ----------

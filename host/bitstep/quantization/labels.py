@@ -23,12 +23,12 @@ _WORD_ROWS = 64             # labels that fill whole words of every format
 
 @dataclass(frozen=True, eq=False)
 class LabelStream:
-    """Packed labels, and the values that they stand for.
+    """Stored labels, and the values that they stand for.
 
     Parameters
     ----------
-    packed : ndarray of uint8
-        Packed labels, whole 8-byte words.
+    stored : ndarray of uint8
+        Stored labels, whole 8-byte words.
     label_format : LabelFormat
         ``SIGN`` for two classes, ``INT16`` for more, ``INT16`` or ``INT32`` for a regression.
     scale, offset : float
@@ -47,7 +47,7 @@ class LabelStream:
         If the parts do not fit each other.
     """
 
-    packed: np.ndarray = field(repr=False)
+    stored: np.ndarray = field(repr=False)
     label_format: LabelFormat
     scale: float
     offset: float
@@ -61,13 +61,13 @@ class LabelStream:
 
     def integers(self, n_rows: int) -> np.ndarray:
         """The first stored labels L, shape (n_rows,); +1 and -1 for format ``SIGN``."""
-        return unpack_labels(self.packed, self.label_format, n_rows)
+        return unpack_labels(self.stored, self.label_format, n_rows)
 
     def part(self, start: int, stop: int) -> np.ndarray:
         """Stored labels of the rows from ``start`` to ``stop``, as :meth:`integers`."""
         base = start - start % _WORD_ROWS
         first, last = (label_bytes(row, self.label_format) for row in (base, stop))
-        return unpack_labels(self.packed[first:last], self.label_format, stop - base)[start - base:]
+        return unpack_labels(self.stored[first:last], self.label_format, stop - base)[start - base:]
 
     def blocks(self, n_rows: int) -> Iterator[np.ndarray]:
         """Stored labels of all rows of a data set, a block at a time."""
@@ -97,7 +97,7 @@ class LabelStream:
                              f"not {LabelFormat(self.label_format).name}")
         if count > 2:
             # With the padding, whose zeros are a class's number, too.
-            stored = 8 * self.packed.size // LABEL_BITS[expected]
+            stored = 8 * self.stored.size // LABEL_BITS[expected]
             ends = [(part.min(), part.max()) for part in self.blocks(stored)]
             low, high = min(low for low, _ in ends), max(high for _, high in ends)
             if low < 0 or high >= count:
@@ -200,9 +200,9 @@ def _numbers(values: np.ndarray, label_bits: int, span: tuple[float, float],
     if not scale > 0 or largest > MAX_LABEL:
         raise DataError("labels must have a range that fits 64-bit floating point, below "
                         f"{MAX_LABEL:g} in magnitude, not {low:g} to {high:g}; scale them")
-    packed = _pack(values, LABEL_FORMATS[label_bits], lambda part: np.clip(
+    stored = _pack(values, LABEL_FORMATS[label_bits], lambda part: np.clip(
         np.rint((part - offset) / scale), -limit, limit).astype(np.int64))
-    return LabelStream(packed, LABEL_FORMATS[label_bits], scale, offset, None)
+    return LabelStream(stored, LABEL_FORMATS[label_bits], scale, offset, None)
 
 
 def _classes(values: np.ndarray) -> LabelStream:
@@ -214,10 +214,10 @@ def _classes(values: np.ndarray) -> LabelStream:
         raise DataError(f"A classification must have at most {MAX_CLASSES} classes, but the labels "
                         f"take {len(classes)} values; train a regression on them")
     if len(classes) > 2:
-        packed = _pack(values, LabelFormat.INT16, lambda part: np.searchsorted(classes, part))
-        return LabelStream(packed, LabelFormat.INT16, 1.0, 0.0, classes)
-    packed = _pack(values, LabelFormat.SIGN, lambda part: np.where(part == classes[1], 1, -1))
-    return LabelStream(packed, LabelFormat.SIGN, 1.0, 0.0, classes)
+        stored = _pack(values, LabelFormat.INT16, lambda part: np.searchsorted(classes, part))
+        return LabelStream(stored, LabelFormat.INT16, 1.0, 0.0, classes)
+    stored = _pack(values, LabelFormat.SIGN, lambda part: np.where(part == classes[1], 1, -1))
+    return LabelStream(stored, LabelFormat.SIGN, 1.0, 0.0, classes)
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
@@ -230,10 +230,10 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 def _pack(values: np.ndarray, label_format: LabelFormat,
           integers: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Packed labels, whose integers are made for a block at a time."""
-    packed = np.empty(label_bytes(len(values), label_format), np.uint8)
+    """Stored labels, whose integers are made for a block at a time."""
+    stored = np.empty(label_bytes(len(values), label_format), np.uint8)
     for start in range(0, len(values), LABEL_BLOCK):
         part = pack_labels(integers(values[start:start + LABEL_BLOCK]), label_format)
         first = label_bytes(start, label_format)
-        packed[first:first + len(part)] = part
-    return packed
+        stored[first:first + len(part)] = part
+    return stored

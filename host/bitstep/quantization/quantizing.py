@@ -10,13 +10,13 @@ from bitstep.data.dataset import DataError
 from bitstep.data.views import RowView
 from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.parts.widths import MAX_FEATURES
+from bitstep.quantization.bit_planes import BitPlaneEncoder, BitPlaneOptions, BitPlaneRows
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.encodings import Grid
 from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler
-from bitstep.quantization.woven import WovenEncoder, WovenOptions, WovenRows
 
 
 def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = "compensated",
@@ -74,10 +74,11 @@ def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = 
     return _encoded(features, options, _scaler(features, scaler), progress)
 
 
-def weave_rows(features: np.ndarray | RowView, *, bus_width: int = 64,
+def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
                scaler: str | Scaler = "minmax", seed: int = 0,
-               progress: Callable[[int], None] | None = None) -> WovenRows:
-    """Scale and weave rows: one copy, from which every precision of 1 to 16 bits is read.
+               progress: Callable[[int], None] | None = None) -> BitPlaneRows:
+    """Scale rows and store their bit planes: one copy, from which every precision of 1 to 16 bits
+    is read.
 
     Parameters
     ----------
@@ -94,17 +95,17 @@ def weave_rows(features: np.ndarray | RowView, *, bus_width: int = 64,
         If another argument is out of range.
     """
     kind = scaler.kind if isinstance(scaler, Scaler) else scaler
-    options = WovenOptions(bus_width=bus_width, scaler=kind, seed=seed)
+    options = BitPlaneOptions(bus_width=bus_width, scaler=kind, seed=seed)
     options.config((features := _checked(features)).shape[1])
-    encoder = WovenEncoder(options, _scaler(features, scaler), len(features))
+    encoder = BitPlaneEncoder(options, _scaler(features, scaler), len(features))
     parts = []
     for start in range(0, len(features), encoder.block_rows):
         piece = features[start:start + encoder.block_rows]
         parts.append(encoder.encode(encoder.positions(piece))["rows_0"])
         if progress is not None:
             progress(start + len(piece))
-    return WovenRows(n_rows=len(features), n_features=encoder.n_features,
-                     bus_width=encoder.bus_width, packed=(np.concatenate(parts),),
+    return BitPlaneRows(n_rows=len(features), n_features=encoder.n_features,
+                     bus_width=encoder.bus_width, stored=(np.concatenate(parts),),
                      scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed,
                      mean_square=encoder.mean_square)
 
@@ -125,9 +126,9 @@ def _encoded(features: Any, options: RowOptions, scaler: Scaler,
     return QuantizedRows(
         bits=encoder.bits, encoding=encoder.encoding, bus_width=encoder.bus_width,
         n_features=encoder.n_features, seed=encoder.seed,
-        packed=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
+        stored=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
         fine_rows=arrays.get("fine_rows"), variance=encoder.variance,
-        level_tables=encoder.level_tables)
+        codebooks=encoder.codebooks)
 
 
 def _scaler(features: Any, scaler: str | Scaler) -> Scaler:

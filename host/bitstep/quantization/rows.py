@@ -1,4 +1,4 @@
-"""Quantized rows: from features to packed codes, and back to the numbers that they stand for."""
+"""Quantized rows: from features to stored codes, and back to the numbers that they stand for."""
 
 from dataclasses import dataclass, field
 
@@ -8,14 +8,14 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.levels import decode, look_up, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
-from bitstep.pipeline.shapes import check_fine_rows, check_level_tables, check_rows
+from bitstep.pipeline.shapes import check_codebooks, check_fine_rows, check_rows
 from bitstep.quantization.encodings import Grid, check_fine
 from bitstep.quantization.scaling import Scaler
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QuantizedRows:
-    """Packed rows, and what their codes stand for.
+    """Stored rows, and what their codes stand for.
 
     Parameters
     ----------
@@ -23,8 +23,8 @@ class QuantizedRows:
         Stored bits of a value, how they were drawn, and bits of a beat.
     n_features : int
         Features of a row.
-    packed : tuple of ndarray of uint8, each of shape (n_rows, beats * bus_width / 8)
-        Packed codes, one array a copy; epoch e reads ``packed[e % len(packed)]``.
+    stored : tuple of ndarray of uint8, each of shape (n_rows, beats * bus_width / 8)
+        Stored codes, one array a copy; epoch e reads ``stored[e % len(stored)]``.
     scaler : Scaler
         Features to u in [-1, 1].
     variance : ndarray of float64, shape (n_features,)
@@ -36,7 +36,7 @@ class QuantizedRows:
         The rows with 16 bits a value, for refetching: in units of ``2 ** -fine_fraction`` of a
         level (:attr:`bitstep.pipeline.parts.formats.RowFormat.fine_fraction`), each value in the
         cells of its codes. Encodings ``nearest`` and ``stochastic`` only.
-    level_tables : ndarray of int8, shape (n_features, 2 ** bits), or None
+    codebooks : ndarray of int8, shape (n_features, 2 ** bits), or None
         Level of each column's codes, in units of u / 127; None: levels are equally spaced.
 
     Raises
@@ -49,16 +49,16 @@ class QuantizedRows:
     encoding: str
     bus_width: int
     n_features: int
-    packed: tuple[np.ndarray, ...] = field(repr=False)
+    stored: tuple[np.ndarray, ...] = field(repr=False)
     scaler: Scaler
     variance: np.ndarray = field(repr=False)
     seed: int
     fine_rows: np.ndarray | None = field(default=None, repr=False)
-    level_tables: np.ndarray | None = field(default=None, repr=False)
+    codebooks: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
-        check_rows(self.packed, self.config.rows, self.n_features)
+        check_rows(self.stored, self.config.rows, self.n_features)
         columns = (self.n_features,)
         if self.scaler.centre.shape != columns or self.variance.shape != columns:
             raise ValueError(f"scaler and variance must have shape {columns}, not "
@@ -68,22 +68,22 @@ class QuantizedRows:
         if self.fine_rows is not None:
             check_fine(self.encoding)
             check_fine_rows(self.fine_rows, self.n_rows, self.n_features)
-        if self.level_tables is not None:
+        if self.codebooks is not None:
             if not ENCODINGS[self.encoding].tabled:
-                raise ValueError(f"encoding {self.encoding!r} cannot have level_tables")
-            check_level_tables(self.level_tables, self.config.rows, self.n_features)
-            if (np.diff(self.level_tables.astype(np.int64), axis=1) < 0).any():
-                raise ValueError("level_tables must rise from code to code")
+                raise ValueError(f"encoding {self.encoding!r} cannot have codebooks")
+            check_codebooks(self.codebooks, self.config.rows, self.n_features)
+            if (np.diff(self.codebooks.astype(np.int64), axis=1) < 0).any():
+                raise ValueError("codebooks must rise from code to code")
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return self.packed[0].shape[0]
+        return self.stored[0].shape[0]
 
     @property
     def copies(self) -> int:
         """Number of independently drawn copies of the rows."""
-        return len(self.packed)
+        return len(self.stored)
 
     @property
     def row_format(self) -> str:
@@ -99,7 +99,7 @@ class QuantizedRows:
         """
         return PipelineConfig(bus_width=self.bus_width, bits=self.bits, row_format=self.row_format,
                               max_features=self.n_features,
-                              level_tables=self.level_tables is not None)
+                              codebooks=self.codebooks is not None)
 
     @property
     def level_limit(self) -> int:
@@ -116,14 +116,14 @@ class QuantizedRows:
         return ENCODINGS[self.encoding].cell * (2 if self.bits == 1 else 1)
 
     def codes(self, copy: int = 0, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Unpacked codes of the rows from ``start`` to ``stop`` of a copy.
+        """Codes of the rows from ``start`` to ``stop`` of a copy.
 
         Returns
         -------
         ndarray of uint8, shape (stop - start, n_features)
             Of encoding ``float``: float32, the values.
         """
-        return self._unpack(self.packed[copy][start:stop])
+        return self._unpack(self.stored[copy][start:stop])
 
     def levels(self, rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scaled features that the codes of some rows of the first copy stand for.
@@ -133,12 +133,12 @@ class QuantizedRows:
         dots, gradients : ndarray of float64, shape (rows chosen, n_features)
             Both samples of row format ``two_levels``; the same array twice for the others.
         """
-        codes = self._unpack(np.ascontiguousarray(self.packed[0][rows]))
+        codes = self._unpack(np.ascontiguousarray(self.stored[0][rows]))
         if self.row_format == "float32":
             values = codes.astype(np.float64)
             return values, values
-        if self.level_tables is not None:
-            values = look_up(codes, self.level_tables) / self.level_limit
+        if self.codebooks is not None:
+            values = look_up(codes, self.codebooks) / self.level_limit
             return values, values
         dots, gradients = decode(codes, bits=self.bits, row_format=self.row_format)
         scaled = dots / self.level_limit
@@ -154,7 +154,7 @@ class QuantizedRows:
         values = self.fine_rows[rows] / scale
         return values, values
 
-    def _unpack(self, packed):
+    def _unpack(self, stored):
         if self.row_format == "float32":
-            return unpack_floats(packed, self.n_features)
-        return unpack_codes(packed, self.config.rows, self.n_features)
+            return unpack_floats(stored, self.n_features)
+        return unpack_codes(stored, self.config.rows, self.n_features)

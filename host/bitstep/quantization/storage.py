@@ -19,15 +19,15 @@ from bitstep.data.dataset import DataError
 from bitstep.data.npz import COMPRESSED, MappedFile, StoredArray, find_arrays
 from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization.archive import ArchiveWriter, Arrays, open_archive
+from bitstep.quantization.bit_planes import BitPlaneEncoder, BitPlaneRows
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encoder import RowEncoder
 from bitstep.quantization.labels import LabelStream
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
-from bitstep.quantization.woven import WovenEncoder, WovenRows
 
 MAGIC = "bitstep quantized data set"
 VERSION = 1
@@ -59,8 +59,8 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
     """
     data, labels = dataset.rows, dataset.labels
     # Copies without draws are one array, which is stored once.
-    first = {id(rows): f"rows_{copy}" for copy, rows in reversed([*enumerate(data.packed)])}
-    arrays = {first[id(rows)]: rows for rows in data.packed}
+    first = {id(rows): f"rows_{copy}" for copy, rows in reversed([*enumerate(data.stored)])}
+    arrays = {first[id(rows)]: rows for rows in data.stored}
     if data.fine_rows is not None:
         arrays["fine_rows"] = data.fine_rows
     shapes: Arrays = {name: (array.dtype, array.shape) for name, array in arrays.items()}
@@ -69,11 +69,11 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
             rows = max(1, _PIECE // array[:1].nbytes)
             for start in range(0, len(array), rows):
                 archive.append(name, array[start:start + rows])
-        finish_archive(archive, data, labels, [first[id(rows)] for rows in data.packed])
+        finish_archive(archive, data, labels, [first[id(rows)] for rows in data.stored])
 
 
 def finish_archive(archive: ArchiveWriter,
-                   data: QuantizedRows | RowEncoder | WovenRows | WovenEncoder,
+                   data: QuantizedRows | RowEncoder | BitPlaneRows | BitPlaneEncoder,
                    labels: LabelStream, names: list[str]) -> None:
     """Write all but the rows of a quantized data set.
 
@@ -81,18 +81,18 @@ def finish_archive(archive: ArchiveWriter,
     ----------
     archive : ArchiveWriter
         It holds the rows.
-    data : QuantizedRows, WovenRows or the encoder of either
+    data : QuantizedRows, BitPlaneRows or the encoder of either
         What the codes stand for.
     labels : LabelStream
     names : list of str
         Name of the array of each copy.
     """
-    woven = isinstance(data, (WovenRows, WovenEncoder))
-    of_columns = ("excess", data.excess) if woven else ("variance", data.variance)
-    for name, array in (("labels", labels.packed), ("centre", data.scaler.centre),
+    bit_planes = isinstance(data, (BitPlaneRows, BitPlaneEncoder))
+    of_columns = ("excess", data.excess) if bit_planes else ("variance", data.variance)
+    for name, array in (("labels", labels.stored), ("centre", data.scaler.centre),
                         ("scale", data.scaler.scale), of_columns):
         archive.add(name, array)
-    for name, array in (("clip", data.scaler.clip), ("level_tables", data.level_tables)):
+    for name, array in (("clip", data.scaler.clip), ("codebooks", data.codebooks)):
         if array is not None:
             archive.add(name, array)
     classes = labels.classes
@@ -104,7 +104,7 @@ def finish_archive(archive: ArchiveWriter,
         "classes": None if classes is None else classes.tolist(), "scaler": data.scaler.kind,
         "seed": data.seed, "sha256": archive.checksums(),
     }
-    if isinstance(data, (WovenRows, WovenEncoder)):
+    if isinstance(data, (BitPlaneRows, BitPlaneEncoder)):
         # The last block is padded, so the rows are not counted by it.
         header |= {"n_rows": data.n_rows, "mean_square": data.mean_square}
     archive.add("header", np.frombuffer(json.dumps(header).encode(), np.uint8))
@@ -161,7 +161,7 @@ def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
     try:
         dataset = _assemble(header, arrays)
         for name in dict.fromkeys(header["rows"]):
-            if isinstance(dataset.rows, WovenRows):
+            if isinstance(dataset.rows, BitPlaneRows):
                 dataset.rows.check_padding(mapped.release)
             else:
                 _check_codes(dataset.rows, name, arrays[name], mapped)
@@ -202,21 +202,21 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
     for name in arrays.keys() - {"labels", "centre", "scale", "variance", "excess", "fine_rows",
-                                 "clip", "level_tables"}:
+                                 "clip", "codebooks"}:
         if not name.startswith("rows_"):
             raise ValueError(f"nothing is known of array {name!r}")
     shared = {"bus_width": header["bus_width"], "n_features": header["n_features"],
-              "packed": tuple(arrays[name] for name in header["rows"]),
+              "stored": tuple(arrays[name] for name in header["rows"]),
               "scaler": Scaler(header["scaler"], arrays["centre"], arrays["scale"],
                                arrays.get("clip")),
               "seed": header["seed"]}
-    if header["encoding"] == WOVEN:
-        rows = WovenRows(n_rows=header["n_rows"], excess=arrays["excess"],
+    if header["encoding"] == BIT_PLANES:
+        rows = BitPlaneRows(n_rows=header["n_rows"], excess=arrays["excess"],
                          mean_square=header.get("mean_square"), **shared)
     else:
         rows = QuantizedRows(
             bits=header["bits"], encoding=header["encoding"], variance=arrays["variance"],
-            fine_rows=arrays.get("fine_rows"), level_tables=arrays.get("level_tables"), **shared)
+            fine_rows=arrays.get("fine_rows"), codebooks=arrays.get("codebooks"), **shared)
     return QuantizedDataset(
         rows,
         LabelStream(
@@ -253,7 +253,7 @@ def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray, mapped: Mappe
             values = unpack_floats(rows[start:stop], data.n_features)
             if not (np.abs(values) <= 1).all():     # NaN is refused, too
                 raise ValueError(f"{name} holds a value that is not in [-1, 1]")
-        elif config.row_format == "one_level" and not config.level_tables \
+        elif config.row_format == "one_level" and not config.codebooks \
                 and (config.bits > 1 or data.fine_rows is not None):
             codes = unpack_codes(rows[start:stop], config.rows, data.n_features)
             if config.bits > 1 and (codes == impossible).any():

@@ -2,9 +2,9 @@
 
 The first pass is :meth:`bitstep.data.tables.table.Table.survey`: labels, and ranges of the columns.
 Optimal levels take a pass of their own after it. The second pass turns values into positions on
-the grid, from which codes are drawn. Codes are drawn block after block in the order of the packed
+the grid, from which codes are drawn. Codes are drawn block after block in the order of the stored
 rows, which a shuffle makes another one than that of the file. So positions wait in parts of the
-packed rows: in memory where they fit, else in a temporary file, a part of which fits.
+stored rows: in memory where they fit, else in a temporary file, a part of which fits.
 """
 
 import math
@@ -27,27 +27,27 @@ from bitstep.quantization.archive import (
     open_archive,
     write_at,
 )
+from bitstep.quantization.bit_planes import PLANES, BitPlaneEncoder, BitPlaneOptions
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.labels import LabelStream
 from bitstep.quantization.scaling import Columns, Scaler, scaler_of_columns
 from bitstep.quantization.storage import finish_archive
-from bitstep.quantization.woven import PLANES, WovenEncoder, WovenOptions
 
 PART_BYTES = 1 << 27        # of positions that are in memory at a time
 _HEADER_BYTES = 1 << 16     # more than a header has
 _PIECE_BYTES = 1 << 22      # of the temporary file that are read at a time
 
-Encoder = RowEncoder | WovenEncoder
+Encoder = RowEncoder | BitPlaneEncoder
 Progress = Callable[[int], None]
 
 
 class Chosen(NamedTuple):
-    """Rows of a table that become packed rows.
+    """Rows of a table that become stored rows.
 
     Attributes
     ----------
     order : ndarray of int, or None
-        Number of each row in the file, in the order of the packed rows; None: they are the first
+        Number of each row in the file, in the order of the stored rows; None: they are the first
         ``count`` rows of the file.
     count : int
     n_rows : int
@@ -69,8 +69,8 @@ class Chosen(NamedTuple):
         return survey.labels[:self.count] if self.order is None else survey.labels[self.order]
 
 
-class Packed(NamedTuple):
-    """Facts of a file that was written; ``row_bytes`` are those of a copy's packed rows."""
+class QuantizedFile(NamedTuple):
+    """Facts of a file that was written; ``row_bytes`` are those of a copy's stored rows."""
 
     n_rows: int
     n_features: int
@@ -105,9 +105,9 @@ def choose_rows(name: str, n_rows: int, train_rows: int | None, shuffle: bool,
 
 
 def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelStream,
-                    options: RowOptions | WovenOptions, path: Path,
+                    options: RowOptions | BitPlaneOptions, path: Path,
                     progress: Progress | None = None,
-                    on_waste: Callable[[str], None] | None = None) -> Packed:
+                    on_waste: Callable[[str], None] | None = None) -> QuantizedFile:
     """Quantize rows of a table into a file: the second pass.
 
     The file is what :func:`bitstep.quantization.save_quantized` writes of the same rows, bit for
@@ -122,7 +122,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     chosen : Chosen
     labels : LabelStream
         Of the chosen rows, in their order.
-    options : RowOptions or WovenOptions
+    options : RowOptions or BitPlaneOptions
     path : Path
         A file there is replaced when the new one is complete.
     progress : callable, optional
@@ -159,14 +159,15 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
             blocks = _shuffled_in_memory(table, chosen, encoder)
         _encode(archive, encoder, blocks, progress)
         finish_archive(archive, encoder, labels, encoder.array_names)
-    return Packed(chosen.count, encoder.n_features, encoder.bits, options.copies, encoder.encoding,
+    return QuantizedFile(chosen.count, encoder.n_features, encoder.bits, options.copies,
+                         encoder.encoding,
                   math.prod(arrays["rows_0"][1]))
 
 
-def _encoder(table: Table, chosen: Chosen, options: RowOptions | WovenOptions,
+def _encoder(table: Table, chosen: Chosen, options: RowOptions | BitPlaneOptions,
              scaler: Scaler) -> Encoder:
-    if isinstance(options, WovenOptions):
-        return WovenEncoder(options, scaler, chosen.count)
+    if isinstance(options, BitPlaneOptions):
+        return BitPlaneEncoder(options, scaler, chosen.count)
     uniform = options.levels == "uniform"
     tables = None if uniform else optimal_tables(options, scaler, _pieces(table, chosen))
     return RowEncoder(options, scaler, chosen.count, tables)
@@ -182,13 +183,13 @@ def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:
 
 def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder) -> int:
     float64, numbers = np.dtype(np.float64), (encoder.n_features,)
-    spread = (PLANES, *numbers) if isinstance(encoder, WovenEncoder) else numbers
+    spread = (PLANES, *numbers) if isinstance(encoder, BitPlaneEncoder) else numbers
     if encoder.scaler.clip is not None:
         arrays = {**arrays, "clip": (float64, (2, encoder.n_features))}
-    if (tables := encoder.level_tables) is not None:
-        arrays = {**arrays, "level_tables": (tables.dtype, tables.shape)}
+    if (tables := encoder.codebooks) is not None:
+        arrays = {**arrays, "codebooks": (tables.dtype, tables.shape)}
     return archive_bytes({
-        **arrays, "labels": (np.dtype(np.uint8), labels.packed.shape), "centre": (float64, numbers),
+        **arrays, "labels": (np.dtype(np.uint8), labels.stored.shape), "centre": (float64, numbers),
         "scale": (float64, numbers), "variance": (float64, spread),
         "header": (np.dtype(np.uint8), (_HEADER_BYTES,))})
 
@@ -250,7 +251,7 @@ def _shuffled_on_disk(table: Table, chosen: Chosen, encoder: Encoder,
                       path: Path) -> Iterator[np.ndarray]:
     """Blocks of rows in another order than the file's.
 
-    Each part of the packed rows has its place in a temporary file, where its rows are gathered in
+    Each part of the stored rows has its place in a temporary file, where its rows are gathered in
     the order of the table; then part after part is read and put in order.
     """
     assert chosen.order is not None
@@ -277,7 +278,7 @@ def _shuffled_on_disk(table: Table, chosen: Chosen, encoder: Encoder,
 
 
 def _read_part(file, order: np.ndarray, start: int, encoder: Encoder) -> np.ndarray:
-    """Positions of a part of the packed rows, in their order."""
+    """Positions of a part of the stored rows, in their order."""
     kind, n_features = encoder.position_type, encoder.n_features
     found = np.empty((len(order), n_features), kind)
     targets = np.argsort(order)         # the rows are in the order of the table

@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.woven import PLANES
-from bitstep.quantization import WovenRows
+from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import quadratic_gap
@@ -86,7 +86,7 @@ class BitCentredRun(CentredRun):
     def gap(self) -> float:
         """See :class:`bitstep.training.centred_run.CentredRun`."""
         rows = self.data.rows
-        assert isinstance(rows, WovenRows)
+        assert isinstance(rows, BitPlaneRows)
         square = float(rows.n_features) if rows.mean_square is None else rows.mean_square
         return quadratic_gap(self.slope, self.objective.l2, square, MEASURABLE * self.error,
                              fit_intercept=self.choice.fit_intercept)
@@ -159,7 +159,7 @@ class BitCentredRun(CentredRun):
     def _inner(self, planes: int) -> np.ndarray:
         """Run the inner passes with room for offsets of ``reach``."""
         rows = self.data.rows
-        assert isinstance(rows, WovenRows)
+        assert isinstance(rows, BitPlaneRows)
         if planes not in self._weights:
             self._weights[planes] = np.minimum(rows.excess[planes - 1], 0) - self.objective.l2
         # A sign is never 0, so the labels of classes have another format here.

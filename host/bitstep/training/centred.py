@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import RunError, SaturationError, sum_counters
+from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.centred_run import CentredRun, OuterStep
@@ -43,7 +43,7 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
     Raises
     ------
     DeviceError
-        If the device has no pipeline for woven rows, or a number left its range.
+        If the device has no pipeline for bit-plane rows, or a number left its range.
     TrainingInterrupted
         On Ctrl-C before every output had an outer step.
     """
@@ -72,7 +72,7 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
             if number + 1 < len(outputs) or not run.found:
                 raise nothing_kept(number + 1, len(outputs)) from None
             interrupted = True
-        except SaturationError as error:
+        except RangeOverflowError as error:
             raise named(error, number, len(outputs)) from None
         except RunError as error:
             error.say_where(f"in outer step {len(run.found) + 1}")
@@ -112,7 +112,7 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
     return in_feature_units(
         outputs[0].scaler, weights, intercepts + [data.label_offset for data in outputs],
         steps=np.full(epochs, training.steps[0]),
-        counters=counters | {"beats": beats, "saturations": 0, "refetched_rows": 0},
+        counters=counters | {"beats": beats, "overflows": 0, "refetched_rows": 0},
         still=np.zeros(epochs, bool), step_error=0.0, interrupted=interrupted,
         model_range=float(np.abs(weights).max(initial=0.0) / largest), planes=planes,
         bytes_read=bytes_read, gradients=gradients, gaps=gaps if bounded else None)

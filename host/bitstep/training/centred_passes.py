@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bitstep.golden.dither import epoch_keys
+from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MANTISSA_WIDTH, MODEL_WIDTH, SHIFT_UNIT
 from bitstep.pipeline.results import RunError
-from bitstep.pipeline.woven import PLANES, WovenLayout
-from bitstep.quantization import QuantizedDataset, WovenRows
+from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period
@@ -114,7 +114,7 @@ class CentredPasses:
         self.step = choice.step
         self.period = choice.period or centred_period(data.n_rows)
         self.shares = choice.shares or self.SHARES
-        self._plane_bytes = WovenLayout(data.n_features).bytes_read(data.n_rows, 1)
+        self._plane_bytes = BitPlaneLayout(data.n_features).bytes_read(data.n_rows, 1)
         self._zeros = np.zeros(data.n_features, np.int32)
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
 
@@ -146,12 +146,12 @@ class CentredPasses:
         self.passes += 1
         job = self._job((EpochSteps(mantissa, exponent, planes=planes, key=self._key()),),
                         model=words[:-1].astype(np.int32), intercept=int(words[-1]),
-                        labels=data.labels.packed, label_shift=shift, loss=self.objective.loss)
+                        labels=data.labels.stored, label_shift=shift, loss=self.objective.loss)
         found = self.device.gradient(job, derivative_planes=derivative_planes)
         self.counters.append(found.counters)
         # A pipeline writes derivatives in a run of its own, which reads their planes again.
         self.bytes_read += (planes + derivative_planes) * self._plane_bytes
-        if found.saturation:
+        if found.overflow:
             raise AssertionError("The updates of a full pass have room")
         scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count)
         slope = np.empty(len(exact))
@@ -241,13 +241,13 @@ class CentredPasses:
 
     def _job(self, epochs, **parts) -> TrainingJob:
         data = self.data
-        assert isinstance(data.rows, WovenRows)
+        assert isinstance(data.rows, BitPlaneRows)
         return TrainingJob(**{
-            "config": self.config, "n_features": data.n_features, "rows": data.rows.packed,
+            "config": self.config, "n_features": data.n_features, "rows": data.rows.stored,
             "label_format": data.label_format, "batch": 1, "correction_period": 0,
             "coefficients": self._zeros, "epochs": epochs,
             "intercept_level": self.config.rows.intercept_limit if self.choice.fit_intercept else 0,
-            "woven_rows": data.n_rows, **parts})
+            "bit_plane_rows": data.n_rows, **parts})
 
 
 def _floor_mantissa(scale: float) -> tuple[int, int]:

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import SaturationError
-from bitstep.pipeline.woven import PLANES
+from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred_passes import BitCentred, CentredPasses
 from bitstep.training.objective import Objective
 from bitstep.training.ranges import largest_stored
 
-WIDER = 16.0                # by which the room of words grows after a saturation
+WIDER = 16.0                # by which the room of words grows after an overflow
 MAX_TRIES = 20
 
 
@@ -55,7 +55,7 @@ class CentredRun(CentredPasses, ABC):
     Parameters
     ----------
     data : QuantizedDataset
-        Woven rows with labels of a regression or of two classes.
+        Bit-plane rows with labels of a regression or of two classes.
     device : Device
     config : PipelineConfig
     objective : Objective
@@ -161,7 +161,7 @@ class CentredRun(CentredPasses, ABC):
         for attempt in range(MAX_TRIES):
             try:
                 move = run(planes)
-            except SaturationError:
+            except RangeOverflowError:
                 if attempt + 1 == MAX_TRIES:
                     raise
                 self.reach *= WIDER

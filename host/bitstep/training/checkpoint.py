@@ -3,7 +3,7 @@
 Nothing but model and intercept goes from one epoch to the next (docs/number-formats.md): a
 correction that is due is dropped at an epoch's end, and the dither's keys, the steps and the copy
 of the rows follow from the number of the epoch. So a job of the epochs that are left, which starts
-from the model words, gives the models that a job of all epochs would have given.
+from the weights, gives the models that a job of all epochs would have given.
 """
 
 import hashlib
@@ -200,10 +200,10 @@ def describe_data(outputs: Sequence[QuantizedDataset]) -> dict[str, Any]:
     rows = outputs[0].rows
     return {"rows": rows.n_rows, "features": rows.n_features, "classes": len(outputs),
             "scaling": digest_of(rows.scaler.centre, rows.scaler.scale),
-            "codes": digest_of(*rows.packed),
+            "codes": digest_of(*rows.stored),
             "fine rows": None if rows.fine_rows is None else digest_of(rows.fine_rows),
-            "level tables": None if rows.level_tables is None else digest_of(rows.level_tables),
-            "labels": [[digest_of(data.labels.packed), data.label_scale, data.label_offset]
+            "codebooks": None if rows.codebooks is None else digest_of(rows.codebooks),
+            "labels": [[digest_of(data.labels.stored), data.label_scale, data.label_offset]
                        for data in outputs]}
 
 

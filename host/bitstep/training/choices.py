@@ -15,9 +15,9 @@ from bitstep.options.rules import Request
 from bitstep.options.table import EPSILON, OPTIONS, SCHEDULES
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES, FLOAT_BITS
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
-from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
+from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import resolve_planes
@@ -81,12 +81,13 @@ class Resolved:
                          l1=self.request["l1"] or 0.0, box=self.request["box"],
                          refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON)
 
-    def training(self, rows: QuantizedRows | WovenRows, *, epochs: int, **others: Any) -> Training:
+    def training(self, rows: QuantizedRows | BitPlaneRows, *, epochs: int,
+                 **others: Any) -> Training:
         """How it is minimised on rows.
 
         Parameters
         ----------
-        rows : QuantizedRows or WovenRows
+        rows : QuantizedRows or BitPlaneRows
         epochs : int
         others
             Parameters of :func:`resolve_training` that stand in place of options: ``schedule``,
@@ -148,16 +149,16 @@ def row_choice(request: Request) -> RowChoice:
 def _with_defaults(request: Request) -> Request:
     """The request with its defaults, as far as they are known."""
     solver, facts = request["solver"] or "sgd", request.facts
-    stored_woven = facts.get("stored_encoding") == WOVEN
+    stored_bit_planes = facts.get("stored_encoding") == BIT_PLANES
     fills: dict[str, Any] = {"solver": solver, "bus_width": 64, "copies": 1, "levels": "uniform",
                              "seed": 0, **{name: OPTIONS[name].default for name in (
                                  "schedule", "batch", "intercept")}}
     if "stored" not in facts:
         fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
-    if request["planes"] is None and (solver == "bit-centred" or stored_woven):
+    if request["planes"] is None and (solver == "bit-centred" or stored_bit_planes):
         fills["planes"] = "auto"
-    if request["planes"] is not None or request["woven"] or "planes" in fills:
-        fills |= {"bits": WOVEN_BITS, "encoding": WOVEN, "refetch": False}
+    if request["planes"] is not None or request["bit_planes"] or "planes" in fills:
+        fills |= {"bits": BIT_PLANE_BITS, "encoding": BIT_PLANES, "refetch": False}
     elif request["model"] is not None:
         kind = MODELS[request["model"]]
         fills["bits"] = FLOAT_BITS if request["encoding"] == "float" else kind.bits
@@ -218,7 +219,7 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
     return f"Solver 'bit-centred' ends at the optimum of other rows: {', and '.join(parts)}"
 
 
-def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, epochs: int,
+def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *, epochs: int,
                      step: float | str | None = "auto",
                      schedule: str | os.PathLike | Sequence[float] = "inverse", batch: int = 1,
                      fit_intercept: bool = True, planes: Any = None, solver: str = "sgd",
@@ -249,7 +250,7 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
             "box": objective.box, "batch": batch, "schedule": schedule,
             "model_range": options.get("model_range")}, facts={
                 "stored_encoding": rows.encoding}).check()
-        assert isinstance(rows, WovenRows)
+        assert isinstance(rows, BitPlaneRows)
         schedule = "constant"
         step = centred_step(rows, objective.loss, objective.l2) if step == "auto" else step
     if isinstance(step, str):

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from bitstep.pipeline.results import RunResult, SaturationError, TrainingInterrupted
+from bitstep.pipeline.results import RangeOverflowError, RunResult, TrainingInterrupted
 
 
-def named(error: SaturationError, number: int, count: int) -> SaturationError:
+def named(error: RangeOverflowError, number: int, count: int) -> RangeOverflowError:
     """The error, which names the output with this number, from 0, if there are several."""
     if count > 1:
         error.args = (f"Class {number + 1} of {count}: {error.args[0]}",)

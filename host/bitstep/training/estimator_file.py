@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.options.models import MODELS, Model
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.results import COUNTER_NAMES
 from bitstep.training.choices import RowChoice, resolve_scaler
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
@@ -128,7 +128,7 @@ def _parameters(config, classes):
                   for name, value in weight.items()}
     if weight is not None:
         found["class_weight"] = weight
-    if config.get("encoding") == WOVEN:         # whose bits and encoding are no parameters
+    if config.get("encoding") == BIT_PLANES:         # whose bits and encoding are no parameters
         del found["bits"], found["encoding"]
         found |= {name: config[name] for name in ("solver", "planes", "tol")}
     return found

@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
+from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.training.objective import Objective, Training
 
 MAX_FEATURES = 256          # eigenvectors of more may take longer than the training
@@ -52,13 +52,13 @@ class NoiseFloor(NamedTuple):
     share: float
 
 
-def noise_floor(rows: QuantizedRows | WovenRows, objective: Objective, training: Training, *,
+def noise_floor(rows: QuantizedRows | BitPlaneRows, objective: Objective, training: Training, *,
                 weights: np.ndarray, steps: np.ndarray, loss: float) -> NoiseFloor | None:
     """Estimate the noise floor of a training, the mean over its outputs.
 
     Parameters
     ----------
-    rows : QuantizedRows or WovenRows
+    rows : QuantizedRows or BitPlaneRows
     objective, training
         As for :func:`bitstep.training.train.train_model`.
     weights : ndarray of float64, shape (n_outputs, n_features)
@@ -72,10 +72,10 @@ def noise_floor(rows: QuantizedRows | WovenRows, objective: Objective, training:
     -------
     NoiseFloor or None
         None where the formula does not hold: for other losses than the squared error, encodings
-        without corrections, woven rows, a model or updates of few bits, penalties or a box, and
+        without corrections, bit-plane rows, a model or updates of few bits, penalties or a box, and
         more than 256 features.
     """
-    if objective.loss != Loss.LEAST_SQUARES or rows.encoding == WOVEN \
+    if objective.loss != Loss.LEAST_SQUARES or rows.encoding == BIT_PLANES \
             or not ENCODINGS[rows.encoding].corrected or training.few_bits \
             or objective.proximal or objective.l2 or rows.n_features > MAX_FEATURES:
         return None
@@ -92,7 +92,7 @@ def noise_floor(rows: QuantizedRows | WovenRows, objective: Objective, training:
     return NoiseFloor(floor, floor / max(loss - floor, 0.1 * loss) if loss > 0 else 0.0)
 
 
-def _spectrum(rows: QuantizedRows | WovenRows,
+def _spectrum(rows: QuantizedRows | BitPlaneRows,
               fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of the mean of u u', from the codes of some rows."""
     pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(np.int64)

@@ -116,7 +116,7 @@ class Training:
         :func:`bitstep.training.ranges.automatic_range`, which may grow
         (:mod:`bitstep.training.loop.growing`).
     planes : tuple of int, "auto" or None
-        Bit planes of woven rows that each epoch reads, 1 to 16; ``"auto"``: see
+        Bit planes of bit-plane rows that each epoch reads, 1 to 16; ``"auto"``: see
         :mod:`bitstep.training.loop.precision`. None for rows of fixed bits.
     solver : {"sgd", "bit-centred"}
         ``bit-centred``: the epochs are outer steps, and ``steps`` and ``planes`` those of their
@@ -131,7 +131,7 @@ class Training:
         Of solver ``bit-centred``: False where rows do not stand for the objective that was asked
         for, as copies that deviate from their weights do, so that no gap may be claimed.
     model_bits, update_bits : int
-        Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
+        Bits of the model's weights that dot products meet, and of the updates, 2 to 16; 0: all
         (docs/number-formats.md).
 
     Raises

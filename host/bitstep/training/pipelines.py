@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from bitstep.checks import check_choice, check_integer
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
+from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.training.objective import Objective, Training
 
 # Where refetching and look-ahead go together by themselves (docs/results/refetching.md).
@@ -43,8 +43,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     few_bits : (int, int)
         Bits of the model that dot products meet, and of the updates; 0 for all.
     **possible : bool
-        ``proximal``, ``level_tables`` and ``dense`` of the pipeline. Dense rows have ``n_features``
-        and no padding (docs/pipeline.md#dense-rows).
+        ``proximal``, ``codebooks`` and ``packed`` of the pipeline. Packed rows have ``n_features``
+        and no padding (docs/pipeline.md#packed-rows).
 
     Returns
     -------
@@ -56,17 +56,17 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         If there is no such pipeline.
     """
     check_integer("n_features", n_features, 1)
-    check_choice("encoding", encoding, (*ENCODINGS, WOVEN))
-    row_format = WOVEN if encoding == WOVEN else ENCODINGS[encoding].row_format
-    automatic, solver = lookahead == "auto", LOSSES[loss].solver
-    features = int(n_features) if possible.get("dense") \
+    check_choice("encoding", encoding, (*ENCODINGS, BIT_PLANES))
+    row_format = BIT_PLANES if encoding == BIT_PLANES else ENCODINGS[encoding].row_format
+    automatic, family = lookahead == "auto", LOSSES[loss].loss_family
+    features = int(n_features) if possible.get("packed") \
         else max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
-    cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \
-        else PipelineConfig().cycles_per_update
+    update_interval = 6 if family == "logistic" else 4 if row_format == "float32" \
+        else PipelineConfig().update_interval
     config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
-                            row_format=row_format, solver=solver,
+                            row_format=row_format, loss_family=family,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
-                            cycles_per_update=cycles_per_update, refetch=refetch,
+                            update_interval=update_interval, refetch=refetch,
                             model_bits=few_bits[0], rounded_updates=few_bits[1] > 0, **possible)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.rows.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
@@ -74,19 +74,20 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     return config.with_lookahead(int(n_features))
 
 
-def pipeline_of(rows: QuantizedRows | WovenRows, objective: Objective,
-                lookahead: int | str = "auto", dense: bool = False,
+def pipeline_of(rows: QuantizedRows | BitPlaneRows, objective: Objective,
+                lookahead: int | str = "auto", packed: bool = False,
                 few_bits: tuple[int, int] = (0, 0)) -> PipelineConfig:
     """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
     return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
                         bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
                         refetch=objective.refetch, proximal=objective.proximal,
-                        level_tables=rows.level_tables is not None, dense=dense,
+                        codebooks=rows.codebooks is not None, packed=packed,
                         few_bits=few_bits)
 
 
-def pipeline_of_all(rows: QuantizedRows | WovenRows, wishes: Sequence[tuple[Objective, Training]],
-                    lookahead: int | str = "auto", dense: bool = False) -> PipelineConfig:
+def pipeline_of_all(rows: QuantizedRows | BitPlaneRows,
+                    wishes: Sequence[tuple[Objective, Training]],
+                    lookahead: int | str = "auto", packed: bool = False) -> PipelineConfig:
     """The pipeline that runs several trainings on the same rows.
 
     Those with ``model_bits`` and those without need a pipeline each; here it is that of those
@@ -95,4 +96,4 @@ def pipeline_of_all(rows: QuantizedRows | WovenRows, wishes: Sequence[tuple[Obje
     models = [training.model_bits for _, training in wishes]
     few_bits = (max(models) if all(models) else 0, max(one.update_bits for _, one in wishes))
     widest = max((objective for objective, _ in wishes), key=lambda one: one.proximal)
-    return pipeline_of(rows, widest, lookahead, dense, few_bits)
+    return pipeline_of(rows, widest, lookahead, packed, few_bits)

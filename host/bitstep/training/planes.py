@@ -1,26 +1,27 @@
-"""Bit planes of woven rows that the epochs of a training read, as they are asked for."""
+"""Bit planes of bit-plane rows that the epochs of a training read, as they are asked for."""
 
 from typing import Any
 
 import numpy as np
 
 from bitstep.checks import is_integer
-from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 
 CENTRED_PLANES = 4          # of bit-centred inner passes, if nothing else is asked for
 
 
 def check_planes(encoding: str, planes: Any, n_epochs: int) -> None:
-    """Raise ValueError unless there is a number of planes for every epoch on woven rows, and none
-    on others.
+    """Raise ValueError unless there is a number of planes for every epoch on bit-plane rows, and
+    none on others.
     """
-    if (encoding == WOVEN) != (planes is not None):
-        raise ValueError("Bit planes are for woven rows (`bitstep quantize --woven`, "
-                         f"bitstep.quantization.weave_rows), which need them: found planes "
+    if (encoding == BIT_PLANES) != (planes is not None):
+        raise ValueError("Bit planes are for bit-plane rows (`bitstep quantize --bit-planes`, "
+                         f"bitstep.quantization.quantize_bit_planes), which need them: found "
+                         f"planes "
                          f"{planes!r} for encoding {encoding!r}")
     if planes is not None and not (len(planes) == n_epochs and all(
-            is_integer(one, 1, WOVEN_BITS) for one in planes)):
-        raise ValueError(f"planes must be {n_epochs} integers from 1 to {WOVEN_BITS}, one an "
+            is_integer(one, 1, BIT_PLANE_BITS) for one in planes)):
+        raise ValueError(f"planes must be {n_epochs} integers from 1 to {BIT_PLANE_BITS}, one an "
                          f"epoch, not {planes!r}")
 
 
@@ -42,12 +43,14 @@ def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | 
     """
     if isinstance(asked, str):
         if asked != "auto":
-            raise ValueError(f"planes must be 'auto', an integer from 1 to {WOVEN_BITS}, or a list "
+            raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a "
+                             f"list "
                              f"of them, not {asked!r}")
         return (CENTRED_PLANES,) * n_epochs if solver == "bit-centred" else asked
     given = [asked] if np.ndim(asked) == 0 else list(asked)
-    if not given or not all(is_integer(one, 1, WOVEN_BITS) for one in given):
-        raise ValueError(f"planes must be 'auto', an integer from 1 to {WOVEN_BITS}, or a list of "
+    if not given or not all(is_integer(one, 1, BIT_PLANE_BITS) for one in given):
+        raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a list "
+                         f"of "
                          f"them, not {asked!r}")
     found = [int(one) for one in given[:n_epochs]]
     return tuple(found + found[-1:] * (n_epochs - len(found)))

@@ -16,7 +16,7 @@ from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
-from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import ENCODINGS, QuantizedDataset
@@ -63,7 +63,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     Parameters
     ----------
     data : QuantizedDataset
-        Packed rows, labels, and the mean quantization variance D_j of every column.
+        Stored rows, labels, and the mean quantization variance D_j of every column.
     config : PipelineConfig
         Pipeline; bits, bus width and row format must be those of ``data``.
     objective, training
@@ -99,18 +99,19 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     epochs, taken, lost = schedule.epochs(factors, first_epoch)
     model, intercept = (np.zeros(data.n_features, np.int32), 0) if initial is None \
         else units.words(*initial)
-    packed = data.rows.packed
-    turn, refetch = first_epoch % len(packed), objective.refetch    # each epoch reads the next copy
+    stored = data.rows.stored
+    turn, refetch = first_epoch % len(stored), objective.refetch    # each epoch reads the next copy
     job = TrainingJob(
-        config=config, n_features=data.n_features, rows=(*packed[turn:], *packed[:turn]),
-        labels=data.labels.packed, label_format=data.label_format, label_shift=shift,
+        config=config, n_features=data.n_features, rows=(*stored[turn:], *stored[:turn]),
+        labels=data.labels.stored, label_format=data.label_format, label_shift=shift,
         intercept_level=config.rows.intercept_limit if training.fit_intercept else 0,
         batch=int(training.batch), correction_period=period, coefficients=coefficients,
         epochs=epochs, model=model, intercept=intercept if training.fit_intercept else 0,
         loss=objective.loss, proximal_period=schedule.proximal_period,
         box_limit=_box_limit(objective.box, units), fine_rows=data.fine_rows if refetch else None,
         cell_half_levels=data.rows.cell_half_levels if refetch else 0,
-        level_tables=data.rows.level_tables, woven_rows=data.n_rows * (config.row_format == WOVEN),
+        codebooks=data.rows.codebooks,
+        bit_plane_rows=data.n_rows * (config.row_format == BIT_PLANES),
         model_bits=training.model_bits, update_bits=training.update_bits,
         derivative_bound=objective.bound_of(data))
     error = float(np.abs(taken / np.asarray(training.steps)[first_epoch:] - 1).max())
@@ -160,7 +161,7 @@ class _Schedule:
         keys = epoch_keys(self._seed, first, len(self._steps) - first)
         for number, step in enumerate(self._steps[first:], start=first):
             planes = int(self._planes[number]) if self._planes else 0
-            left = WOVEN_BITS - planes if planes else 0     # planes that the epoch does not read
+            left = BIT_PLANE_BITS - planes if planes else 0  # planes that the epoch does not read
             step_scale, shift = self._step_scale / 4 ** left, self._shift - left
             mantissa, exponent = stepping.step_mantissa(step / step_scale, step)
             corrections = (0, 1) if factors is None \
@@ -191,7 +192,7 @@ def _corrections(data, config, objective, training, between_epochs):
     """
     steps, batch = np.asarray(training.steps), training.batch
     variance = np.asarray(data.variance, np.float64)
-    corrected = data.encoding != WOVEN and ENCODINGS[data.encoding].corrected
+    corrected = data.encoding != BIT_PLANES and ENCODINGS[data.encoding].corrected
     weights = (variance if corrected else np.zeros_like(variance)) - objective.l2
     largest = float(np.abs(weights).max(initial=0.0))
     if largest == 0.0:

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import RunResult, sum_counters
-from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import QuantizedDataset, Scaler
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import Plan, plan
@@ -42,7 +42,7 @@ def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], i
     """
     runs = list(zip(plans, results, strict=True))
     first = plans[0].job
-    layout = WovenLayout(first.n_features)
+    layout = BitPlaneLayout(first.n_features)
     epochs = min(result.epochs_done for result in results)
     weights = np.stack([made.units.weights(result.models)[:epochs] for made, result in runs],
                        axis=1)

@@ -35,7 +35,7 @@ class Units:
     label_offset: float
 
     def weights(self, words: np.ndarray) -> np.ndarray:
-        """Weights of scaled features from model words, of any shape."""
+        """Weights of scaled features from weights, of any shape."""
         return self.model_unit * np.asarray(words, np.float64)
 
     def intercepts(self, words: np.ndarray) -> np.ndarray:
@@ -43,7 +43,7 @@ class Units:
         return self.label_offset + self.model_unit * np.asarray(words, np.float64)
 
     def words(self, weights: np.ndarray, intercept: float) -> tuple[np.ndarray, int]:
-        """Nearest model words and intercept word.
+        """Nearest weights and intercept word.
 
         Raises
         ------

@@ -11,7 +11,7 @@ from bitstep.checks import check_integer
 from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import QuantizedRows, WovenRows
+from bitstep.quantization import BitPlaneRows, QuantizedRows
 
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
@@ -102,7 +102,7 @@ def read_steps(path: Path) -> np.ndarray:
 # 3.1 % (squared hinge), 0.9 % (hinge) and 3.7 % (logistic) of the loss of a model of zeros. Few,
 # large batches want still longer steps than is safe in general: with B = 32 it is up to 19, 6 and
 # 12 % (the sparse set), so give more epochs, or a step.
-def automatic_step(rows: QuantizedRows | WovenRows, batch: int = 1, fit_intercept: bool = True,
+def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_intercept: bool = True,
                    loss: Loss = Loss.LEAST_SQUARES) -> float:
     """A first step that suits the data, in scaled feature space.
 
@@ -154,7 +154,7 @@ def automatic_step(rows: QuantizedRows | WovenRows, batch: int = 1, fit_intercep
     return min(step, rule.max_step)
 
 
-def centred_step(rows: WovenRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0.0) -> float:
+def centred_step(rows: BitPlaneRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0.0) -> float:
     """A step that suits the inner passes of bit-centred training, in scaled feature space.
 
     It is 0.5 / (L R), with R the mean of |u|^2 and the intercept's 1, and L the Lipschitz constant
@@ -164,7 +164,7 @@ def centred_step(rows: WovenRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0
 
     Parameters
     ----------
-    rows : WovenRows
+    rows : BitPlaneRows
     loss : Loss
         A smooth one.
     l2 : float

@@ -16,12 +16,12 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.results import SaturationError, TrainingInterrupted, sum_counters
+from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted, sum_counters
 from bitstep.quantization import (
+    BitPlaneRows,
     LabelStream,
     QuantizedDataset,
     QuantizedRows,
-    WovenRows,
     sign_labels,
 )
 from bitstep.training.bit_centred import BitCentredRun
@@ -78,7 +78,7 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     TrainingInterrupted
         On Ctrl-C before every output has finished an epoch, with the result of the one in training.
     DeviceError, ValueError
-        See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; a saturation names an output.
+        See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; an overflow names an output.
     """
     if training.solver == "bit-centred":
         run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, config=config,
@@ -139,7 +139,7 @@ def _planes_of(tracks: Sequence[Track], training: Any, first_epoch: int) -> list
 def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
                      candidates: Sequence[tuple[Objective, Training]], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None
-                     ) -> list[TrainedModel | SaturationError]:
+                     ) -> list[TrainedModel | RangeOverflowError]:
     """Train one model for each of several objectives and trainings, in as few passes over the rows
     as the device needs. Each is bit for bit that of :func:`train_model`.
 
@@ -155,7 +155,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
 
     Returns
     -------
-    list of TrainedModel or SaturationError
+    list of TrainedModel or RangeOverflowError
         One for each candidate; an error for one of which a number left its range.
 
     Raises
@@ -174,7 +174,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         raise TrainingInterrupted([next(one.result for one in tracks if not one.error)],
                                   "interrupted before every candidate had an epoch: no model was "
                                   "kept")
-    found: list[TrainedModel | SaturationError] = []
+    found: list[TrainedModel | RangeOverflowError] = []
     count = len(outputs)
     for number, (_, training) in enumerate(candidates):
         first = number * count
@@ -242,20 +242,21 @@ def class_targets(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return np.where(labels[:, None] == positive, 1.0, -1.0)
 
 
-def class_outputs(rows: QuantizedRows | WovenRows, labels: np.ndarray,
+def class_outputs(rows: QuantizedRows | BitPlaneRows, labels: np.ndarray,
                   classes: np.ndarray) -> list[QuantizedDataset]:
-    """The data sets of every output: the same packed rows, each with its own targets.
+    """The data sets of every output: the same stored rows, each with its own targets.
 
     Parameters
     ----------
-    rows : QuantizedRows or WovenRows
+    rows : QuantizedRows or BitPlaneRows
     labels, classes
         See :func:`class_targets`.
     """
     return target_outputs(rows, class_targets(labels, classes))
 
 
-def target_outputs(rows: QuantizedRows | WovenRows, targets: np.ndarray) -> list[QuantizedDataset]:
+def target_outputs(rows: QuantizedRows | BitPlaneRows,
+                   targets: np.ndarray) -> list[QuantizedDataset]:
     """:func:`class_outputs`, from the targets of :func:`class_targets`."""
     return [QuantizedDataset(rows, sign_labels(signs)) for signs in targets.T]
 
@@ -270,13 +271,13 @@ def stored_outputs(data: QuantizedDataset) -> list[QuantizedDataset]:
     """
     count = len(data.classes) if data.classes is not None else 0
     if count == 2:
-        streams = [data.labels.packed]
+        streams = [data.labels.stored]
     else:
         streams = [np.concatenate([
             pack_labels(np.where(part == number, 1, -1), LabelFormat.SIGN)
             for part in data.labels.blocks(data.n_rows)]) for number in range(count)]
     return [QuantizedDataset(data.rows, LabelStream(
-        packed, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]))) for packed in streams]
+        stored, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]))) for stored in streams]
 
 
 def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
@@ -286,5 +287,5 @@ def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
     return {
         "cycles": counters["cycles"], "beats": counters["beats"],
         "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},
-        "bytes_read": counters["bytes_read"], "saturations": counters["saturations"],
+        "bytes_read": counters["bytes_read"], "overflows": counters["overflows"],
         "refetched_rows": counters["refetched_rows"]}

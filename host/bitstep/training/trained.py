@@ -64,8 +64,8 @@ class TrainedModel:
     epoch_cycles : ndarray of int64, shape (epochs_done,), or None
         Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
     planes : ndarray of int, shape (epochs_done, n_outputs), or None
-        Bit planes of woven rows that each epoch read; None for others. Of solver ``bit-centred``
-        those of the inner passes, 0 once an output's training had stopped.
+        Bit planes of bit-plane rows that each epoch read; None for others. Of solver
+        ``bit-centred`` those of the inner passes, 0 once an output's training had stopped.
     restarts : tuple of Restart
         Outputs that left an automatic range and were trained again with a larger one, in their
         order; ``counters`` contain the epochs that were given up.
@@ -73,7 +73,7 @@ class TrainedModel:
         Epoch, counted from 0, whose model is to be kept; None: the last one
         (:mod:`bitstep.training.scores.stopping`).
     bytes_read : ndarray of int64, shape (epochs_done,), or None
-        Bytes of woven rows that each epoch read, the sum over the outputs, without labels; None
+        Bytes of bit-plane rows that each epoch read, the sum over the outputs, without labels; None
         for other rows. Of solver ``bit-centred`` with all its full passes.
     gradients : ndarray of float64, shape (epochs_done, n_outputs), or None
         Of solver ``bit-centred``: largest component of the gradient after each outer step, as a
@@ -113,9 +113,9 @@ class TrainedModel:
         return self.epochs_done - 1 if self.best is None else self.best
 
     def facts(self) -> list[dict[str, Any]]:
-        """One entry an epoch, empty for rows that are not woven: ``planes`` and ``bytes_read``,
-        and of solver ``bit-centred`` ``gradient``, the largest of the outputs, and ``gap``, their
-        mean, None where an output has none.
+        """One entry an epoch, empty for rows that are not bit-plane rows: ``planes`` and
+        ``bytes_read``, and of solver ``bit-centred`` ``gradient``, the largest of the outputs, and
+        ``gap``, their mean, None where an output has none.
         """
         entries: list[dict[str, Any]] = [{} for _ in range(self.epochs_done)]
         if self.planes is not None and self.bytes_read is not None:

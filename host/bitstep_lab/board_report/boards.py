@@ -66,9 +66,9 @@ class Board:
                 return built
             return replace(built, bits=trained.bits, row_format=trained.row_format,
                            refetch=built.refetch and trained.refetch,
-                           cycles_per_update=max(built.cycles_per_update,
+                           update_interval=max(built.update_interval,
                                                  4 if trained.bits == FLOAT_BITS else 2))
-        fast = replace(trained, cycles_per_update=4) if trained.solver == "linear" else trained
+        fast = replace(trained, update_interval=4) if trained.loss_family == "linear" else trained
         if fast.refetch:
             return fast if not fast.lookahead else fast.with_lookahead(n_features)
         return replace(fast, lookahead=0).with_lookahead()

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES, FLOAT_BITS
 from bitstep.writing import duration, numbers, text_table
 from bitstep_lab.board_report.boards import Board, largest_share
 from bitstep_lab.races.report_page import html_table, page_head
@@ -34,11 +34,11 @@ def pipeline_facts(found: dict[str, Any], board: Board) -> list[tuple[str, str]]
     config, outputs = found["config"], len(found["problem"].outputs)
     seconds = found["epoch_cycles"] / board.clock_hz
     models = f" for {outputs} classes, one after the other" if outputs > 1 else ""
-    unit = "slot" if config.row_format == WOVEN else "beat"
+    unit = "slot" if config.row_format == BIT_PLANES else "beat"
     beats = f"{found['beats']} {unit}{'s' * (found['beats'] > 1)}"
     epoch = f"{found['epoch_cycles']:,.0f} cycles, by the cycle model"
-    least = max(found["beats"], config.cycles_per_update)
-    every = f"an update every {config.cycles_per_update} cycles"
+    least = max(found["beats"], config.update_interval)
+    every = f"an update every {config.update_interval} cycles"
     rows = f"{found['row_cycles']:.4g}"
     latency = duration(config.latency / board.clock_hz)
     return [

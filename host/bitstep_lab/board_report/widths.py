@@ -9,7 +9,7 @@ from bitstep.cli.train import make_request
 from bitstep.devices import open_device
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import FLOAT_BITS
-from bitstep.pipeline.results import DeviceError, SaturationError
+from bitstep.pipeline.results import DeviceError, RangeOverflowError
 from bitstep.quantization import ENCODINGS
 from bitstep.training.losses import accuracies
 from bitstep.training.train import TrainedModel, train_model
@@ -37,7 +37,7 @@ def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
     dict
         ``bits``, ``status`` ("ok", or why there is nothing else), ``encoding``, ``pipeline``,
         ``beats``, ``lanes``, ``latency``, ``epoch_cycles`` (the run's cycles by its epochs),
-        ``row_cycles``, ``row_bytes`` (packed rows), ``train_loss``, ``test_metric``, ``accuracy``,
+        ``row_cycles``, ``row_bytes`` (stored rows), ``train_loss``, ``test_metric``, ``accuracy``,
         ``problem``, ``config``.
     """
     try:
@@ -45,7 +45,7 @@ def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
         rows = request.problem.outputs[0].rows
         config = board.pipeline(request.config, rows.n_features)
         return {"bits": rows.bits, **_trained(request, config, board)}
-    except SaturationError as error:        # a finding, not a failure
+    except RangeOverflowError as error:        # a finding, not a failure
         return {"bits": bits, "status": str(error).split(". ")[0]}
     except (UsageError, ValueError, DeviceError) as error:
         if bits == chosen:
@@ -80,7 +80,7 @@ def _trained(request: Request, config: PipelineConfig, board: Board) -> dict[str
             "beats": config.rows.beats(rows.n_features), "lanes": config.rows.lanes,
             "latency": config.latency, "epoch_cycles": cycles,
             "row_cycles": cycles / rows.n_rows / len(problem.outputs),
-            "row_bytes": rows.packed[0].nbytes, "train_loss": last["train_loss"],
+            "row_bytes": rows.stored[0].nbytes, "train_loss": last["train_loss"],
             "test_metric": last["test_metric"], "accuracy": _accuracy(problem, model),
             "problem": problem, "config": config}
 

@@ -20,7 +20,7 @@ from bitstep.options.types import Choice
 from bitstep.options.words import COMMAND_LINE
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import FLOAT_BITS
-from bitstep.pipeline.parts.stages import CYCLES_PER_UPDATE
+from bitstep.pipeline.parts.stages import UPDATE_INTERVALS
 from bitstep.pipeline.parts.widths import MAX_MODELS
 from bitstep.quantization import ENCODINGS
 from bitstep.training.choices import resolve
@@ -65,7 +65,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     racers.add_argument("--refetch", action="store_true",
                         help="svm: fetch rows again where their codes cannot decide")
     add_options(racers, "lookahead")
-    racers.add_argument("--cycles-per-update", type=int, metavar="N", help="initiation "
+    racers.add_argument("--update-interval", type=int, metavar="N", help="initiation "
                         "interval of the quantized pipelines' updates: 2, or 4 for a fast clock; "
                         "logistic: 6 (default: the least)")
     racers.add_argument("--models", type=integer(1, MAX_MODELS), default=1, metavar="N",
@@ -169,11 +169,11 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
     from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
     from bitstep_lab.races.run_store import machine
     kind = MODELS[model]
-    allowed = CYCLES_PER_UPDATE[LOSSES[kind.loss].solver]
-    if arguments.cycles_per_update not in (None, *allowed):
-        raise UsageError(f"--cycles-per-update of --model {model} must be "
+    allowed = UPDATE_INTERVALS[LOSSES[kind.loss].loss_family]
+    if arguments.update_interval not in (None, *allowed):
+        raise UsageError(f"--update-interval of --model {model} must be "
                          f"{'one of ' * (len(allowed) > 1)}{', '.join(map(str, allowed))}, not "
-                         f"{arguments.cycles_per_update}")
+                         f"{arguments.update_interval}")
     found: list[Any] = [replace(FLOAT, models=arguments.models)] if arguments.float else []
     encodings = arguments.encoding or [kind.encoding]
     for encoding in encodings:
@@ -185,7 +185,7 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
                 "batch": arguments.batch, "models": arguments.models})).rows
             found.append(Pipeline(bits=bits, encoding=encoding, refetch=rows.refetch,
                                   lookahead=arguments.lookahead,
-                                  cycles_per_update=arguments.cycles_per_update,
+                                  update_interval=arguments.update_interval,
                                   models=arguments.models))
     threads = arguments.threads or sorted({1, machine()["cores"]})
     for method in arguments.cpu:

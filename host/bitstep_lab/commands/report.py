@@ -16,7 +16,7 @@ from bitstep.cli.paths import REPORT_BYTES, check_writable
 from bitstep.cli.progress import Bar, add_quiet_option
 from bitstep.options.table import OPTIONS
 from bitstep.pipeline.boards import FACTS
-from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES, FLOAT_BITS
 from bitstep.quantization import load_quantized
 from bitstep.writing import write_text
 
@@ -105,7 +105,7 @@ def _chosen(arguments, board):
     """The width that the report is about; None: that of the model, which the data may decide."""
     if is_quantized(arguments.data):
         data = load_quantized(arguments.data)
-        if arguments.planes is not None and data.encoding != WOVEN:
+        if arguments.planes is not None and data.encoding != BIT_PLANES:
             raise _no_planes(arguments.data)
         return data.bits
     if arguments.planes is not None:
@@ -116,5 +116,6 @@ def _chosen(arguments, board):
 
 
 def _no_planes(path):
-    return UsageError(f"--planes needs a file of woven rows, which {path} is not: write one with "
-                      "`bitstep quantize --woven`, or leave --planes out")
+    return UsageError(f"--planes needs a file of bit-plane rows, which {path} is not: write one "
+                      f"with "
+                      "`bitstep quantize --bit-planes`, or leave --planes out")

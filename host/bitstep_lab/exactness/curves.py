@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.devices import default_device, open_device
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import (
+    BitPlaneRows,
     QuantizedDataset,
     QuantizedRows,
-    WovenRows,
+    quantize_bit_planes,
     quantize_labels,
     quantize_rows,
     sign_labels,
-    weave_rows,
 )
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
@@ -78,12 +78,12 @@ def curves(problem: Problem, *, float_baselines: bool = True) -> Iterator[Curve]
     float_baselines : bool
         True for SGD and SVRG in float, whose steps are chosen by their result.
     """
-    woven = weave_rows(problem.features)
+    bit_planes = quantize_bit_planes(problem.features)
     outer = 30 if LOSSES[problem.loss].quadratic else 60
     for planes in (2, 3, 4):
-        yield centred(problem, woven, f"bit-centred, {planes} bits", [planes] * outer)
-    yield centred(problem, woven, "bit-centred, 2, 2, then 4 bits", [2, 2] + [4] * (outer - 2))
-    yield schedule(problem, woven)
+        yield centred(problem, bit_planes, f"bit-centred, {planes} bits", [planes] * outer)
+    yield centred(problem, bit_planes, "bit-centred, 2, 2, then 4 bits", [2, 2] + [4] * (outer - 2))
+    yield schedule(problem, bit_planes)
     for bits in (4, 8) if LOSSES[problem.loss].quadratic else (8,):
         yield fixed(problem, bits)
     if float_baselines:
@@ -93,7 +93,7 @@ def curves(problem: Problem, *, float_baselines: bool = True) -> Iterator[Curve]
             yield best_saga(problem)
 
 
-def labelled(problem: Problem, rows: QuantizedRows | WovenRows) -> list[QuantizedDataset]:
+def labelled(problem: Problem, rows: QuantizedRows | BitPlaneRows) -> list[QuantizedDataset]:
     """Quantized rows with the labels of each output."""
     return [QuantizedDataset(rows, quantize_labels(column, rows.n_rows) if problem.regression
                              else sign_labels(column)) for column in problem.targets.T]
@@ -103,7 +103,7 @@ def _objective(problem: Problem) -> Objective:
     return Objective(loss=problem.loss, l2=problem.l2)
 
 
-def centred(problem: Problem, rows: WovenRows, name: str, planes: Sequence[int]) -> Curve:
+def centred(problem: Problem, rows: BitPlaneRows, name: str, planes: Sequence[int]) -> Curve:
     """Bit-centred training with default step, until far below the goal."""
     outputs, objective = labelled(problem, rows), _objective(problem)
     config = pipeline_of(rows, objective)
@@ -125,7 +125,7 @@ def centred(problem: Problem, rows: WovenRows, name: str, planes: Sequence[int])
     return Curve(name, bytes_read.mean(axis=1) / _float_bytes(problem), problem.excess(models))
 
 
-def schedule(problem: Problem, rows: WovenRows) -> Curve:
+def schedule(problem: Problem, rows: BitPlaneRows) -> Curve:
     """SGD whose planes are chosen as it goes, with the automatic step."""
     outputs, objective = labelled(problem, rows), _objective(problem)
     training = resolve_training(rows, objective, epochs=FLOAT_EPOCHS, planes="auto")
@@ -133,7 +133,7 @@ def schedule(problem: Problem, rows: WovenRows) -> Curve:
     with open_device(default_device(), config) as device:
         model = train_model(outputs, device, config, objective, training)
     assert model.planes is not None
-    layout = WovenLayout(rows.n_features)
+    layout = BitPlaneLayout(rows.n_features)
     plane = layout.bytes_read(rows.n_rows, 1)
     return Curve("SGD, planes auto", plane * model.planes.cumsum(axis=0).mean(axis=1)
                  / _float_bytes(problem), problem.excess(models_of(model)))
@@ -150,7 +150,7 @@ def fixed(problem: Problem, bits: int) -> Curve:
     config = pipeline_of(rows, objective)
     with open_device(default_device(), config) as device:
         model = train_model(labelled(problem, rows), device, config, objective, training)
-    epoch = rows.packed[0].nbytes / _float_bytes(problem)
+    epoch = rows.stored[0].nbytes / _float_bytes(problem)
     return Curve(f"SGD, {bits} bits", epoch * np.arange(1, FLOAT_EPOCHS + 1),
                  problem.excess(models_of(model)))
 

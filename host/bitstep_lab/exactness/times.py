@@ -11,7 +11,7 @@ import numpy as np
 from bitstep.devices import open_device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import FLOAT_BITS
-from bitstep.quantization import QuantizedRows, quantize_rows, weave_rows
+from bitstep.quantization import QuantizedRows, quantize_bit_planes, quantize_rows
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
@@ -96,7 +96,7 @@ def times(problem: Problem, profiles: Sequence[Profile], period: int = 0) -> Ite
 
 
 def _centred(problem: Problem, profile: Profile, planes: int, period: int = 0) -> Timed:
-    rows = weave_rows(problem.features, bus_width=profile.bus_width)
+    rows = quantize_bit_planes(problem.features, bus_width=profile.bus_width)
     objective = Objective(loss=problem.loss, l2=problem.l2)
     config = pipeline_of(rows, objective)
     kind = BitCentredRun if objective.rule.quadratic else SmoothRun

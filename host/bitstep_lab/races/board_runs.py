@@ -16,7 +16,7 @@ from bitstep.devices.register_device import ForwardingDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import OFFSETS
-from bitstep.pipeline.results import DeviceError, SaturationError
+from bitstep.pipeline.results import DeviceError, RangeOverflowError
 from bitstep.quantization import QuantizedDataset, QuantizedRows, quantize_rows
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
@@ -72,7 +72,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
         "pipeline": entry.pipeline.name}
     try:
         model, cycles = entry.train(rtl, options)
-    except SaturationError as error:
+    except RangeOverflowError as error:
         return {**result, "status": str(error)}
     counters = report_counters(model.counters)
     return {**result, "status": "ok",
@@ -107,7 +107,7 @@ def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     entry = replace(entry, outputs=entry.outputs[:contestant.models])
     try:
         native, board = entry.train(False, {})[0], entry.train(True, options)[0]
-    except SaturationError as error:
+    except RangeOverflowError as error:
         return {"status": str(error)}
     except DeviceError as error:
         return {"status": f"not checked, because {error}"}
@@ -208,19 +208,19 @@ def _config(rows: QuantizedRows, objective: Objective, contestant: Pipeline) -> 
     """Pipeline of a contestant; ``auto`` has the look-ahead for rows of any length, so that there
     are fewer boards to compile.
     """
-    ahead, cycles = contestant.lookahead, contestant.cycles_per_update
+    ahead, cycles = contestant.lookahead, contestant.update_interval
     config = pipeline_of(rows, objective, 0 if ahead == "auto" else ahead)
     if cycles is not None:
-        config = replace(config, cycles_per_update=cycles)
+        config = replace(config, update_interval=cycles)
     return config.with_lookahead() if ahead == "auto" else config
 
 
 def _bytes_moved(outputs: list[QuantizedDataset]) -> int:
     """Bytes of the rows and of all labels."""
     rows = outputs[0].rows
-    return sum(copy.nbytes for copy in rows.packed) \
-        + sum(each.labels.packed.nbytes for each in outputs) \
-        + sum(extra.nbytes for extra in (rows.fine_rows, rows.level_tables) if extra is not None)
+    return sum(copy.nbytes for copy in rows.stored) \
+        + sum(each.labels.stored.nbytes for each in outputs) \
+        + sum(extra.nbytes for extra in (rows.fine_rows, rows.codebooks) if extra is not None)
 
 
 class EpochClock(ForwardingDevice):

@@ -26,7 +26,7 @@ def pipelines_of(chosen: Sequence[Experiment], *, rtl: bool) -> int:
             if isinstance(one, Pipeline) and one.timed:
                 kinds.add((profile(experiment.profile).bus_width, one.bits,
                            ENCODINGS[one.encoding].row_format, one.lookahead, one.refetch,
-                           one.levels, one.cycles_per_update, one.models,
-                           LOSSES[MODELS[experiment.model].loss].solver,
+                           one.levels, one.update_interval, one.models,
+                           LOSSES[MODELS[experiment.model].loss].loss_family,
                            COLUMNS.get(experiment.data, 0) > 4096))
     return len(kinds)

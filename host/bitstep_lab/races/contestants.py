@@ -44,7 +44,7 @@ class Pipeline:
     model_bits, update_bits : int
         See :class:`bitstep.training.objective.Training`. There is no such pipeline in RTL, so
         nothing is known of its cycles.
-    cycles_per_update : int or None
+    update_interval : int or None
         None: the least that the pipeline's solver has.
     models : int
         Outputs that one pass over the rows trains.
@@ -58,7 +58,7 @@ class Pipeline:
     levels: str = "uniform"
     model_bits: int = 0
     update_bits: int = 0
-    cycles_per_update: int | None = None
+    update_interval: int | None = None
     models: int = 1
 
     @property
@@ -80,8 +80,8 @@ class Pipeline:
             text += ", refetching"
         if self.lookahead != "auto":
             text += f", look-ahead {self.lookahead}"
-        if self.cycles_per_update is not None:
-            text += f", r = {self.cycles_per_update}"
+        if self.update_interval is not None:
+            text += f", r = {self.update_interval}"
         if self.models > 1:
             text += f", {self.models} models a pass"
         return text if self.batch is None else f"{text}, batch {self.batch}"

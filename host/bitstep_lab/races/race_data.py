@@ -14,7 +14,7 @@ from bitstep.data import Dataset, load, split
 from bitstep.data.columns.labels import LAST
 from bitstep.data.dataset import DataError, noisy
 from bitstep.data.sources import BUNDLED, REMOTE, SYNTHETIC, _home, is_named
-from bitstep.data.tables.files import PACKED_SUFFIXES, TEXT_SUFFIXES
+from bitstep.data.tables.files import COMPRESSED_SUFFIXES, TEXT_SUFFIXES
 
 SHAPED = "synthetic, shaped like "
 
@@ -109,8 +109,8 @@ def _local(key, home):
     remote = Path(REMOTE[key].file).name
     for stem in (remote, key, remote.removesuffix(".bz2")):
         for suffix in ("", *TEXT_SUFFIXES):
-            for packed in ("", *PACKED_SUFFIXES):
-                path = folder / (stem + suffix + packed)
+            for compressed in ("", *COMPRESSED_SUFFIXES):
+                path = folder / (stem + suffix + compressed)
                 if path.is_file():
                     return path
     return None

@@ -5,7 +5,7 @@ import numpy as np
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 
-DENSE_COLUMNS = 1024        # that least squares of any rank are solved for by singular values
+PACKED_COLUMNS = 1024        # that least squares of any rank are solved for by singular values
 SMOOTHING = (1e-1, 1e-2, 1e-3)      # of the hinge's corner, while its optimum is looked for
 
 
@@ -55,7 +55,7 @@ def _least_squares(features, targets, l2):
     goal = targets - targets.mean(axis=0)
     gram = rows.T @ rows / len(rows) + l2 * np.eye(rows.shape[1])
     pull = rows.T @ goal / len(rows)
-    if len(gram) <= DENSE_COLUMNS:
+    if len(gram) <= PACKED_COLUMNS:
         weights = np.linalg.lstsq(gram, pull, rcond=1e-13)[0]
     else:       # a hundred times faster; what it adds to the penalty does not show in the loss
         weights = np.linalg.solve(gram + 1e-12 * np.trace(gram) * np.eye(len(gram)), pull)

@@ -6,7 +6,7 @@ import numpy as np
 
 from bitstep.devices import open_device
 from bitstep.pipeline.parts.formats import FLOAT_BITS
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
@@ -61,14 +61,14 @@ class Reconstruction:
     ----------
     storage : Storage
     n_bytes : int
-        Bytes of the stored rows and of their tables of levels.
+        Bytes of the stored rows and of their codebooks.
     picture : ndarray of float64, shape (side, side)
         After the last epoch, or the last one before the model left the range of its words.
     decibels : ndarray of float64, shape (epochs,)
         Peak signal-to-noise ratio within the circle after each epoch.
     misfit : float
         Mean squared difference of the readings to the picture's own.
-    saturated : bool
+    overflowed : bool
         True if the model left the range of its words; ``decibels`` is shorter then.
     """
 
@@ -77,7 +77,7 @@ class Reconstruction:
     picture: np.ndarray
     decibels: np.ndarray
     misfit: float
-    saturated: bool
+    overflowed: bool
 
 
 def peak_ratio(image: np.ndarray, found: np.ndarray) -> float:
@@ -93,7 +93,7 @@ def peak_ratio(image: np.ndarray, found: np.ndarray) -> float:
 
 
 def stored_rows(scan: Scan, storage: Storage, *, seed: int = 0) -> QuantizedDataset:
-    """The rays of a scan as packed rows, with their readings as labels.
+    """The rays of a scan as stored rows, with their readings as labels.
 
     Columns are divided by their largest weight, so that 0, the weight of most pixels in a ray, is a
     level of every encoding but that of one bit with uniform levels.
@@ -109,8 +109,8 @@ def stored_rows(scan: Scan, storage: Storage, *, seed: int = 0) -> QuantizedData
 
 def count_bytes(data: QuantizedDataset, storage: Storage) -> int:
     """Bytes of the first copy of the rows; of 16 bits, half of those of floating point."""
-    tables = data.rows.level_tables
-    return data.rows.packed[0].nbytes * storage.bits // data.bits \
+    tables = data.rows.codebooks
+    return data.rows.stored[0].nbytes * storage.bits // data.bits \
         + (0 if tables is None else tables.nbytes)
 
 
@@ -140,15 +140,15 @@ def reconstruct(scan: Scan, storage: Storage, *, schedule: str, step: float, epo
     made = plan(data, config, objective, Training(steps=steps, fit_intercept=False))
     with open_device(device, config) as opened:
         try:
-            result, saturated = opened.train(made.job, timeout_s=LIMIT_S), False
-        except SaturationError as error:
-            result, saturated = error.result, True
+            result, overflowed = opened.train(made.job, timeout_s=LIMIT_S), False
+        except RangeOverflowError as error:
+            result, overflowed = error.result, True
     pixels, _ = data.scaler.unscale_model(made.units.weights(result.models), 0.0)
     last = pixels[-1] if len(pixels) else np.zeros(data.n_features)
     return Reconstruction(
         storage, count_bytes(data, storage), scan.picture(last),
         np.array([peak_ratio(scan.image[scan.inside], one) for one in pixels]),
-        float(np.mean((scan.rays @ last - scan.readings) ** 2)), saturated)
+        float(np.mean((scan.rays @ last - scan.readings) ** 2)), overflowed)
 
 
 def tuned_step(scan: Scan, *, schedule: str, epochs: int, device: str = "cpu") -> float:
@@ -160,13 +160,13 @@ def tuned_step(scan: Scan, *, schedule: str, epochs: int, device: str = "cpu") -
     Raises
     ------
     ValueError
-        If every step leads out of the range of the model's words.
+        If every step leads out of the range of the model's weights.
     """
     data = stored_rows(scan, FLOAT)
     steps = automatic_step(data.rows, 1, False) * np.array(GRID)
     found = [reconstruct(scan, FLOAT, schedule=schedule, step=step, epochs=epochs, device=device,
                          data=data) for step in steps]
-    misfits = [np.inf if one.saturated else one.misfit for one in found]
+    misfits = [np.inf if one.overflowed else one.misfit for one in found]
     if not np.isfinite(misfits).any():
         raise ValueError(f"No step of {steps.tolist()} keeps the model within its words; the scan "
                          "must have readings of the size of its rays")

@@ -91,7 +91,7 @@ def rows_of(comparison: Comparison) -> list[list[str]]:
 
 
 def _decibels(run):
-    if run.saturated:
+    if run.overflowed:
         return f"out of range in epoch {len(run.decibels) + 1}"
     return f"{run.decibels[-1]:.1f} dB"
 
@@ -99,7 +99,7 @@ def _decibels(run):
 def conclusion(comparison: Comparison, schedule: str) -> str:
     """A sentence on the least data with the quality of floating-point rows."""
     full, *others = comparison.found[schedule]
-    near = [run for run in others if not run.saturated
+    near = [run for run in others if not run.overflowed
             and run.decibels[-1] >= full.decibels[-1] - NEAR_DB]
     if not near:
         return (f"With the schedule {schedule} no storage comes within {NEAR_DB} dB of "
@@ -136,7 +136,7 @@ def write_report(out: Path, comparison: Comparison, reference: tuple[str, np.nda
         "epochs": comparison.epochs, "steps": comparison.steps, "rays": scan.rays.shape[0],
         "pixels": scan.rays.shape[1], reference[0]: reference[2],
         "found": [{"schedule": schedule, "storage": run.storage.name, "bytes": run.n_bytes,
-                   "misfit": run.misfit, "saturated": run.saturated,
+                   "misfit": run.misfit, "overflowed": run.overflowed,
                    "decibels": run.decibels.tolist()}
                   for schedule, runs in comparison.found.items() for run in runs]})
     title = "bitstep: an image from its projections"

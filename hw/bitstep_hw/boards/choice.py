@@ -4,10 +4,10 @@ import dataclasses
 from typing import Any
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 
 
-def parse_config(text: str, *, woven: bool = False) -> PipelineConfig:
+def parse_config(text: str, *, bit_planes: bool = False) -> PipelineConfig:
     """Return the configuration that ``field=value,...`` stands for.
 
     Fields that are not given have their defaults. ``lookahead=auto``, the default, is the
@@ -16,8 +16,8 @@ def parse_config(text: str, *, woven: bool = False) -> PipelineConfig:
     Parameters
     ----------
     text : str
-    woven : bool
-        True: row format and bits are those of woven rows unless they are given.
+    bit_planes : bool
+        True: row format and bits are those of bit-plane rows unless they are given.
 
     Raises
     ------
@@ -26,8 +26,8 @@ def parse_config(text: str, *, woven: bool = False) -> PipelineConfig:
     """
     fields = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}
     choices: dict[str, Any] = {"lookahead": "auto"}
-    if woven:
-        choices |= {"row_format": WOVEN, "bits": WOVEN_BITS}
+    if bit_planes:
+        choices |= {"row_format": BIT_PLANES, "bits": BIT_PLANE_BITS}
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
         if name not in fields:

@@ -18,23 +18,24 @@ BITSTREAMS = Path("bitstreams")
 BUILD_ORDER = (4, 2, 8, 1)
 
 
-def _parse(board: PynqBoard, text: str, woven: bool) -> PipelineConfig:
+def _parse(board: PynqBoard, text: str, bit_planes: bool) -> PipelineConfig:
     """Return the default configuration for some bits, or the one that is written out."""
-    if woven and text.isdecimal():
-        raise ValueError(f"Bits must not be given with --woven, not {text}: a pipeline for woven "
+    if bit_planes and text.isdecimal():
+        raise ValueError(f"Bits must not be given with --bit-planes, not {text}: a pipeline for "
+                         f"bit-plane "
                          "rows reads 1 to 16 of them; give fields, such as max_features=1024")
     config = board.facts.config(int(text)) if text.isdecimal() \
-        else parse_config(text, woven=woven)
+        else parse_config(text, bit_planes=bit_planes)
     board.check(config)
     return config
 
 
-def _chosen(board: PynqBoard, texts: list[str], woven: bool) -> list[PipelineConfig]:
+def _chosen(board: PynqBoard, texts: list[str], bit_planes: bool) -> list[PipelineConfig]:
     """Return the configurations that are asked for, or the default ones."""
-    if woven and not texts:
-        return [board.facts.woven_config()]
+    if bit_planes and not texts:
+        return [board.facts.bit_plane_config()]
     defaults = [str(bits) for bits in BUILD_ORDER if bits in board.facts.bus_widths]
-    return [_parse(board, text, woven) for text in texts or defaults]
+    return [_parse(board, text, bit_planes) for text in texts or defaults]
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
@@ -45,7 +46,7 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     parser = _parser(board)
     chosen = parser.parse_args(arguments)
     try:
-        configs = _chosen(board, chosen.configs, chosen.woven)
+        configs = _chosen(board, chosen.configs, chosen.bit_planes)
     except ValueError as error:
         parser.error(str(error))
     if chosen.tcl_only is not None:
@@ -82,8 +83,8 @@ def _parser(board):
         "configs", nargs="*", metavar="CONFIG",
         help="bits of a default pipeline, or field=value,... (default: "
         f"{' '.join(map(str, BUILD_ORDER))})")
-    parser.add_argument("--woven", action="store_true", help="pipelines for woven rows "
-                        "(`bitstep quantize --woven`); without CONFIG the board's default one")
+    parser.add_argument("--bit-planes", action="store_true", help="pipelines for bit-plane rows "
+                        "(`bitstep quantize --bit-planes`); without CONFIG the board's default one")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--tcl-only", type=Path, metavar="DIR",
                        help="only write the sources for Vivado, each pipeline's into a folder of "

@@ -18,7 +18,7 @@ class Dither(wiring.Component):
     and the injection of the key that follows them in one cycle, or, where rows are 4 cycles apart
     and more, in three. The block of four rows is kept while the next one is made. The first row may
     be taken ``config.stages.dither.cycles + 2`` cycles after ``restart``, and rows
-    ``config.cycles_per_update`` cycles apart; after a restart within a block, the next row as late
+    ``config.update_interval`` cycles apart; after a restart within a block, the next row as late
     as the first. Storage: two blocks of 64 bits. Golden model:
     :func:`bitstep.golden.dither.dithers`.
 

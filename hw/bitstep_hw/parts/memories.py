@@ -13,7 +13,7 @@ def attributes(config, *, depth=0):
 
     With a fast clock no such word is used, since two slots with the same index are 4 cycles apart.
     Memory blocks that give neither the old nor the new word then need no logic around them. A
-    memory of ``depth`` model words a lane is made of blocks unless it is very short: they have
+    memory of ``depth`` weights a lane is made of blocks unless it is very short: they have
     registers at their outputs, and one address instead of hundreds.
 
     Parameters

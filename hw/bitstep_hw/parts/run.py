@@ -4,6 +4,7 @@ from amaranth import signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.parts.widths import (
     BOUND_WIDTH,
     FEW_BITS,
@@ -17,7 +18,6 @@ from bitstep.pipeline.parts.widths import (
     MODEL_WIDTH,
 )
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.woven import PLANES
 from bitstep_hw.parts.dither import KEY_WIDTH
 
 INTERCEPT_WIDTH = 17        # bits of the register INTERCEPT_LEVEL
@@ -30,7 +30,7 @@ def label_shape(models):
 
 
 def reads_derivatives(run):
-    """1 if the labels of woven rows are derivatives of the run's loss at a centre
+    """1 if the labels of bit-plane rows are derivatives of the run's loss at a centre
     (:func:`bitstep.pipeline.losses.has_derivatives`).
     """
     return (run.label_format == LabelFormat.INT32) & (
@@ -90,7 +90,7 @@ class EpochSteps(wiring.Signature):
     label_shift : Out
         Scale of a label, of one of several models.
     planes : Out
-        Bit planes that are read of woven rows; 0 for others.
+        Bit planes that are read of bit-plane rows; 0 for others.
     """
 
     def __init__(self):

@@ -130,7 +130,7 @@ class Corrections(Extra):
                                        strict=True):
             m.submodules[path.named("engine")] = engine
             self._connect_engine(m, pipeline, path, engine, steps, slots)
-            path.left_correction = engine.saturated
+            path.left_correction = engine.overflowed
         m.d.comb += pipeline.sequencer.corrected.eq(self.engines[0].done)
 
     def _connect_engine(self, m, pipeline, path, engine, steps, slots):
@@ -202,7 +202,7 @@ class FullPasses(Extra):
             pipeline.derivative.eq(Cat(solver.o_positive, solver.o)),
         ]
         # The label is twice the derivative.
-        path.left_update |= update_sum.saturated
+        path.left_update |= update_sum.overflowed
         path.left_update |= pipeline.derivative_valid & out_of_range(solver.o, UPDATE_WIDTH - 1)
 
 
@@ -270,7 +270,7 @@ class Refetching(Extra):
             refetcher.beats.eq(run.beats_per_row), refetcher.last_lanes.eq(run.last_lanes),
         ]
         lend(m, path.store.words, refetcher)
-        path.rewritten = refetcher.saturated
+        path.rewritten = refetcher.overflowed
 
     def _judge_codes(self, m, pipeline, path, dotted):
         """Bounds that tell whether a row's codes decide it, into the solver."""

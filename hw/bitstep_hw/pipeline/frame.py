@@ -40,9 +40,9 @@ class PipelineFrame(wiring.Component):
         Models and coefficients in, models out.
     i_rows : In(stream.Signature(beat_width)), i_labels : In(stream.Signature(label_shape(labels)))
         The epoch's rows and labels.
-    saturated : Out(3 * models)
-        Strobes, three for each model, as :class:`bitstep.pipeline.registers.Saturation`.
-    model : In, saturation : In(3 * models), more_steps : In(EpochSteps()).array(models - 1)
+    overflowed : Out(3 * models)
+        Strobes, three for each model, as :class:`bitstep.pipeline.registers.Overflow`.
+    model : In, overflow : In(3 * models), more_steps : In(EpochSteps()).array(models - 1)
         With more than one model: the one that the next load or unload is for, the flags of all, and
         the epoch's numbers of all but the first.
     """
@@ -56,12 +56,12 @@ class PipelineFrame(wiring.Component):
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.rows.beat_width)),
             "i_labels": In(stream.Signature(label_shape(labels))),
-            "saturated": Out(3 * config.models), "misaligned": Out(1), "waits": Out(7),
+            "overflowed": Out(3 * config.models), "misaligned": Out(1), "waits": Out(7),
             "beat_entered": Out(1), "row_refetched": Out(1),
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
             "model_done": Out(1),
             "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
-            **({"model": In(range(config.models)), "saturation": In(3 * config.models),
+            **({"model": In(range(config.models)), "overflow": In(3 * config.models),
                 "more_steps": In(EpochSteps()).array(config.models - 1)}
                if self.has_more_models else {}),
             **more,
@@ -99,4 +99,4 @@ class PipelineFrame(wiring.Component):
         if self.has_more_models:
             port = self.port
             m.d.comb += [port.model.eq(self.model),
-                         port.flags.eq(self.saturation.word_select(port.selected, 3))]
+                         port.flags.eq(self.overflow.word_select(port.selected, 3))]

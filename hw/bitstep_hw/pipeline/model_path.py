@@ -21,7 +21,7 @@ def each(targets, sources):
 
 
 class ModelPath:
-    """Model words, dot product, solver and updates of one model.
+    """Weights, dot product, solver and updates of one model.
 
     Everything that depends on the rows alone comes from the pipeline, and all models meet a slot in
     the same cycle. So what one of them waits for, all do, and a strobe of the first is one of all.
@@ -45,10 +45,10 @@ class ModelPath:
         self.updates = UpdateQueue(config=config)
         self.store = ModelStore(config=config)
         self.dot_product = DotProduct(config=config)
-        self.solver = SOLVERS[config.solver](config=config)
+        self.solver = SOLVERS[config.loss_family](config=config)
         self.derivative_step = DerivativeStep(
-            bound_width=bound_width(config) if config.solver == "linear" else None)
-        self.left_update, self.left_correction, self.rewritten = self.solver.saturated, C(0), C(0)
+            bound_width=bound_width(config) if config.loss_family == "linear" else None)
+        self.left_update, self.left_correction, self.rewritten = self.solver.overflowed, C(0), C(0)
 
     def named(self, name):
         """``name``, with the number of further models."""
@@ -106,7 +106,7 @@ class ModelPath:
             solver.dot.eq(self.dot_product.o), solver.dither.eq(pipeline.dither.o),
             solver.derivative_step.eq(step.value), solver.step_too_large.eq(step.too_large),
         ]
-        if self.config.solver == "linear":
+        if self.config.loss_family == "linear":
             m.d.comb += [step.factor.eq(pipeline.run.derivative_bound),
                          solver.bound.eq(step.bound)]
         for part in (solver, step):
@@ -117,11 +117,11 @@ class ModelPath:
         m.d.comb += [getattr(solver, name).eq(getattr(pipeline.run, name))
                      for name in solver.RUN_NUMBERS]
 
-    def saturated(self):
+    def overflowed(self):
         """Flags of what leaves its range, bits as
-        :class:`bitstep.pipeline.registers.Saturation`.
+        :class:`bitstep.pipeline.registers.Overflow`.
         """
-        return [self.left_update, self.store.saturated | self.rewritten, self.left_correction]
+        return [self.left_update, self.store.overflowed | self.rewritten, self.left_correction]
 
 
 def connect_selected(m, paths, port):

@@ -73,8 +73,8 @@ class Pipeline(PipelineFrame):
         self._connect_solvers(m, dotted)
         for extra in self.extras:
             extra.connect(m, self, slots)
-        m.d.comb += self.saturated.eq(Cat(flag for path in self.paths
-                                          for flag in path.saturated()))
+        m.d.comb += self.overflowed.eq(Cat(flag for path in self.paths
+                                          for flag in path.overflowed()))
         return m
 
     def _sequence(self, m):

@@ -24,7 +24,7 @@ def slot_layout(config, *, beats=None):
     idle_row : 1
         The row only fills a slot: it has no data and gives no update.
     index
-        Number of the beat in its row, the address of its model words.
+        Number of the beat in its row, the address of its weights.
     apply : 1
         A row of this epoch is to be applied to these words (the row ``lookahead + 1`` before).
     skip

@@ -1,16 +1,16 @@
-"""Number of beats that dense rows take."""
+"""Number of beats that packed rows take."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.parts.formats import DENSE_COUNT_CYCLES
+from bitstep.pipeline.parts.formats import PACKED_COUNT_CYCLES
 
 
 class BeatCount(wiring.Component):
     """Divider of rows by the rows of a beat, rounded up, a bit a cycle.
 
-    The result is ready ``DENSE_COUNT_CYCLES`` cycles after ``start``. Stores 72 bits.
+    The result is ready ``PACKED_COUNT_CYCLES`` cycles after ``start``. Stores 72 bits.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class BeatCount(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        bits = DENSE_COUNT_CYCLES - 1       # of the dividend
+        bits = PACKED_COUNT_CYCLES - 1       # of the dividend
         work, rest = Signal(bits), Signal(range(self.rows_per_beat))
         left = Signal(range(bits + 1))
         part, fits = Signal(range(2 * self.rows_per_beat)), Signal()

@@ -22,7 +22,7 @@ class DerivativeWriter(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``latency`` and ``cycles_per_update``.
+        Gives ``latency`` and ``update_interval``.
 
     Members
     -------
@@ -41,7 +41,7 @@ class DerivativeWriter(wiring.Component):
     """
 
     def __init__(self, *, config):
-        in_flight = -(-config.latency // config.cycles_per_update) + 2
+        in_flight = -(-config.latency // config.update_interval) + 2
         assert in_flight <= 2 * (ROOM - 1), "rows in the pipeline must have room"
         super().__init__({
             "start": In(1), "rows": In(32), "address": In(64), "clear": In(1),

@@ -5,12 +5,12 @@
 
 from amaranth.lib import wiring
 
+from bitstep_hw.bit_planes.epoch_scale import EpochScale
+from bitstep_hw.bit_planes.plane_feeder import PlaneFeeder
+from bitstep_hw.bit_planes.transpose import BitPlaneTranspose
 from bitstep_hw.parts.run import reads_derivatives
+from bitstep_hw.shell.codebooks import Codebooks
 from bitstep_hw.shell.job_feeders import RowFeeder
-from bitstep_hw.shell.level_tables import LevelTables
-from bitstep_hw.woven.epoch_scale import EpochScale
-from bitstep_hw.woven.plane_feeder import PlaneFeeder
-from bitstep_hw.woven.unweaver import Unweaver
 
 
 class FrontEnd:
@@ -45,42 +45,42 @@ class FrontEnd:
 
 
 class TableFrontEnd(FrontEnd):
-    """Tables of levels, which turn codes into levels."""
+    """Codebooks, which turn codes into levels."""
 
     def connect_rows(self, m, control, rows, pipeline):
         """Rows through the tables."""
-        m.submodules.tables = tables = LevelTables(config=self.config)
+        m.submodules.tables = tables = Codebooks(config=self.config)
         wiring.connect(m, control.o_tables, tables.i_tables)
         wiring.connect(m, rows.o, tables.i)
         wiring.connect(m, tables.o, pipeline.i_rows)
         m.d.comb += [
             tables.clear.eq(control.begin | control.stop),
             tables.beats.eq(control.run.beats_per_row),
-            tables.words.eq(control.level_tables_beats), control.tables_done.eq(tables.done),
+            tables.words.eq(control.codebooks_beats), control.tables_done.eq(tables.done),
         ]
         return pipeline.beat_entered
 
     def connect_aux(self, m, bank, control, feeder):
         """Address and size of the tables."""
-        m.d.comb += [feeder.level_tables_address.eq(bank.level_tables_address),
-                     feeder.level_tables_beats.eq(control.level_tables_beats)]
+        m.d.comb += [feeder.codebooks_address.eq(bank.codebooks_address),
+                     feeder.codebooks_beats.eq(control.codebooks_beats)]
 
 
 class PlaneFrontEnd(FrontEnd):
-    """Planes of woven rows, which are put together to codes."""
+    """Planes of bit-plane rows, which are put together to codes."""
 
     def connect_rows(self, m, control, rows, pipeline):
         """Planes into the pipeline, in slots."""
-        m.submodules.unweaver = unweaver = Unweaver(config=self.config)
+        m.submodules.transpose = transpose = BitPlaneTranspose(config=self.config)
         m.submodules.scale = scale = EpochScale(config=self.config)
-        wiring.connect(m, rows.o, unweaver.i)
-        wiring.connect(m, unweaver.o, pipeline.i_rows)
+        wiring.connect(m, rows.o, transpose.i)
+        wiring.connect(m, transpose.o, pipeline.i_rows)
         run, planes = control.run, control.steps.planes
         m.d.comb += [
-            unweaver.start.eq(pipeline.start), unweaver.stop.eq(control.stop),
-            unweaver.planes.eq(planes), unweaver.rows.eq(run.rows),
-            unweaver.beats.eq(run.beats_per_row), unweaver.last_groups.eq(control.last_groups),
-            unweaver.plane_units.eq(control.plane_units), unweaver.units.eq(control.row_beats),
+            transpose.start.eq(pipeline.start), transpose.stop.eq(control.stop),
+            transpose.planes.eq(planes), transpose.rows.eq(run.rows),
+            transpose.beats.eq(run.beats_per_row), transpose.last_groups.eq(control.last_groups),
+            transpose.plane_units.eq(control.plane_units), transpose.units.eq(control.row_beats),
             scale.planes.eq(planes), scale.label_shift.eq(run.label_shift),
             scale.intercept_level.eq(run.intercept_level),
             scale.derivatives.eq(run.derivatives | reads_derivatives(run)),
@@ -90,7 +90,7 @@ class PlaneFrontEnd(FrontEnd):
         ]
         if self.config.stages.solver.fine:
             m.d.comb += scale.fine.eq(run.gradient & ~run.derivatives)
-        return unweaver.i.valid & unweaver.i.ready
+        return transpose.i.valid & transpose.i.ready
 
     def place_feeder(self, m, bank, control, strobe):
         """A feeder of planes."""

@@ -69,7 +69,7 @@ class RowFeeder(wiring.Component):
 
 
 class AuxFeeder(wiring.Component):
-    """Feeder of all else: the first model, the coefficients, the tables of levels, then for each
+    """Feeder of all else: the first model, the coefficients, the codebooks, then for each
     epoch its table entry and the labels.
 
     A job a cycle, but for one cycle between an entry of the table and the labels. Stores an address
@@ -77,8 +77,8 @@ class AuxFeeder(wiring.Component):
 
     Parameters
     ----------
-    level_tables : bool
-        True if there are tables of levels.
+    codebooks : bool
+        True if there are codebooks.
     streams : int
         Labels of a row, of several models, a power of two.
     constants : bool
@@ -100,8 +100,8 @@ class AuxFeeder(wiring.Component):
         64-bit beats of a model, and of the coefficients.
     model_address, coefficients_address, table_address, labels_address : In(64)
         Addresses of the blocks.
-    level_tables_address : In(64), level_tables_beats : In(32)
-        With ``level_tables``: their address and 64-bit beats.
+    codebooks_address : In(64), codebooks_beats : In(32)
+        With ``codebooks``: their address and 64-bit beats.
     models : In(5), shared_labels : In(1)
         With several ``streams``: as the registers of these names.
     label_beats : Out(32)
@@ -110,16 +110,16 @@ class AuxFeeder(wiring.Component):
         Blocks.
     """
 
-    def __init__(self, *, level_tables=False, streams=1, constants=False):
-        self.level_tables, self.streams, self.constants = level_tables, streams, constants
+    def __init__(self, *, codebooks=False, streams=1, constants=False):
+        self.codebooks, self.streams, self.constants = codebooks, streams, constants
         super().__init__({
             "start": In(1), "stop": In(1),
             "epochs": In(32), "rows": In(32), "label_format": In(2),
             "load_model": In(1), "load_coefficients": In(1), "model_beats": In(32),
             "model_address": In(64), "coefficients_address": In(64),
             "table_address": In(64), "labels_address": In(64), "label_beats": Out(32),
-            **({"level_tables_address": In(64), "level_tables_beats": In(32)}
-               if level_tables else {}),
+            **({"codebooks_address": In(64), "codebooks_beats": In(32)}
+               if codebooks else {}),
             **({"models": In(5), "shared_labels": In(1)} if streams > 1 else {}),
             "o": Out(stream.Signature(JOB_LAYOUT)),
         })
@@ -158,12 +158,12 @@ class AuxFeeder(wiring.Component):
                              job.address.eq(self.coefficients_address),
                              job.beats.eq(self.model_beats << int(self.constants))]
                 with m.If(taken | ~self.load_coefficients):
-                    m.next = "Level-Tables" if self.level_tables else "Table"
-            if self.level_tables:
-                with state("Level-Tables"):
+                    m.next = "Codebooks" if self.codebooks else "Table"
+            if self.codebooks:
+                with state("Codebooks"):
                     m.d.comb += [self.o.valid.eq(~self.stop),
-                                 job.address.eq(self.level_tables_address),
-                                 job.beats.eq(self.level_tables_beats)]
+                                 job.address.eq(self.codebooks_address),
+                                 job.beats.eq(self.codebooks_beats)]
                     with m.If(taken):
                         m.next = "Table"
             with state("Table"):

@@ -30,7 +30,7 @@ class LabelUnpacker(wiring.Component):
     Members
     -------
     i : In(stream.Signature(64))
-        Packed labels.
+        Stored labels.
     o : Out(stream.Signature(label_shape(rows * models)))
         Labels, those of a row side by side.
     label_format : In(2)

@@ -5,24 +5,24 @@ from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from bitstep.pipeline.bit_planes import GROUP
 from bitstep.pipeline.losses import solver_shift
 from bitstep.pipeline.needs import NEEDS
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import FEW_BITS, MAX_CELL_HALF_LEVELS
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.woven import GROUP
+from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH, UNIT_GROUPS, BitPlaneSizes
 from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.shell.beat_count import BeatCount
 from bitstep_hw.shell.register_bank import WRITABLE
-from bitstep_hw.woven.sizes import GROUPS_WIDTH, UNIT_GROUPS, WovenSizes
 
 REGISTERS_LAYOUT = data.StructLayout({
     name: sum(part.width for part in parts) for name, parts in WRITABLE.items()})
 
 
-def woven_sizes(config):
-    """Return the members with sizes of woven rows, if these are what a pipeline reads."""
-    if config.row_format != WOVEN:
+def bit_plane_sizes(config):
+    """Return the members with sizes of bit-plane rows, if these are what a pipeline reads."""
+    if config.row_format != BIT_PLANES:
         return {}
     return {"plane_units": Out(GROUPS_WIDTH),
             "last_groups": Out(range(config.rows.lanes // GROUP + 1))}
@@ -50,24 +50,24 @@ class RunCheck(wiring.Component):
     bad : Out(1)
         This pipeline cannot run what the registers ask for.
     row_beats, model_beats : Out(32)
-        Beats of an epoch's rows, of woven rows units of 64 bytes in one of their planes; 64-bit
+        Beats of an epoch's rows, of bit-plane rows units of 64 bytes in one of their planes; 64-bit
         beats of a model, or of all models of the run.
-    level_tables_beats : Out(32)
-        64-bit beats of the tables of levels; 0 for a pipeline without.
+    codebooks_beats : Out(32)
+        64-bit beats of the codebooks; 0 for a pipeline without.
     corrects : Out(1)
         The run has corrections.
     plane_units, last_groups : Out
-        Of woven rows: units of 64 bytes in a plane of a block, and groups of 4 values in a row's
-        last slot.
+        Of bit-plane rows: units of 64 bytes in a plane of a block, and groups of 4 values in a
+        row's last slot.
     """
 
     def __init__(self, *, config):
         self.config = config
         super().__init__({
             "registers": In(REGISTERS_LAYOUT), "start": In(1), "ready": Out(1), "bad": Out(1),
-            "row_beats": Out(32), "model_beats": Out(32), "level_tables_beats": Out(32),
+            "row_beats": Out(32), "model_beats": Out(32), "codebooks_beats": Out(32),
             "corrects": Out(1),
-            **woven_sizes(config),
+            **bit_plane_sizes(config),
         })
 
     def elaborate(self, platform):
@@ -85,21 +85,21 @@ class RunCheck(wiring.Component):
             self.corrects.eq(registers.correction_period != 0),
             self.model_beats.eq(model_beats),
         ]
-        if self.config.level_tables:
-            words = self.config.rows.table_beat_words
-            m.d.sync += self.level_tables_beats.eq(registers.beats_per_row * words)
-        if self.config.row_format == WOVEN:
+        if self.config.codebooks:
+            words = self.config.rows.codebook_beat_words
+            m.d.sync += self.codebooks_beats.eq(registers.beats_per_row * words)
+        if self.config.row_format == BIT_PLANES:
             total = self._count_units(m)
-        elif self.config.dense:
-            total = self._count_dense_beats(m)
+        elif self.config.packed:
+            total = self._count_packed_beats(m)
         else:
             total = self._product(m, registers.beats_per_row)
         m.d.comb += [self.row_beats.eq(total), self.bad.eq(bad | total[32:].any())]
         return m
 
     def _count_units(self, m):
-        """Sizes of woven rows; returns the units of a plane of all rows."""
-        m.submodules.sizes = sizes = WovenSizes(config=self.config)
+        """Sizes of bit-plane rows; returns the units of a plane of all rows."""
+        m.submodules.sizes = sizes = BitPlaneSizes(config=self.config)
         m.d.comb += [
             sizes.beats.eq(self.registers.beats_per_row),
             sizes.last_lanes.eq(self.registers.last_lanes),
@@ -107,8 +107,8 @@ class RunCheck(wiring.Component):
         ]
         return (self._product(m, sizes.groups) + (UNIT_GROUPS - 1)) // UNIT_GROUPS
 
-    def _count_dense_beats(self, m):
-        """Beats of dense rows; with bits above the 32nd if their labels are too many to count."""
+    def _count_packed_beats(self, m):
+        """Beats of packed rows; with bits above the 32nd if their labels are too many to count."""
         m.submodules.count = count = BeatCount(rows_per_beat=self.config.rows.rows_per_beat)
         m.d.comb += [count.start.eq(self.start), count.rows.eq(self.registers.rows),
                      self.ready.eq(count.ready)]
@@ -124,15 +124,15 @@ class RunCheck(wiring.Component):
         addresses = [registers.labels_address, registers.epoch_table_address,
                      registers.model_in_address, registers.coefficients_address,
                      registers.model_out_address, registers.model_out_stride,
-                     registers.fine_address, registers.level_tables_address]
+                     registers.fine_address, registers.codebooks_address]
         row_align = (config.rows.beat_bytes - 1).bit_length()
         return [
             registers.rows == 0, beats == 0, beats > config.rows.max_beats,
             registers.last_lanes == 0, registers.last_lanes > config.rows.lanes,
             registers.epochs == 0, registers.batch == 0, registers.copies == 0,
             registers.label_format == 3, registers.label_shift > config.rows.max_label_shift,
-            # Further bounds: those of an epoch's planes and of several models (ModelTurns).
-            registers.label_shift < (solver_shift(config.solver) if config.models == 1 else 0),
+            # Further bounds: those of an epoch's planes and of several models (InterleavedModels).
+            registers.label_shift < (solver_shift(config.loss_family) if config.models == 1 else 0),
             registers.intercept_level > config.rows.intercept_limit,
             lookahead > config.lookahead, *too_long,
             registers.rows_address[:row_align].any(), registers.copy_stride[:row_align].any(),
@@ -148,10 +148,10 @@ class RunCheck(wiring.Component):
         huber, bound = registers.loss == Loss.HUBER, registers.derivative_bound
         wrong += [
             registers.loss > max(Loss), huber & (bound == 0), ~huber & (bound != 0),
-            ~logistic if config.solver == "logistic" else logistic,
+            ~logistic if config.loss_family == "logistic" else logistic,
             (registers.loss != Loss.LEAST_SQUARES) & ~huber
             & (registers.label_format != LabelFormat.SIGN)
-            & ~(reads_derivatives(registers) if config.row_format == WOVEN else C(0)),
+            & ~(reads_derivatives(registers) if config.row_format == BIT_PLANES else C(0)),
             refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
             registers.cell_half_levels > MAX_CELL_HALF_LEVELS,
             *self._lacking("proximal", "refetch"),

@@ -10,8 +10,8 @@ from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.reset import SETTLE
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
-from bitstep_hw.shell.model_turns import ModelTurns
-from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck, woven_sizes
+from bitstep_hw.shell.interleaved_models import InterleavedModels
+from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck, bit_plane_sizes
 
 
 class RunControl(wiring.Component):
@@ -34,18 +34,18 @@ class RunControl(wiring.Component):
         Strobes from the register CONTROL.
     begin : Out(1), stop : Out(1)
         Strobe: the checked run begins. While ``stop`` is 1, inputs are cut off.
-    row_error, aux_error, write_error, misaligned : In(1), saturated : In(3)
+    row_error, aux_error, write_error, misaligned : In(1), overflowed : In(3)
         Strobes of what can go wrong.
     buses_idle, write_idle : In(1)
         Nothing under way on any bus; nothing on the writing one.
-    row_beats, model_beats, level_tables_beats : Out(32), corrects : Out(1), ...
+    row_beats, model_beats, codebooks_beats : Out(32), corrects : Out(1), ...
         From :class:`bitstep_hw.shell.run_check.RunCheck`.
     label_beats : In(32)
         64-bit beats of an epoch's labels.
     i : In(stream.Signature(64)), o_labels, o_model, o_tables : Out(stream.Signature(64))
-        The auxiliary stream, and where it goes; ``o_tables``: the tables of levels.
+        The auxiliary stream, and where it goes; ``o_tables``: the codebooks.
     tables_done : In(1)
-        Strobe beside the last word of the tables of levels.
+        Strobe beside the last word of the codebooks.
     job : Out(stream.Signature(JOB_LAYOUT))
         Blocks for the models to be written.
     clear, load, load_coefficients, unload : Out(1), port_done : In(1)
@@ -56,7 +56,7 @@ class RunControl(wiring.Component):
         The registers that the pipeline needs; the epoch's table entry.
     busy, done, model_io : Out(1)
         State of the run; ``model_io`` while models and tables move.
-    error : Out(4), saturation : Out(3 * models), epochs_done : Out(32)
+    error : Out(4), overflow : Out(3 * models), epochs_done : Out(32)
         As the registers of these names.
     model : Out, more_steps : Out(EpochSteps()).array(models - 1)
         With more than one model: the one that the port's command is for; the table's entries of all
@@ -69,21 +69,21 @@ class RunControl(wiring.Component):
             "registers": In(REGISTERS_LAYOUT),
             "start": In(1), "abort": In(1), "begin": Out(1), "stop": Out(1),
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
-            "saturated": In(3 * config.models), "buses_idle": In(1), "write_idle": In(1),
-            "row_beats": Out(32), "model_beats": Out(32), "level_tables_beats": Out(32),
-            "corrects": Out(1), "label_beats": In(32), **woven_sizes(config),
+            "overflowed": In(3 * config.models), "buses_idle": In(1), "write_idle": In(1),
+            "row_beats": Out(32), "model_beats": Out(32), "codebooks_beats": Out(32),
+            "corrects": Out(1), "label_beats": In(32), **bit_plane_sizes(config),
             "i": In(stream.Signature(AUX_WIDTH)),
             "o_labels": Out(stream.Signature(AUX_WIDTH)),
             "o_model": Out(stream.Signature(AUX_WIDTH)),
             **({"o_tables": Out(stream.Signature(AUX_WIDTH)), "tables_done": In(1)}
-               if config.level_tables else {}),
+               if config.codebooks else {}),
             "job": Out(stream.Signature(JOB_LAYOUT)),
             "clear": Out(1), "load": Out(1), "load_coefficients": Out(1), "unload": Out(1),
             "port_done": In(1),
             "epoch_start": Out(1), "epoch_done": In(1),
             "run": Out(RunRegisters()), "steps": Out(EpochSteps()),
             "busy": Out(1), "done": Out(1), "model_io": Out(1),
-            "error": Out(4), "saturation": Out(3 * config.models), "epochs_done": Out(32),
+            "error": Out(4), "overflow": Out(3 * config.models), "epochs_done": Out(32),
             **({"model": Out(range(config.models)),
                 "more_steps": Out(EpochSteps()).array(config.models - 1)}
                if config.models > 1 else {}),
@@ -92,20 +92,20 @@ class RunControl(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.check = check = RunCheck(config=self.config)
-        turns, stopping = ModelTurns(m, self), Signal()
-        failure = self._failure(m, stopping, turns)
+        interleaved, stopping = InterleavedModels(m, self), Signal()
+        failure = self._failure(m, stopping, interleaved)
         address, settle = Signal(64), Signal(range(SETTLE))
         to_labels, to_model, take_entry = Signal(), Signal(), Signal()
         to_tables, table_ready = Signal(), Signal()
-        if self.config.level_tables:
+        if self.config.codebooks:
             m.d.comb += [self.o_tables.payload.eq(self.i.payload),
                          self.o_tables.valid.eq(to_tables & self.i.valid),
                          table_ready.eq(to_tables & self.o_tables.ready)]
         m.d.comb += [
             check.registers.eq(self.registers), check.start.eq(self.start & ~self.busy),
             *(getattr(self, name).eq(getattr(check, name)) for name in (
-                "row_beats", "model_beats", "level_tables_beats", "corrects",
-                *woven_sizes(self.config))),
+                "row_beats", "model_beats", "codebooks_beats", "corrects",
+                *bit_plane_sizes(self.config))),
             *(getattr(self.run, name).eq(self.registers[name])
               for name in self.run.signature.members),
             self.o_labels.payload.eq(self.i.payload), self.o_model.payload.eq(self.i.payload),
@@ -130,14 +130,14 @@ class RunControl(wiring.Component):
             m.d.comb += self.busy.eq(~fsm.ongoing("Idle"))
             with m.State("Idle"):
                 with m.If(self.start):
-                    m.d.sync += [self.done.eq(0), self.error.eq(0), self.saturation.eq(0),
+                    m.d.sync += [self.done.eq(0), self.error.eq(0), self.overflow.eq(0),
                                  self.epochs_done.eq(0),
                                  address.eq(self.registers.model_out_address)]
-                    turns.begin()
+                    interleaved.begin()
                     m.next = "Check"
-            self._load_states(m, state, turns, check, to_model, to_tables)
-            self._epoch_states(m, state, turns, expected, to_labels, take_entry)
-            self._write_states(m, state, turns, failure, sent, address, settle)
+            self._load_states(m, state, interleaved, check, to_model, to_tables)
+            self._epoch_states(m, state, interleaved, expected, to_labels, take_entry)
+            self._write_states(m, state, interleaved, failure, sent, address, settle)
             # A register, because so many things wait for it.
             m.d.comb += stopping.eq(fsm.ongoing("Stop"))
             m.d.sync += self.stop.eq(stopping)
@@ -150,10 +150,10 @@ class RunControl(wiring.Component):
                     m.next = "Idle"
         return m
 
-    def _load_states(self, m, state, turns, check, to_model, to_tables):
+    def _load_states(self, m, state, interleaved, check, to_model, to_tables):
         """States from the start to the first epoch."""
         registers = self.registers
-        last = "Level-Tables" if self.config.level_tables else "Table"
+        last = "Codebooks" if self.config.codebooks else "Table"
         with state("Check"):
             with m.If(check.bad):
                 m.d.sync += self.error.eq(Error.BAD_CONFIGURATION.value)
@@ -166,8 +166,8 @@ class RunControl(wiring.Component):
             m.d.comb += [to_model.eq(registers.warm_start), self.model_io.eq(1)]
             with m.If(self.port_done):
                 # Clearing is for all models at once.
-                turns.after_each("Load-Next", "Model-Loaded", loops=registers.warm_start)
-        turns.command_state(state, "Load-Next", self.load, "Model")
+                interleaved.after_each("Load-Next", "Model-Loaded", loops=registers.warm_start)
+        interleaved.command_state(state, "Load-Next", self.load, "Model")
         with state("Model-Loaded"):
             m.d.comb += self.load_coefficients.eq(self.corrects)
             m.next = last
@@ -176,26 +176,27 @@ class RunControl(wiring.Component):
         with state("Coefficients"):
             m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
             with m.If(self.port_done):
-                turns.after_each("Coefficients-Next", last)
-        turns.command_state(state, "Coefficients-Next", self.load_coefficients, "Coefficients")
-        if self.config.level_tables:
-            with state("Level-Tables"):
+                interleaved.after_each("Coefficients-Next", last)
+        interleaved.command_state(state, "Coefficients-Next", self.load_coefficients,
+                                  "Coefficients")
+        if self.config.codebooks:
+            with state("Codebooks"):
                 m.d.comb += [to_tables.eq(1), self.model_io.eq(1)]
                 with m.If(self.tables_done):
                     m.next = "Table"
 
-    def _epoch_states(self, m, state, turns, expected, to_labels, take_entry):
+    def _epoch_states(self, m, state, interleaved, expected, to_labels, take_entry):
         """States of an epoch, up to the verdict on its model."""
         with state("Table"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                turns.store(slice(AUX_WIDTH))
+                interleaved.store(slice(AUX_WIDTH))
                 m.next = "Table-Rest"
         with state("Table-Rest"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                turns.store(slice(AUX_WIDTH, None))
-                turns.after_each("Table", "Start")
+                interleaved.store(slice(AUX_WIDTH, None))
+                interleaved.after_each("Table", "Start")
         with state("Start"):
             m.d.comb += self.epoch_start.eq(1)
             m.next = "Epoch"
@@ -205,8 +206,8 @@ class RunControl(wiring.Component):
                 m.next = "Judge"
         with state("Judge"):
             # One cycle after the pipeline's last word, its flags have arrived too.
-            with m.If(turns.ended()):
-                m.d.sync += self.error.eq(Error.SATURATED.value)
+            with m.If(interleaved.ended()):
+                m.d.sync += self.error.eq(Error.OVERFLOW.value)
                 m.next = "Stop"
             with m.Else():
                 # Derivatives are written already, or on their way, in place of a model.
@@ -216,15 +217,15 @@ class RunControl(wiring.Component):
                     with m.If(self.run.derivatives):
                         m.next = "Written"
 
-    def _write_states(self, m, state, turns, failure, sent, address, settle):
+    def _write_states(self, m, state, interleaved, failure, sent, address, settle):
         """States in which an epoch's model goes to memory."""
         last_epoch = Signal()       # a cycle late: the number changes at an epoch's end
         m.d.sync += last_epoch.eq(self.epochs_done == self.registers.epochs - 1)
         with state("Write"):
             m.d.comb += [self.job.valid.eq(~sent), self.model_io.eq(1)]
             with m.If(self.port_done):
-                turns.after_each("Unload-Next", "Written")
-        turns.command_state(state, "Unload-Next", self.unload, "Write",
+                interleaved.after_each("Unload-Next", "Written")
+        interleaved.command_state(state, "Unload-Next", self.unload, "Write",
                              statements=[self.job.valid.eq(~sent)])
         with state("Written"):
             # Four cycles pass before ``write_idle`` tells of this model.
@@ -237,18 +238,18 @@ class RunControl(wiring.Component):
                 with m.If(last_epoch):
                     m.next = "Stop"
 
-    def _failure(self, m, stopping, turns):
-        """Keep the first reason of a failure, and collect what saturated; returns the flag that the
-        run fails now.
+    def _failure(self, m, stopping, interleaved):
+        """Keep the first reason of a failure, and collect what overflowed; returns the flag that
+        the run fails now.
         """
         failure = Signal()
         causes = [(self.abort, Error.ABORTED), (self.row_error, Error.ROW_READ),
                   (self.aux_error, Error.AUX_READ), (self.write_error, Error.MODEL_WRITE),
-                  (self.misaligned | (self.epoch_start & turns.bad_shift()),
+                  (self.misaligned | (self.epoch_start & interleaved.bad_shift()),
                    Error.BAD_CONFIGURATION)]
         m.d.comb += failure.eq(Cat(cause for cause, _ in causes).any())
         with m.If(self.busy & ~stopping):
-            m.d.sync += self.saturation.eq(self.saturation | turns.seen())
+            m.d.sync += self.overflow.eq(self.overflow | interleaved.seen())
             for cause, reason in reversed(causes):
                 with m.If(cause):
                     m.d.sync += self.error.eq(reason.value)

@@ -16,25 +16,25 @@ from cocotb.triggers import ClockCycles
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Control, Error, LabelFormat, Loss
 from bitstep.pipeline.results import (
     AbortedError,
     BadConfigurationError,
     BusError,
-    SaturationError,
+    RangeOverflowError,
     beats_read,
 )
 from bitstep_sim.benches.support import MEMORY_BYTES, SEED, Shell
 from bitstep_sim.board.verilog import identity
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.changed_device import NAMES, ChangedDevice
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
-from bitstep_sim.testing.woven_jobs import random_woven_job
 
 CONFIG = PipelineConfig(**json.loads(os.environ["CONFIG"]))
 PAGE = 4096
 LIMIT_CYCLES = 100_000
-LOSSES = (Loss.LOGISTIC,) if CONFIG.solver == "logistic" else \
+LOSSES = (Loss.LOGISTIC,) if CONFIG.loss_family == "logistic" else \
     (Loss.HINGE, Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
 BROKEN = [("rows", "ROWS", Error.ROW_READ), ("aux_read", "LABELS", Error.AUX_READ),
           ("aux_read", "EPOCH_TABLE", Error.AUX_READ), ("aux_read", "MODEL_IN", Error.AUX_READ),
@@ -135,8 +135,8 @@ async def prepare(dut, stall):
 
 
 def draw_job(*, n_features, epochs, seed, warm=False, intercept=True, **options):
-    """A random job; with woven rows every epoch has other planes."""
-    if CONFIG.row_format != WOVEN:
+    """A random job; with bit-plane rows every epoch has other planes."""
+    if CONFIG.row_format != BIT_PLANES:
         return random_job(CONFIG, n_features=n_features, epochs=epochs, seed=seed, warm=warm,
                           intercept=intercept, **options)
     if options.get("loss", Loss.LEAST_SQUARES) != Loss.LEAST_SQUARES:
@@ -147,7 +147,7 @@ def draw_job(*, n_features, epochs, seed, warm=False, intercept=True, **options)
     if not intercept:
         options |= {"intercept_level": 0, "intercept": 0}
     planes = tuple((seed + 7 * number) % 16 + 1 for number in range(epochs))
-    return random_woven_job(CONFIG, n_features=n_features, seed=seed, planes=planes, **options)
+    return random_bit_plane_job(CONFIG, n_features=n_features, seed=seed, planes=planes, **options)
 
 
 def small_job(**options):
@@ -245,16 +245,16 @@ async def abort(dut, cycles):
 
 
 @cocotb.test
-async def saturation(dut):
+async def overflow(dut):
     shell = await prepare(dut, 0.0)
     job = small_job(n_rows=60, cell_half_levels=0,
-                    loss=Loss.LOGISTIC if CONFIG.solver == "logistic" else Loss.LEAST_SQUARES)
-    if CONFIG.solver == "logistic":         # K must be too large, since no update is larger
+                    loss=Loss.LOGISTIC if CONFIG.loss_family == "logistic" else Loss.LEAST_SQUARES)
+    if CONFIG.loss_family == "logistic":         # K must be too large, since no update is larger
         job = dataclasses.replace(job, label_shift=22)
     wild = dataclasses.replace(job.epochs[1], mantissa=(1 << 18) - 1, shift=1)
     job = dataclasses.replace(job, epochs=(job.epochs[0], wild, job.epochs[2]))
     result = await run(shell, job)
-    assert isinstance(result, SaturationError), result
+    assert isinstance(result, RangeOverflowError), result
     assert result.epoch == 2
     compare(result.result, job)
     await trains(shell, small_job())

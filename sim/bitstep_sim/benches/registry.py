@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep_sim.benches.fixture import fixture_verilog
 from bitstep_sim.board import verilog as rtl
 
@@ -42,12 +42,12 @@ BENCHES = [
     _shell(64), _shell(256),
     _top(PipelineConfig(bits=4, max_features=48, lookahead=6)),
     _top(PipelineConfig(bits=3, row_format="two_levels", bus_width=128, max_features=100,
-                        lookahead=2, cycles_per_update=4)),
+                        lookahead=2, update_interval=4)),
     _top(PipelineConfig(bits=3, max_features=48, lookahead=4, proximal=True, refetch=True)),
     _top(PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=3, proximal=True)),
-    _top(PipelineConfig(bits=4, max_features=40, lookahead=2, solver="logistic",
-                        cycles_per_update=6, models=2)),
-    _top(PipelineConfig(bits=4, max_features=40, lookahead=3, cycles_per_update=4, models=3)),
-    _top(PipelineConfig(bits=WOVEN_BITS, row_format=WOVEN, max_features=40, lookahead=2,
-                        cycles_per_update=4, proximal=True)),
+    _top(PipelineConfig(bits=4, max_features=40, lookahead=2, loss_family="logistic",
+                        update_interval=6, models=2)),
+    _top(PipelineConfig(bits=4, max_features=40, lookahead=3, update_interval=4, models=3)),
+    _top(PipelineConfig(bits=BIT_PLANE_BITS, row_format=BIT_PLANES, max_features=40, lookahead=2,
+                        update_interval=4, proximal=True)),
 ]

@@ -96,7 +96,7 @@ class SimDevice(RegisterDevice):
 
     name = "sim"
     any_models = True       # a pipeline for as many models as are asked for is made
-    woven = True
+    bit_planes = True
 
     def __init__(self, config: PipelineConfig, *, clock_hz: float = 100e6,
                  memory_latency: int = 20, memory_gbps: float | None = None,

@@ -122,12 +122,12 @@ def _sequential(s, rows, labels, mantissa, level, words, updates):
     return words, s.named(fits), s.named(right)
 
 
-def pipeline(epoch, *, lookahead, cycles, cycles_per_update=2):
+def pipeline(epoch, *, lookahead, cycles, update_interval=2):
     """An epoch with any labels, from any model; it ends before ``cycles``."""
     def build(s: Surrounding):
         with narrow():
             config = NarrowConfig(bus_width=4, bits=2, max_features=4, lookahead=2,
-                                  cycles_per_update=cycles_per_update, minibatch=False,
+                                  update_interval=update_interval, minibatch=False,
                                   corrections=False)
             _build(s, Pipeline(config=config))
 
@@ -173,7 +173,7 @@ def pipeline(epoch, *, lookahead, cycles, cycles_per_update=2):
         with m.If(dut.done):
             m.d.sync += done.eq(1)
         wrong = Signal()        # a flag that a number left its range, though none did
-        with m.If(dut.saturated.any()):
+        with m.If(dut.overflowed.any()):
             m.d.sync += wrong.eq(1)
         result = dut.paths[0].store.words.read_data
         shown = s.past(done, 3)
@@ -223,18 +223,18 @@ _EPOCHS = [
 ]
 
 
-def _claim(lookahead, cycles_per_update, epoch):
+def _claim(lookahead, update_interval, epoch):
     rows = ", ".join(f"({a}, {b})" for a, b in epoch.rows)
     return (f"the model after the rows {rows} is that of sequential SGD, with look-ahead "
-            f"{lookahead}, {cycles_per_update} cycles per update, mantissa {epoch.mantissa}"
+            f"{lookahead}, {update_interval} cycles per update, mantissa {epoch.mantissa}"
             + (f", {epoch.gap} cycles from row to row" if epoch.gap > 1 else ""))
 
 
 PROPERTIES = [
-    Property(name, "Pipeline", _claim(lookahead, cycles_per_update, epoch),
+    Property(name, "Pipeline", _claim(lookahead, update_interval, epoch),
              pipeline(epoch, lookahead=lookahead, cycles=cycles,
-                      cycles_per_update=cycles_per_update),
+                      update_interval=update_interval),
              first, others=tuple(others), depth=cycles + 1, skip=cycles, bounded=True,
              timeout_s=600)
-    for name, lookahead, cycles_per_update, epoch, cycles, (first, *others) in _EPOCHS
+    for name, lookahead, update_interval, epoch, cycles, (first, *others) in _EPOCHS
 ]

@@ -153,12 +153,12 @@ def reader(s: Surrounding):
     s.reach((came == 15) & (left == 0))
 
 
-def lines(s: Surrounding, *, cycles_per_update=2):
+def lines(s: Surrounding, *, update_interval=2):
     """Beside beat j of row i, line d shows beat j of row i - d. A beat chosen at will is followed
     through all lines.
     """
     config = PipelineConfig(bits=8, max_features=16, lookahead=2,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     dut = DelayLines(config=config)
     beats, number = s.constant(2, name="beats"), s.constant(2, name="chosen")
     s.assume((beats != 0) & (beats <= 2))
@@ -219,7 +219,7 @@ PROPERTIES = [
              depth=12, bounded=True),
     Property("queue-lines-fast", "DelayLines",
              "the same for a fast clock, with the same index every third cycle at most",
-             functools.partial(lines, cycles_per_update=4),
+             functools.partial(lines, update_interval=4),
              Mutation("pipeline/rows/delay_lines.py", "delay(m, self.index, 1 + late",
                       "delay(m, self.index, 1"), depth=14, bounded=True),
 ]

@@ -23,7 +23,7 @@ class NarrowConfig(PipelineConfig):
 
 
 CONFIGS = [NarrowConfig(bus_width=2 * bits, bits=bits, max_features=features, lookahead=1,
-                        cycles_per_update=2) for bits, features in ((4, 6), (2, 8))]
+                        update_interval=2) for bits, features in ((4, 6), (2, 8))]
 
 
 def _between(value, limit):

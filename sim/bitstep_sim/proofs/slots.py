@@ -17,9 +17,9 @@ def ones(bits):
     return total
 
 
-def _sequencer(s, cycles_per_update):
+def _sequencer(s, update_interval):
     config = PipelineConfig(bits=8, max_features=24, lookahead=2, proximal=True,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     dut = Sequencer(config=config)
     given = {name: s.constant(len(getattr(dut, name)), name=f"given_{name}")
              for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period")}
@@ -64,10 +64,10 @@ def _on_their_way(s, dut, fragment, config, lookahead):
     return places
 
 
-def order(cycles_per_update):
+def order(update_interval):
     """The flags of slots, and how close to each other they are."""
     def build(s: Surrounding):
-        dut, fragment, _, given = _sequencer(s, cycles_per_update)
+        dut, fragment, _, given = _sequencer(s, update_interval)
         lookahead, beats = given["lookahead"], given["beats"]
         slot, m = dut.slot, s.m
         index, rows = Signal.like(slot.index), Signal(3)
@@ -83,12 +83,12 @@ def order(cycles_per_update):
                         & (slot.last == (index == beats - 1))))
         # Row i takes the update of row i - D - 1, from the first row on that has one.
         s.check(implies(slot.valid, slot.apply == (rows > lookahead)))
-        # Same words not in two slots that follow each other; rows `cycles_per_update` apart.
+        # Same words not in two slots that follow each other; rows `update_interval` apart.
         s.check(~(slot.valid & s.past(slot.valid)) | (slot.index != s.past(slot.index)))
-        for age in (2, 3) if cycles_per_update == 4 else ():
+        for age in (2, 3) if update_interval == 4 else ():
             s.check(~(slot.valid & s.past(slot.valid, age))
                     | (slot.index != s.past(slot.index, age)))
-        for age in range(1, cycles_per_update):
+        for age in range(1, update_interval):
             s.check(~(ended & s.past(ended, age)))
         # Every slot of a row with data takes a beat, its last one the label.
         s.check(dut.i_rows.ready == (slot.valid & ~slot.idle_row))
@@ -106,10 +106,10 @@ def order(cycles_per_update):
     return build
 
 
-def update(cycles_per_update):
+def update(update_interval):
     """A row chosen at will: its update is there when the row D + 1 later begins."""
     def build(s: Surrounding):
-        dut, fragment, config, given = _sequencer(s, cycles_per_update)
+        dut, fragment, config, given = _sequencer(s, update_interval)
         lookahead = given["lookahead"]
         places = _on_their_way(s, dut, fragment, config, lookahead)
         slot, m = dut.slot, s.m
@@ -167,23 +167,23 @@ def done(s: Surrounding):
 
 _GATE = "pipeline/rows/issue_gate.py"
 PROPERTIES = [
-    *(Property(f"slots-order-{cycles_per_update}", "Sequencer",
+    *(Property(f"slots-order-{update_interval}", "Sequencer",
                "beats of a row in order; applies from row D + 1 on; same words at least "
-               f"{4 if cycles_per_update == 4 else 2} cycles apart; rows "
-               f"{cycles_per_update} cycles apart",
-               order(cycles_per_update), mutation, others=tuple(others),
-               depth=cycles_per_update + 2, reaches_at=60)
-      for cycles_per_update, mutation, *others in (
+               f"{4 if update_interval == 4 else 2} cycles apart; rows "
+               f"{update_interval} cycles apart",
+               order(update_interval), mutation, others=tuple(others),
+               depth=update_interval + 2, reaches_at=60)
+      for update_interval, mutation, *others in (
           (2, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
                        "self.apply.eq(age >= self.lookahead)")),
           (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)"),
-           Mutation(_GATE, "for age in range(1, self.config.cycles_per_update - 1)",
-                    "for age in range(1, self.config.cycles_per_update - 2)")))),
-    *(Property(f"slots-update-{cycles_per_update}", "Sequencer",
+           Mutation(_GATE, "for age in range(1, self.config.update_interval - 1)",
+                    "for age in range(1, self.config.update_interval - 2)")))),
+    *(Property(f"slots-update-{update_interval}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
                "D + 1 rows are in flight",
-               update(cycles_per_update), mutation, depth=2, breaks_at=24, reaches_at=60)
-      for cycles_per_update, mutation in (
+               update(update_interval), mutation, depth=2, breaks_at=24, reaches_at=60)
+      for update_interval, mutation in (
           (2, Mutation(_GATE, "self.outstanding - finished > self.lookahead)",
                        "self.outstanding - finished > self.lookahead + 1)")),
           (4, Mutation(_GATE, "delay(m, row_ends, self.config.latency - 1",

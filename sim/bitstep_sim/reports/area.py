@@ -18,7 +18,7 @@ from typing import Any
 
 from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import MAX_TABLE_BITS, ROW_FORMATS, WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES, MAX_CODEBOOK_BITS, ROW_FORMATS
 from bitstep_hw.top import Top, to_rtlil, to_verilog
 from bitstep_lab.markdown import print_header, print_row
 
@@ -115,7 +115,7 @@ def options(bus_width: int, bits: int) -> dict[str, PipelineConfig]:
     ----------
     bus_width : int
     bits : int
-        Stored bits of a value; with more than 5 there is no pipeline with tables of levels.
+        Stored bits of a value; with more than 5 there is no pipeline with codebooks.
     """
     base = PipelineConfig(bus_width=bus_width, bits=bits)
 
@@ -124,17 +124,17 @@ def options(bus_width: int, bits: int) -> dict[str, PipelineConfig]:
 
     table = {"all defaults": changed(), "no look-ahead": replace(base, lookahead=0),
              "no batches": changed(minibatch=False), "no corrections": changed(corrections=False),
-             "4 cycles per update": changed(cycles_per_update=4),
+             "4 cycles per update": changed(update_interval=4),
              "proximal steps": changed(proximal=True),
-             "logistic loss": changed(solver="logistic", cycles_per_update=6),
+             "logistic loss": changed(loss_family="logistic", update_interval=6),
              "rows fetched again": changed(refetch=True),
              "model of 4 bits": changed(model_bits=4),
              "updates of few bits": changed(rounded_updates=True),
              "model of 4 bits, updates of few bits": changed(model_bits=4, rounded_updates=True)}
     if bits >= 2:
         table["two samples a value"] = changed(row_format="two_levels")
-    if bits <= MAX_TABLE_BITS:
-        table["tables of levels"] = changed(level_tables=True)
+    if bits <= MAX_CODEBOOK_BITS:
+        table["codebooks"] = changed(codebooks=True)
     return table
 
 
@@ -145,22 +145,22 @@ def main() -> int:
     parser.add_argument("--bus-width", type=int, default=64, help="bits of a beat (%(default)s)")
     parser.add_argument("--bits", type=int, nargs="+", default=[1, 2, 4, 8],
                         help="stored bits per value (%(default)s)")
-    parser.add_argument("--row-format", choices=(*ROW_FORMATS, WOVEN), default="one_level",
-                        help="(%(default)s); woven rows have 16 bits")
+    parser.add_argument("--row-format", choices=(*ROW_FORMATS, BIT_PLANES), default="one_level",
+                        help="(%(default)s); bit-plane rows have 16 bits")
     parser.add_argument("--options", action="store_true",
                         help="one pipeline for each option, of the first number of bits")
     parser.add_argument("--models", type=int, nargs="+", metavar="N",
                         help="one pipeline for each number of models in a pass, of the first "
                         "number of bits")
-    parser.add_argument("--dense", type=int, metavar="N", help="pipelines for dense rows of N "
+    parser.add_argument("--packed", type=int, metavar="N", help="pipelines for packed rows of N "
                         "features, with and without corrections, for each of --models (1)")
     parser.add_argument("--jobs", type=int, default=1, help="runs of Yosys at once (%(default)s)")
     arguments = parser.parse_args()
-    if arguments.dense:
+    if arguments.packed:
         rows = {f"`{config.name}`": config for config in (
             PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0], lookahead=0,
-                           row_format=arguments.row_format, max_features=arguments.dense,
-                           dense=True, models=models, corrections=corrections)
+                           row_format=arguments.row_format, max_features=arguments.packed,
+                           packed=True, models=models, corrections=corrections)
             for models in arguments.models or [1] for corrections in (False, True))}
     elif arguments.models:
         base = PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0],

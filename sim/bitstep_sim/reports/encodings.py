@@ -11,9 +11,9 @@ import numpy as np
 
 from bitstep.data import Dataset, load, split
 from bitstep.devices import default_device, open_device
-from bitstep.pipeline.parts.formats import MAX_TABLE_BITS
+from bitstep.pipeline.parts.formats import MAX_CODEBOOK_BITS
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import ENCODINGS, Scaler, fit_scaler, quantize
 from bitstep.training.losses import accuracies, squared_losses
 from bitstep.training.objective import Objective, Training
@@ -39,7 +39,7 @@ def main() -> None:
                         help=f"data sets ({' '.join(NAMES)})")
     arguments = parser.parse_args()
     encoding, levels = arguments.encoding, arguments.levels
-    most = ENCODINGS[encoding].max_bits if levels == "uniform" else MAX_TABLE_BITS
+    most = ENCODINGS[encoding].max_bits if levels == "uniform" else MAX_CODEBOOK_BITS
     widths = range(ENCODINGS[encoding].min_bits, most + 1)
     rows = []
     for name in arguments.sets:
@@ -68,7 +68,7 @@ def _rows(dataset: Dataset, encoding: str, levels: str, widths: range) -> list[l
             with open_device(default_device(), config) as device:
                 model = train_model(outputs, device, config, Objective(),
                                     Training(steps=steps[-1]))
-        except SaturationError as error:
+        except RangeOverflowError as error:
             losses.append(f"left range, epoch {error.epoch}")
             scores.append("-")
             continue

@@ -42,10 +42,10 @@ def configurations(kinds: list[str], buses: list[int],
             bits = {"one_level": widths, "two_levels": [width for width in widths if width > 1],
                     "fast": [width for width in widths if width in (1, 2, 4, 8)],
                     "float32": [32]}.get(kind, [8])
-            options = {"two_levels": {"row_format": "two_levels"}, "fast": {"cycles_per_update": 4},
+            options = {"two_levels": {"row_format": "two_levels"}, "fast": {"update_interval": 4},
                        "refetch": {"refetch": True},
-                       "logistic": {"solver": "logistic", "cycles_per_update": 6},
-                       "float32": {"row_format": "float32", "cycles_per_update": 4}}.get(kind, {})
+                       "logistic": {"loss_family": "logistic", "update_interval": 6},
+                       "float32": {"row_format": "float32", "update_interval": 4}}.get(kind, {})
             for width in bits:
                 yield kind, PipelineConfig(bus_width=bus_width, bits=width,
                                            **options).with_lookahead()     # type: ignore[arg-type]
@@ -99,8 +99,8 @@ def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int)
         epoch, beats = cycles / EPOCHS, config.rows.beats(n_features)
         cells += [config.effective_lookahead(beats), f"{epoch / n_rows:.3f}",
                   f"{n_rows * beats / epoch:.3f}", f"{epoch:,.0f}"]
-        shares.append(epoch / (1.02 * n_rows * max(beats, config.cycles_per_update)))
-    print_row(kind, config.bus_width, config.bits, config.latency, config.cycles_per_update, *cells,
+        shares.append(epoch / (1.02 * n_rows * max(beats, config.update_interval)))
+    print_row(kind, config.bus_width, config.bits, config.latency, config.update_interval, *cells,
               f"{max(shares):.3f}")
     device.close()
 

@@ -173,7 +173,7 @@ def _float_pipeline(training: Dataset, steps: np.ndarray) -> Trained:
     data = quantize(training.features, training.labels, bits=32, encoding="float",
                     task="classification")
     device = SimDevice(PipelineConfig(bits=32, row_format="float32",
-                                      cycles_per_update=4).with_lookahead(),
+                                      update_interval=4).with_lookahead(),
                        memory_latency=IDEAL_LATENCY)
     run = train_on(device, data, steps, refetch=False)
     device.close()

@@ -48,7 +48,7 @@ def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[
 
 def rows_for(config: PipelineConfig, n_features: int) -> int:
     """Rows of a job that is long enough to measure and short enough to wait for."""
-    return max(2000, 100_000 // max(config.rows.beats(n_features), config.cycles_per_update))
+    return max(2000, 100_000 // max(config.rows.beats(n_features), config.update_interval))
 
 
 def cycles(widths: list[int], buses: list[int]) -> None:

@@ -78,14 +78,14 @@ def job_of(row: dict, seed: int) -> tuple[TrainingJob, int]:
     """A job with the options of a row, and its look-ahead; all of its numbers stay in range."""
     for attempt in range(20):
         job, lookahead = _draw(row, seed + (attempt << 20))
-        if not any(epoch.saturation for epoch in train(job)):
+        if not any(epoch.overflow for epoch in train(job)):
             return job, lookahead
     raise ValueError(f"Every job of {row} leaves the range of its numbers")
 
 
 def _draw(row, seed):
     config = row["config"]
-    losses = (Loss.LOGISTIC,) if config.solver == "logistic" else LINEAR
+    losses = (Loss.LOGISTIC,) if config.loss_family == "logistic" else LINEAR
     loss = losses[row["loss"] % len(losses)]
     lanes, capacity = config.rows.lanes, config.rows.capacity
     n_features = {"one": 1, "lanes": lanes, "lanes + 1": lanes + 1,

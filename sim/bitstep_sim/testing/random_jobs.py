@@ -29,7 +29,7 @@ _FLOAT_CORNERS = np.array([
 def random_codes(config: PipelineConfig, shape: tuple[int, ...],
                  rng: np.random.Generator) -> np.ndarray:
     """Codes of every level that a quantizer uses."""
-    if config.row_format == "two_levels" or config.bits == 1 or config.level_tables:
+    if config.row_format == "two_levels" or config.bits == 1 or config.codebooks:
         return rng.integers(0, 1 << config.bits, shape, dtype=np.uint8)
     levels = rng.integers(-config.rows.level_limit, config.rows.level_limit + 1, shape)
     return _codes(levels, config.bits)
@@ -37,7 +37,7 @@ def random_codes(config: PipelineConfig, shape: tuple[int, ...],
 
 def random_tables(config: PipelineConfig, n_features: int,
                   rng: np.random.Generator) -> np.ndarray:
-    """Tables of levels in any order: int8, shape (n_features, 2 ** bits); both ends are there."""
+    """Codebooks in any order: int8, shape (n_features, 2 ** bits); both ends are there."""
     limit = config.rows.level_limit
     tables = rng.integers(-limit, limit + 1, (n_features, 1 << config.bits))
     tables[:, :2] = limit, -limit
@@ -151,7 +151,7 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
     largest = 1 / (n_features + 1) / limits / given.batch
     change = given.speed * largest * config.rows.gradient_limit * 2.0 ** (19 + extra)
     start = rng.integers(-1 << 20, 1 << 20, n_features + 1) * given.warm
-    tables = random_tables(config, n_features, rng) if config.level_tables else None
+    tables = random_tables(config, n_features, rng) if config.codebooks else None
     rows, values = _random_rows(config, (n_rows, n_features), given.copies, tables, rng)
     if not LOSSES[given.loss].signs:
         label_format = given.label_format
@@ -176,7 +176,7 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         intercept=int(start[0]) * given.intercept, loss=given.loss,
         proximal_period=given.proximal_period,
         box_limit=max(2, round(change)) if given.proximal_period else MODEL_LIMIT,
-        fine_rows=fine_rows, cell_half_levels=given.cell_half_levels, level_tables=tables,
+        fine_rows=fine_rows, cell_half_levels=given.cell_half_levels, codebooks=tables,
         model_bits=given.model_bits, update_bits=given.update_bits,
         derivative_bound=bound_of(given.loss, labels))
 
@@ -214,7 +214,7 @@ def random_jobs(config: PipelineConfig, count: int, *, seed: int = 0, warm: bool
              for number in range(count)]
     first = drawn[0]
     return [replace(
-        job, rows=first.rows, level_tables=first.level_tables, box_limit=first.box_limit,
+        job, rows=first.rows, codebooks=first.codebooks, box_limit=first.box_limit,
         derivative_bound=first.derivative_bound,
         labels=first.labels if shared_labels else job.labels,
         label_shift=first.label_shift - number % 3 * (first.label_shift > 8),
@@ -248,7 +248,7 @@ def _codes(levels, bits):
 
 
 def _random_rows(config, shape, copies, tables, rng):
-    """Packed copies, and what the first one stands for in the dot product."""
+    """Stored copies, and what the first one stands for in the dot product."""
     if config.row_format == "float32":
         floats = [random_floats(shape, rng) for _ in range(copies)]
         return tuple(pack_floats(copy, config.bus_width) for copy in floats), floats[0]
@@ -261,7 +261,7 @@ def _random_rows(config, shape, copies, tables, rng):
 
 
 def _refetched_rows(config, levels, signs, cell_half_levels, copies, rng):
-    """Packed copies of rows, and the fine rows that all of them are drawn from."""
+    """Stored copies of rows, and the fine rows that all of them are drawn from."""
     limit, fraction = config.rows.level_limit, config.rows.fine_fraction
     clear = (rng.random((len(levels), 1)) < 0.5) & (rng.random(levels.shape) < 0.9)
     levels = np.where(clear, limit * signs.astype(np.int64), levels)

@@ -172,15 +172,15 @@ def damaged(content, how):
     ("cut", "it is no .npz archive, or it was cut short"), ("empty", "or it was cut short"),
     ("changed", "the file is damaged or was cut short")])
 def test_corrupt_quantized_file(tmp_path, capsys, how, message):
-    data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
+    data, quantized = tmp_path / "data.npz", tmp_path / "quantized.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
     for model in ("ls-svm", "svm"):         # without and with fine rows
         # With this scaler the middle of the file is no padding between arrays.
-        assert main(["quantize", str(data), "--out", str(packed), "--model", model, "--scaler",
+        assert main(["quantize", str(data), "--out", str(quantized), "--model", model, "--scaler",
                      "minmax"]) == 0
-        packed.write_bytes(damaged(packed.read_bytes(), how))
-        assert message in fails(capsys, "train", packed, "--device", "golden")
-        assert message in fails(capsys, "info", packed)
+        quantized.write_bytes(damaged(quantized.read_bytes(), how))
+        assert message in fails(capsys, "train", quantized, "--device", "golden")
+        assert message in fails(capsys, "info", quantized)
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "changed"])
@@ -194,7 +194,7 @@ def test_corrupt_model_file(tmp_path, capsys, how):
 
 def test_model_of_another_configuration(tmp_path, capsys):
     """Another number of features, other bits, another encoding, and no model at all."""
-    data, model, packed = (str(tmp_path / name) for name in ("d.npz", "m.npz", "p.npz"))
+    data, model, quantized = (str(tmp_path / name) for name in ("d.npz", "m.npz", "p.npz"))
     (tmp_path / "d.npz").write_bytes(archive(X=ROWS, y=TARGETS))
     (tmp_path / "narrow.npz").write_bytes(archive(X=ROWS[:, :2], y=TARGETS))
     assert main(["train", data, "--device", "golden", "--out", model]) == 0
@@ -203,28 +203,28 @@ def test_model_of_another_configuration(tmp_path, capsys):
         capsys, "predict", model, tmp_path / "narrow.npz")
     for options, has in ((["--bits", "3"], "3 bits compensated"),
                          (["--encoding", "double"], "4 bits double")):
-        assert main(["quantize", data, "--out", packed, *options]) == 0
-        assert f"trained with 4 bits compensated, {packed} holds {has}: quantize it like" in fails(
-            capsys, "predict", model, packed)
-    assert "this is not a model file" in fails(capsys, "predict", packed, data)
+        assert main(["quantize", data, "--out", quantized, *options]) == 0
+        assert f"trained with 4 bits compensated, {quantized} holds {has}: quantize it like" in \
+            fails(capsys, "predict", model, quantized)
+    assert "this is not a model file" in fails(capsys, "predict", quantized, data)
     assert "this is not a model file" in fails(capsys, "predict", data, data)
 
 
 def test_fine_copy_of_other_rows(tmp_path, capsys):
     """Whole files of the right sizes, but the copy is not that of the codes."""
-    data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
+    data, quantized = tmp_path / "data.npz", tmp_path / "quantized.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
-    assert main(["quantize", str(data), "--out", str(packed), "--model", "svm"]) == 0
-    stored = load_quantized(packed)
+    assert main(["quantize", str(data), "--out", str(quantized), "--model", "svm"]) == 0
+    stored = load_quantized(quantized)
     assert stored.fine_rows is not None
     rows = dataclasses.replace(stored.rows, fine_rows=stored.fine_rows[::-1].copy())
-    save_quantized(dataclasses.replace(stored, rows=rows), packed)
-    assert "quantize again" in fails(capsys, "train", packed, "--model", "svm", "--device",
+    save_quantized(dataclasses.replace(stored, rows=rows), quantized)
+    assert "quantize again" in fails(capsys, "train", quantized, "--model", "svm", "--device",
                                      "golden")
 
 
 @pytest.mark.parametrize("model", ["l2-svm", "svm", "logistic"])
-def test_step_that_saturates_with_another_loss(tmp_path, capsys, model):
+def test_step_that_overflows_with_another_loss(tmp_path, capsys, model):
     data = tmp_path / "data.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
     message = fails(capsys, "train", data, "--device", "golden", "--model", model, "--step", 3000,
@@ -233,7 +233,7 @@ def test_step_that_saturates_with_another_loss(tmp_path, capsys, model):
     assert message.endswith("(the first step was 3000, try --step 750 or --step auto)")
 
 
-def test_steps_of_a_file_or_a_sweep_that_saturate(tmp_path, capsys):
+def test_steps_of_a_file_or_a_sweep_that_overflow(tmp_path, capsys):
     """The advice names where the steps are: ``--step`` is refused besides a file or a sweep."""
     data, steps = tmp_path / "data.npz", tmp_path / "steps.txt"
     data.write_bytes(archive(X=ROWS, y=TARGETS))
@@ -283,7 +283,7 @@ def test_range_that_grows_is_reported(tmp_path, capsys):
     (["--step", 300], "(the first step was 300, try --step 75 or --step auto)"),
     (["--step", 300, "--bits", 2], "try --step 75 or --step auto or more --bits)"),
     (["--model-range", 0.01], "left the number range in epoch 1: a weight or the intercept")])
-def test_step_that_saturates(tmp_path, capsys, options, message):
+def test_step_that_overflows(tmp_path, capsys, options, message):
     data, out = tmp_path / "data.npz", tmp_path / "model.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS))
     assert message in fails(capsys, "train", data, "--device", "golden", "--out", out, *options)
@@ -304,7 +304,7 @@ def test_training_whose_updates_vanish(tmp_path, capsys):
     assert "did not change" not in capsys.readouterr().err
 
 
-def test_training_that_diverges_without_saturation(tmp_path, capsys):
+def test_training_that_diverges_without_overflow(tmp_path, capsys):
     data = tmp_path / "data.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS))
     assert main(["train", str(data), "--device", "golden", "--step", "1", "--schedule", "constant",

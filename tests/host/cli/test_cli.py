@@ -33,7 +33,7 @@ REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "version
                "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted",
                "resumed_epochs", "kept_epoch", "stopped_early", "restarts", "history",
                "counters", "coef", "intercept"]
-COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
+COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "overflows", "refetched_rows"]
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "levels", "bus_width", "scaler", "copies",
                "epochs", "batch", "step", "schedule", "l2", "l1", "box", "class_weight", "refetch",
                "fit_intercept", "model_range", "shuffle", "init", "solver", "planes", "tol",
@@ -116,11 +116,11 @@ def test_several_classes(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["nearest", "compensated", "double", "double-symmetric"])
 def test_quantized_file(numbers, tmp_path, capsys, encoding):
-    packed, reports = tmp_path / "packed.npz", [tmp_path / name for name in ("a", "b")]
+    stored, reports = tmp_path / "quantized.npz", [tmp_path / name for name in ("a", "b")]
     options = ["--bits", "5", "--encoding", encoding, "--seed", "4"]
-    assert main(["quantize", numbers[0], *options, "--out", str(packed)]) == 0
+    assert main(["quantize", numbers[0], *options, "--out", str(stored)]) == 0
     assert "60 rows of 3 features for a regression, 5 bits" in capsys.readouterr().out
-    assert train(packed, "--step", 0.1, "--report", reports[0], "--out", tmp_path / "m.npz",
+    assert train(stored, "--step", 0.1, "--report", reports[0], "--out", tmp_path / "m.npz",
                  "--bits", 5) == 0
     assert "estimated from the codes" in capsys.readouterr().out
     assert train(numbers[0], *options, "--step", 0.1, "--report", reports[1]) == 0
@@ -130,17 +130,17 @@ def test_quantized_file(numbers, tmp_path, capsys, encoding):
     start = features["history"][0]["train_loss"]
     # 60 rows are few; test_losses.py compares the two where the noise is small.
     assert codes["history"][0]["train_loss"] == pytest.approx(start, abs=0.3)
-    assert main(["predict", str(tmp_path / "m.npz"), str(packed)]) == 0
-    assert main(["info", str(packed)]) == 0
+    assert main(["predict", str(tmp_path / "m.npz"), str(stored)]) == 0
+    assert main(["info", str(stored)]) == 0
     assert f"encoding         {encoding}" in capsys.readouterr().out
 
 
 def test_quantized_file_of_several_classes(tmp_path, capsys):
-    packed, out = str(tmp_path / "packed.npz"), str(tmp_path / "m.npz")
+    stored, out = str(tmp_path / "quantized.npz"), str(tmp_path / "m.npz")
     reports = [tmp_path / name for name in ("a", "b")]
-    assert main(["quantize", "digits", "--bits", "3", "--seed", "4", "--out", packed]) == 0
+    assert main(["quantize", "digits", "--bits", "3", "--seed", "4", "--out", stored]) == 0
     assert "1797 rows of 64 features for 10 classes, 3 bits" in capsys.readouterr().out
-    assert train(packed, "--epochs", 2, "--report", reports[0], "--out", out) == 0
+    assert train(stored, "--epochs", 2, "--report", reports[0], "--out", out) == 0
     assert train("digits", "--bits", 3, "--seed", 4, "--epochs", 2, "--report", reports[1]) == 0
     codes, features = (json.loads(report.read_text()) for report in reports)
     assert codes["coef"] == features["coef"]
@@ -150,11 +150,11 @@ def test_quantized_file_of_several_classes(tmp_path, capsys):
     assert codes["history"][-1]["train_loss"] == pytest.approx(
         features["history"][-1]["train_loss"], rel=0.2)
     capsys.readouterr()
-    assert main(["predict", out, packed]) == 0
+    assert main(["predict", out, stored]) == 0
     assert re.match(r"accuracy 9\d\.\d\d % on 1797 rows", capsys.readouterr().out)
-    assert main(["info", packed]) == 0
+    assert main(["info", stored]) == 0
     assert "classes          0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in capsys.readouterr().out
-    data = load_quantized(packed)
+    data = load_quantized(stored)
     with pytest.raises(ValueError, match="must be given two classes, not 10; train one class"):
         plan(data, PipelineConfig(bits=3), Objective(), Training(steps=[0.1]))
 
@@ -339,20 +339,20 @@ def test_wrong_use(numbers, capsys, arguments, message):
 
 
 def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
-    packed = str(tmp_path / "packed.npz")
-    main(["quantize", numbers[0], "--out", packed])
+    stored = str(tmp_path / "quantized.npz")
+    main(["quantize", numbers[0], "--out", stored])
     for arguments, message in (
-            (["train", packed, "--train-rows", "5"], "--train-rows 5 needs features, and "),
-            (["train", packed, "--seed", "5"], "--seed 5 needs features, and "),
-            (["train", packed, "--no-shuffle"], "--no-shuffle needs features, and "),
-            (["train", packed, "--bits", "5"], "--bits 5 does not fit"),
-            (["train", packed, "--bus-width", "128"], "which was quantized with 64: leave the"),
-            (["train", packed, "--encoding", "nearest"], "--encoding nearest does not fit"),
-            (["train", packed, "--scaler", "maxabs"], "--scaler maxabs does not fit"),
-            (["train", packed, "--copies", "2"], "--copies 2 does not fit"),
-            (["train", packed, "--out", packed], "this command reads it"),
-            (["train", packed, "--model", "ls-svm"], "was quantized for a regression"),
-            (["quantize", packed, "--out", packed + "2"], "is quantized already")):
+            (["train", stored, "--train-rows", "5"], "--train-rows 5 needs features, and "),
+            (["train", stored, "--seed", "5"], "--seed 5 needs features, and "),
+            (["train", stored, "--no-shuffle"], "--no-shuffle needs features, and "),
+            (["train", stored, "--bits", "5"], "--bits 5 does not fit"),
+            (["train", stored, "--bus-width", "128"], "which was quantized with 64: leave the"),
+            (["train", stored, "--encoding", "nearest"], "--encoding nearest does not fit"),
+            (["train", stored, "--scaler", "maxabs"], "--scaler maxabs does not fit"),
+            (["train", stored, "--copies", "2"], "--copies 2 does not fit"),
+            (["train", stored, "--out", stored], "this command reads it"),
+            (["train", stored, "--model", "ls-svm"], "was quantized for a regression"),
+            (["quantize", stored, "--out", stored + "2"], "is quantized already")):
         with pytest.raises(SystemExit) as caught:
             main([*arguments, *(["--device", "golden"] if arguments[0] == "train" else [])])
         assert caught.value.code == 2
@@ -412,17 +412,17 @@ def test_debug_shows_the_traceback():
 
 
 def test_predict_with_the_wrong_data(numbers, tmp_path, capsys):
-    out, packed = str(tmp_path / "model.npz"), str(tmp_path / "packed.npz")
+    out, stored = str(tmp_path / "model.npz"), str(tmp_path / "quantized.npz")
     train(numbers[1], "--out", out, "--epochs", "1")
-    main(["quantize", numbers[1], "--bits", "3", "--out", packed])
+    main(["quantize", numbers[1], "--bits", "3", "--out", stored])
     capsys.readouterr()
     for data, message in (
             ("diabetes", "trained on 3 features, the data have 10"),
-            (packed, "trained with 8 bits stochastic, " + packed + " holds 3 bits stochastic"),
+            (stored, "trained with 8 bits stochastic, " + stored + " holds 3 bits stochastic"),
             (numbers[0], "The model tells classes 2, 5 apart, the labels of")):
         assert main(["predict", out, data]) == 1
         assert message in capsys.readouterr().err
-    assert main(["predict", packed, numbers[0]]) == 1
+    assert main(["predict", stored, numbers[0]]) == 1
     assert "not a model file" in capsys.readouterr().err
 
 
@@ -456,7 +456,7 @@ def test_info(capsys):
     assert main(["info", "--bits", "1", "--bus-width", "512", "--features", "4096"]) == 0
     assert PipelineConfig(bits=1, bus_width=512).with_lookahead(4096).name \
         in capsys.readouterr().out
-    assert main(["info", "--bits", "32", "--solver", "logistic", "--proximal"]) == 0
+    assert main(["info", "--bits", "32", "--loss-family", "logistic", "--proximal"]) == 0
     shown = capsys.readouterr().out
     assert "w64-b32-f32-n4096" in shown
     assert "update            6 cycles" in shown
@@ -536,15 +536,15 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
         main(["rtl", "--bits", "1", "--encoding", "double"])
     assert "--encoding double does not go together with --bits 1" in capsys.readouterr().err
     for options, message in (
-            (["--solver", "logistic", "--cycles-per-update", "2"],
-             "--cycles-per-update of solver 'logistic' must"),
-            (["--cycles-per-update", "6"],
-             "--cycles-per-update of solver 'linear' must be one of 2, 4, not 6"),
-            (["--cycles-per-update", "5"], "argument --cycles-per-update: invalid choice: 5"),
+            (["--loss-family", "logistic", "--update-interval", "2"],
+             "--update-interval of loss family 'logistic' must"),
+            (["--update-interval", "6"],
+             "--update-interval of loss family 'linear' must be one of 2, 4, not 6"),
+            (["--update-interval", "5"], "argument --update-interval: invalid choice: 5"),
             (["--refetch", "--bits", "32"],
              "--refetch does not go together with --bits 32"),
-            (["--refetch", "--solver", "logistic"],
-             "--refetch does not go together with --solver logistic"),
+            (["--refetch", "--loss-family", "logistic"],
+             "--refetch does not go together with --loss-family logistic"),
             (["--bits", "32", "--encoding", "double"], "--bits 32 does not go together with")):
         with pytest.raises(SystemExit) as caught:
             main(["rtl", *options])

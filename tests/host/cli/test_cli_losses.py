@@ -100,13 +100,13 @@ def test_l1_and_box(numbers, tmp_path, capsys):
 
 
 def test_quantized_file_for_refetching(tmp_path, capsys):
-    packed, straw, whole = (str(tmp_path / name) for name in ("a.npz", "b.npz", "c.npz"))
-    assert main(["quantize", "breast_cancer", "--model", "svm", "--out", packed]) == 0
+    stored, straw, whole = (str(tmp_path / name) for name in ("a.npz", "b.npz", "c.npz"))
+    assert main(["quantize", "breast_cancer", "--model", "svm", "--out", stored]) == 0
     assert "8 bits nearest, 18,208 bytes of rows, and a copy with 16 bits a value" \
         in capsys.readouterr().out
-    assert main(["info", packed]) == 0
+    assert main(["info", stored]) == 0
     assert "fine rows        a copy with 16 bits a value" in capsys.readouterr().out
-    codes = run_of(tmp_path, packed, "--model", "svm")
+    codes = run_of(tmp_path, stored, "--model", "svm")
     assert "over K rows, as fine rows (there are no features)" in capsys.readouterr().out
     features = run_of(tmp_path, "breast_cancer", "--model", "svm")
     assert codes["coef"] == features["coef"]
@@ -135,17 +135,17 @@ def test_quantized_file_for_refetching(tmp_path, capsys):
 
 
 def test_quantized_floating_point_file(tmp_path, capsys):
-    packed, out = str(tmp_path / "packed.npz"), str(tmp_path / "m.npz")
-    assert main(["quantize", "diabetes", "--bits", "32", "--out", packed]) == 0
-    assert main(["info", packed]) == 0
+    stored, out = str(tmp_path / "quantized.npz"), str(tmp_path / "m.npz")
+    assert main(["quantize", "diabetes", "--bits", "32", "--out", stored]) == 0
+    assert main(["info", stored]) == 0
     assert "fine rows        all rows are exact" in capsys.readouterr().out
-    codes = run_of(tmp_path, packed, "--out", out)
+    codes = run_of(tmp_path, stored, "--out", out)
     features = run_of(tmp_path, "diabetes", "--bits", 32)
     assert codes["coef"] == features["coef"]
     assert codes["loss_on"] == "fine_rows"
     assert codes["history"][-1]["train_loss"] == pytest.approx(
         features["history"][-1]["train_loss"], rel=1e-6)
-    assert main(["predict", out, packed]) == 0
+    assert main(["predict", out, stored]) == 0
 
 
 @pytest.mark.parametrize("loss, share, expected", [
@@ -178,14 +178,14 @@ def test_wrong_use(numbers, capsys, options, message):
 
 
 def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
-    packed, straw, other = (str(tmp_path / f"{name}.npz") for name in ("packed", "straw", "other"))
-    main(["quantize", numbers[1], "--model", "ls-svm", "--out", packed])
+    stored, straw, other = (str(tmp_path / f"{name}.npz") for name in ("stored", "straw", "other"))
+    main(["quantize", numbers[1], "--model", "ls-svm", "--out", stored])
     main(["quantize", numbers[1], "--encoding", "nearest", "--out", straw])
     for arguments, message in (
-            (["train", packed, "--model", "svm"],
+            (["train", stored, "--model", "svm"],
              "--encoding compensated (of the file) does not go together with --model svm"),
-            (["train", packed, "--refetch"], "--refetch needs --model svm"),
-            (["train", packed, "--bits", "32"], "--bits 32 does not fit"),
+            (["train", stored, "--refetch"], "--refetch needs --model svm"),
+            (["train", stored, "--bits", "32"], "--bits 32 does not fit"),
             (["train", straw, "--model", "linreg"], "the file was quantized for a classification"),
             (["train", straw, "--model", "svm", "--refetch"],
              f"needs fine rows, and {straw} has none"),

@@ -75,20 +75,20 @@ def test_class_names_from_training_to_predictions(table, tmp_path, capsys):
 
 @pytest.mark.parametrize("shuffle", ["--shuffle", "--no-shuffle"])
 def test_quantized_class_names(table, tmp_path, capsys, shuffle):
-    packed, first, second = (str(tmp_path / name) for name in ("q.npz", "1.npz", "2.npz"))
+    stored, first, second = (str(tmp_path / name) for name in ("q.npz", "1.npz", "2.npz"))
     options = ["--model", "ls-svm", "--train-rows", "70", shuffle]
-    assert main(["quantize", str(table), "--out", packed, *options]) == 0
-    assert set(load_quantized(packed).label_values()) == set(NAMES)
-    assert train(packed, "--model", "ls-svm", "--epochs", 2, "--out", first) == 0
+    assert main(["quantize", str(table), "--out", stored, *options]) == 0
+    assert set(load_quantized(stored).label_values()) == set(NAMES)
+    assert train(stored, "--model", "ls-svm", "--epochs", 2, "--out", first) == 0
     assert train(table, "--epochs", 2, "--out", second, *options) == 0
     one, other = load_model(first), load_model(second)
     np.testing.assert_array_equal(one.coef, other.coef)
     assert one.classes.tolist() == other.classes.tolist()
-    assert main(["predict", first, packed]) == 0
-    assert main(["info", packed]) == 0
+    assert main(["predict", first, stored]) == 0
+    assert main(["info", stored]) == 0
     assert ["classes", "M, a b, zoë"] in facts(capsys)
-    assert "needs features, and" in error_of(capsys, "train", packed, "--class-weight", "balanced")
-    assert "needs a file of features" in error_of(capsys, "predict", first, packed,
+    assert "needs features, and" in error_of(capsys, "train", stored, "--class-weight", "balanced")
+    assert "needs a file of features" in error_of(capsys, "predict", first, stored,
                                                   "--label-column", "0")
 
 
@@ -104,13 +104,13 @@ def test_class_names_of_other_files(table, tmp_path, suffix):
             {**dict(zip("uvw", ROWS.T, strict=True)), "kind": arrow.array(KINDS.tolist())}), path)
     found = []
     for source in (path, table):
-        model, packed, out = (str(tmp_path / name) for name in ("m.npz", "q.npz", "p.txt"))
+        model, stored, out = (str(tmp_path / name) for name in ("m.npz", "q.npz", "p.txt"))
         assert train(source, "--epochs", 2, "--train-rows", 70, "--out", model) == 0
-        assert main(["quantize", str(source), "--out", packed, "--train-rows", "70"]) == 0
+        assert main(["quantize", str(source), "--out", stored, "--train-rows", "70"]) == 0
         assert main(["predict", model, str(source), "--out", out]) == 0
-        rows, kept = load_quantized(packed), load_model(model)
+        rows, kept = load_quantized(stored), load_model(model)
         with open(out, encoding="utf-8") as file:
-            found.append((kept.coef.tolist(), kept.classes.tolist(), rows.rows.packed[0].tolist(),
+            found.append((kept.coef.tolist(), kept.classes.tolist(), rows.rows.stored[0].tolist(),
                           rows.label_values().tolist(), file.read()))
     assert found[0] == found[1]
     assert set(found[0][3]) == set(NAMES)
@@ -119,18 +119,18 @@ def test_class_names_of_other_files(table, tmp_path, suffix):
 def test_label_column_of_every_command(tmp_path, capsys):
     """A name, or a number from the front or the end; other files have the same rows."""
     table = str(write(tmp_path / "set.csv", ";", 1))
-    model, packed = str(tmp_path / "m.npz"), str(tmp_path / "q.npz")
+    model, stored = str(tmp_path / "m.npz"), str(tmp_path / "q.npz")
     for asked in ("kind", "1", "-3"):
         column = ["--label-column", asked]
         assert train(table, "--epochs", 1, "--out", model, *column) == 0
-        assert main(["quantize", table, "--out", packed, *column]) == 0
+        assert main(["quantize", table, "--out", stored, *column]) == 0
         assert main(["predict", model, table, *column]) == 0
         assert main(["info", table, *column]) == 0
-        assert load_quantized(packed).n_features == 3
+        assert load_quantized(stored).n_features == 3
     assert "4 columns with the names 'u', 'kind', 'v', 'w'" in error_of(
         capsys, "predict", model, table, "--label-column", "nobody")
     assert "say so (--label-column 1)" in error_of(capsys, "train", table)
-    assert "say so (--label-column 1)" in error_of(capsys, "quantize", table, "--out", packed)
+    assert "say so (--label-column 1)" in error_of(capsys, "quantize", table, "--out", stored)
 
 
 @pytest.mark.parametrize("options, message", [
@@ -234,19 +234,19 @@ def test_folder(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("options, message", [
-    (["--sweep", "box=1,2"], "--dense does not go together with --box 1:"),
+    (["--sweep", "box=1,2"], "--packed does not go together with --box 1:"),
     (["--bits", 8], "80 bits, on a bus of 64 (128 or 256 or 512 are enough): a")])
-def test_what_excludes_dense_rows(capsys, options, message):
-    assert message in error_of(capsys, "train", "diabetes", "--dense", *options)
+def test_what_excludes_packed_rows(capsys, options, message):
+    assert message in error_of(capsys, "train", "diabetes", "--packed", *options)
 
 
 @pytest.mark.parametrize("options, message", [
-    (["breast_cancer"], "--dense does not go together with --model logistic (by default):"),
+    (["breast_cancer"], "--packed does not go together with --model logistic (by default):"),
     (["breast_cancer", "--model", "svm"],
-     "with --refetch (by default): the pipeline for dense rows"),
+     "with --refetch (by default): the pipeline for packed rows"),
     (["synthetic-65", "--train-rows", 9], "with 65 features: it is for up to 64 features")])
-def test_data_that_exclude_dense_rows(capsys, options, message):
-    assert message in error_of(capsys, "train", *options, "--dense")
+def test_data_that_exclude_packed_rows(capsys, options, message):
+    assert message in error_of(capsys, "train", *options, "--packed")
 
 
 def indexed(path, index, name="", rows=ROWS):

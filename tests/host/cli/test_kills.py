@@ -62,7 +62,7 @@ def command(files, case, device, *options):
 
 
 def words(path):
-    """Model words after every epoch of every output; of bit-centred training its whole state."""
+    """Weights after every epoch of every output; of bit-centred training its whole state."""
     found = load_checkpoint(path)
     return [(result.models.tolist(), result.intercepts.tolist()) for result in found.results] + [
         (state.numbers, {name: array.tolist() for name, array in state.arrays.items()})

@@ -61,16 +61,16 @@ def large(tmp_path_factory):
 
 @needs_proc
 def test_peaks(large):
-    """Far below the file, and with packed rows at most 1.5 times them and 64 MB."""
+    """Far below the file, and with stored rows at most 1.5 times them and 64 MB."""
     least = peak("info", "--registers")
-    source, packed = large / "large.npy", large / "packed.npz"
+    source, stored = large / "large.npy", large / "quantized.npz"
     assert source.stat().st_size > 110 * MEGABYTE
-    options = ["--out", packed, "--bits", "8", "--encoding", "nearest"]
+    options = ["--out", stored, "--bits", "8", "--encoding", "nearest"]
     assert peak("quantize", source, *options, "--no-shuffle") < least + 45 * MEGABYTE
     assert peak("predict", large / "model.npz", source) < least + 45 * MEGABYTE
-    rows = load_quantized(packed).rows.packed[0].nbytes
+    rows = load_quantized(stored).rows.stored[0].nbytes
     assert rows > 29 * MEGABYTE
-    assert peak("predict", large / "model.npz", packed) < 1.5 * rows + 64e6
+    assert peak("predict", large / "model.npz", stored) < 1.5 * rows + 64e6
 
 
 AROUND_A_DEVICE = """
@@ -103,13 +103,13 @@ def test_peak_of_a_training_around_the_device(tmp_path, n_features, bits):
     save_quantized(data, tmp_path / "q.npz")
     done = subprocess.run([sys.executable, "-c", AROUND_A_DEVICE, str(tmp_path / "q.npz")],
                           check=True, capture_output=True, text=True, timeout=300)
-    assert int(done.stdout.split()[-1]) * 1024 < 1.5 * data.rows.packed[0].nbytes + 64e6
+    assert int(done.stdout.split()[-1]) * 1024 < 1.5 * data.rows.stored[0].nbytes + 64e6
 
 
 @needs_proc
 def test_shuffled_rows_wait_on_the_disk(large, tmp_path):
     """120 MB of positions are one part; four parts need less."""
-    source, out = large / "large.npy", tmp_path / "packed.npz"
+    source, out = large / "large.npy", tmp_path / "quantized.npz"
     program = PEAK.replace("code = main", "import bitstep.quantization.streaming as streaming\n"
                            "streaming.PART_BYTES = 30 << 20\ncode = main")
     peaks = []
@@ -130,7 +130,7 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr("bitstep.data.text.CHUNK_BYTES", 500)
 
 
-@pytest.mark.parametrize("name", ["set.npz", "set.npy", "set.csv", "set.svm", "packed.npz"])
+@pytest.mark.parametrize("name", ["set.npz", "set.npy", "set.csv", "set.svm", "quantized.npz"])
 @pytest.mark.parametrize("classes", [0, 2, 5])
 def test_predictions(tmp_path, capsys, tiny_pieces, name, classes):
     """Those of the whole data set, with its accuracy, or its loss and R2."""
@@ -228,7 +228,7 @@ def test_outputs_of_stored_labels(classes, n_rows):
     assert len(found) == len(expected) == (1 if classes == 2 else classes)
     for mine, theirs in zip(found, expected, strict=True):
         assert isinstance(mine.labels, LabelStream)
-        np.testing.assert_array_equal(mine.labels.packed, theirs.labels.packed)
+        np.testing.assert_array_equal(mine.labels.stored, theirs.labels.stored)
         np.testing.assert_array_equal(mine.classes, theirs.classes)
         assert mine.rows is data.rows
 

@@ -74,7 +74,7 @@ def test_resumed_run_is_that_of_one_piece(numbers, tmp_path, monkeypatch, capsys
     whole, parts = (json.loads(name.read_text()) for name in (names[1], names[3]))
     for key in ("history", "coef", "config", "dataset", "interrupted"):
         assert whole[key] == parts[key]
-    for key in ("beats", "refetched_rows", "saturations"):
+    for key in ("beats", "refetched_rows", "overflows"):
         assert whole["counters"][key] == parts["counters"][key]
     assert (whole["resumed_epochs"], parts["resumed_epochs"]) == (0, 4)
     # A finished checkpoint says so, and opens no device.
@@ -185,14 +185,15 @@ def test_init(numbers, tmp_path, capsys):
 
 
 def test_init_where_the_training_chooses_the_planes(numbers, tmp_path):
-    first, kept, woven = tmp_path / "a.npz", tmp_path / "run.ckpt", tmp_path / "woven.npz"
+    first, kept, bit_planes = tmp_path / "a.npz", tmp_path / "run.ckpt", tmp_path / "bit-planes.npz"
     assert train(numbers[0], "--epochs", 15, "--out", first) == 0
     assert train(numbers[0], "--epochs", 1, "--step", 1e-6, "--model-range", 16, "--planes", "auto",
                  "--init", first, "--out", tmp_path / "still.npz") == 0
     before, after = load_model(first), load_model(tmp_path / "still.npz")
     np.testing.assert_allclose(after.coef, before.coef, rtol=1e-3)
-    assert main(["quantize", str(numbers[0]), "--woven", "--out", str(woven), "--quiet"]) == 0
-    options = [woven, "--epochs", 5, "--init", first]
+    assert main(["quantize", str(numbers[0]), "--bit-planes", "--out", str(bit_planes),
+                 "--quiet"]) == 0
+    options = [bit_planes, "--epochs", 5, "--init", first]
     assert train(*options, "--checkpoint", kept, "--out", tmp_path / "whole.npz") == 0
     assert train(*options, "--resume", kept, "--out", tmp_path / "again.npz") == 0
     assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "again.npz").read_bytes()

@@ -30,7 +30,7 @@ def draw_shape(rng, n_features) -> Shape:
     config = PipelineConfig(
         bits=int(rng.integers(1, 9)), bus_width=int(rng.choice([64, 128, 512])), refetch=True,
         max_features=max(64, n_features), proximal=bool(rng.random() < 0.4),
-        cycles_per_update=int(rng.choice([2, 4])))
+        update_interval=int(rng.choice([2, 4])))
     n_rows = int(rng.integers(1, 20 if n_features > 256 else 200))
     options = {"proximal_period": int(rng.choice([1, 5, 64]))} if config.proximal else {}
     job = make_job(np.zeros((n_rows, n_features), int), np.ones(n_rows, int), bits=config.bits,
@@ -43,14 +43,14 @@ def draw_shape(rng, n_features) -> Shape:
     return dataclasses.replace(shape, warm=bool(rng.random() < 0.5))
 
 
-def run(shape, memory, events, *, saturated, epochs=None):
+def run(shape, memory, events, *, overflowed, epochs=None):
     """Counters and ends of a run, by another clock of its epochs if there is one."""
     streams = SimulatedStreams(shape, memory)
     clock = RunClock(shape, streams)
     assert type(clock.epochs) is not EpochClock
     if epochs is not None:
         clock.epochs = epochs(shape, streams)
-    clock.run(shape.epochs - saturated, saturated, events)
+    clock.run(shape.epochs - overflowed, overflowed, events)
     return clock.counters(None), clock.ends
 
 
@@ -64,6 +64,6 @@ def test_every_counter(seed, n_features):
     events = [[(row, int(rng.integers(lowest, 3)))
                for row in np.flatnonzero(rng.random(shape.rows) < share).tolist()]
               for _ in range(shape.epochs)]
-    memory, saturated = MEMORIES[int(rng.integers(len(MEMORIES)))], seed == 0
-    assert run(shape, memory, events, saturated=saturated) \
-        == run(shape, memory, events, saturated=saturated, epochs=EveryRow)
+    memory, overflowed = MEMORIES[int(rng.integers(len(MEMORIES)))], seed == 0
+    assert run(shape, memory, events, overflowed=overflowed) \
+        == run(shape, memory, events, overflowed=overflowed, epochs=EveryRow)

@@ -112,7 +112,7 @@ def test_short_rows_of_the_logistic_pipeline():
     after the last slot of the row before. The first row comes 7 cycles later for its dither, when
     its label is there.
     """
-    config = PipelineConfig(bits=8, max_features=64, solver="logistic", cycles_per_update=6)
+    config = PipelineConfig(bits=8, max_features=64, loss_family="logistic", update_interval=6)
     counters = count(job_of(config, n_features=16, loss=Loss.LOGISTIC, label_shift=20))
     assert config.latency == 16
     assert counters["stall_recursion"] == 2 * 4 + 97
@@ -214,7 +214,7 @@ def test_a_million_rows_take_milliseconds():
 
 
 @pytest.mark.parametrize("config", [CONFIG, PROXIMAL, REFETCH,
-                                    PipelineConfig(bits=8, max_features=64, cycles_per_update=4)],
+                                    PipelineConfig(bits=8, max_features=64, update_interval=4)],
                          ids=lambda config: config.name)
 @pytest.mark.parametrize("seed", range(12))
 def test_both_kinds_of_streams_agree(config, seed):
@@ -275,10 +275,10 @@ def test_a_run_that_left_the_range():
     which are thrown away.
     """
     job = job_of(epochs=3)
-    counters = count(job, epochs=1, saturated=True)
+    counters = count(job, epochs=1, overflowed=True)
     whole = count(job_of(epochs=2))
     assert counters["beats"] == 200
-    assert counters["saturations"] == -1
+    assert counters["overflows"] == -1
     assert counters["model_io"] == whole["model_io"] - 30
     assert whole["bytes_read"] < counters["bytes_read"] <= whole["bytes_read"] + 8 * (100 + 27)
 
@@ -294,7 +294,7 @@ def test_every_cycle_with_a_narrow_memory_has_a_cause():
 
 @pytest.mark.parametrize("options, message", [
     ({"epochs": 3}, "epochs must be from 0 to 2, not 3"),
-    ({"epochs": 2, "saturated": True}, "epochs must be from 0 to 1, not 2"),
+    ({"epochs": 2, "overflowed": True}, "epochs must be from 0 to 1, not 2"),
     ({"epochs": -1}, "epochs must be from 0 to 2, not -1")])
 def test_epochs_that_the_job_does_not_have(options, message):
     with pytest.raises(ValueError, match=message):

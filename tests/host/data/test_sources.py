@@ -285,14 +285,14 @@ def fake_pooch(monkeypatch, content, calls):
 
 def test_download_is_kept_and_verified(tmp_path, monkeypatch):
     calls = []
-    packed = bz2.compress(TEXT)
-    fake_pooch(monkeypatch, packed, calls)
+    stored = bz2.compress(TEXT)
+    fake_pooch(monkeypatch, stored, calls)
     home = tmp_path / "new" / "folder"
     assert load("gisette.t", data_home=home, progress=True).n_rows == 2
     assert calls == [(("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
                       "gisette_scale.t.bz2"), None, True)]
     file, record = home / "gisette_scale.t.bz2", home / "gisette_scale.t.bz2.sha256"
-    assert record.read_text() == hashlib.sha256(packed).hexdigest() + "\n"
+    assert record.read_text() == hashlib.sha256(stored).hexdigest() + "\n"
     assert load("gisette.t", data_home=home).n_rows == 2
     assert len(calls) == 1
     file.write_bytes(bz2.compress(TEXT * 2))

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
 from bitstep.golden.sigmoid import sigmoid
-from bitstep.golden.steps import MAX_DERIVATIVE_STEP, Saturated, derivative_step, update_rule
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, Overflowed, derivative_step, update_rule
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.levels import decode
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
-from bitstep.pipeline.results import RunTimeoutError, SaturationError, TrainingInterrupted
+from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
+from bitstep.pipeline.results import RangeOverflowError, RunTimeoutError, TrainingInterrupted
 from bitstep_sim.testing.random_jobs import random_job
 
 pytest.importorskip("numba", reason="the native device needs numba")
@@ -36,11 +36,11 @@ FORMATS = [("one_level", bits) for bits in range(1, 9)] \
 
 
 def outcome(kind, job):
-    """Result of a job, and the epoch and reason of its saturation."""
+    """Result of a job, and the epoch and reason of its overflow."""
     try:
         return kind(job.config).train(job), None
-    except SaturationError as error:
-        return error.result, (error.epoch, error.saturation)
+    except RangeOverflowError as error:
+        return error.result, (error.epoch, error.overflow)
 
 
 def compare(job):
@@ -56,7 +56,7 @@ def compare(job):
 
 @st.composite
 def jobs(draw):
-    """A job of any kind; one in some saturates."""
+    """A job of any kind; one in some overflows."""
     row_format, bits = draw(st.sampled_from(FORMATS))
     solver = draw(st.sampled_from(["linear", "linear", "logistic"]))
     n_features = draw(st.one_of(st.sampled_from([1, 7, 8, 9, 31, 32, 33, 64]),
@@ -67,9 +67,10 @@ def jobs(draw):
         cell, batch = draw(st.integers(1, 2)) * (2 if bits == 1 else 1), 1
     tables = row_format == "one_level" and bits <= 5 and not cell and draw(st.booleans())
     config = PipelineConfig(
-        bits=bits, row_format=row_format, level_tables=tables,
+        bits=bits, row_format=row_format, codebooks=tables,
         bus_width=draw(st.sampled_from(BUS_WIDTHS)),
-        max_features=n_features, solver=solver, cycles_per_update=6 if solver == "logistic" else 2,
+        max_features=n_features, loss_family=solver,
+        update_interval=6 if solver == "logistic" else 2,
         lookahead=draw(st.integers(0, 8)), proximal=True, refetch=cell > 0)
     beats = config.rows.beats(n_features)
     least = config.effective_lookahead(beats) + 1 if row_format == "float32" else 1
@@ -112,7 +113,7 @@ def test_sizes_that_users_have(row_format, bits, n_features, batch, period):
 @pytest.mark.parametrize("bits", range(1, 6))
 @pytest.mark.parametrize("n_features, batch", [(256, 256), (4095, 64), (1000, 1)])
 def test_tables_of_levels(bits, n_features, batch):
-    config = PipelineConfig(bits=bits, max_features=4096, lookahead=2, level_tables=True)
+    config = PipelineConfig(bits=bits, max_features=4096, lookahead=2, codebooks=True)
     job = random_job(config, n_features=n_features, n_rows=300, batch=batch, seed=bits, epochs=2,
                      correction_period=2 * batch, speed=0.2)
     assert compare(job) is None
@@ -143,8 +144,9 @@ def test_refetching_of_many_rows(bits, cell, n_features):
 def extreme_job(row_format, bits, sign, loss, n_features=1024):
     """The largest levels against the largest words: every sum at the end of its range."""
     config = PipelineConfig(bits=bits, row_format=row_format, bus_width=512, max_features=1024,
-                            lookahead=3, solver="logistic" if loss == Loss.LOGISTIC else "linear",
-                            cycles_per_update=6 if loss == Loss.LOGISTIC else 2)
+                            lookahead=3,
+                            loss_family="logistic" if loss == Loss.LOGISTIC else "linear",
+                            update_interval=6 if loss == Loss.LOGISTIC else 2)
     job = random_job(config, n_features=n_features, n_rows=12, seed=bits, loss=loss, epochs=2,
                      label_format=LabelFormat.SIGN)
     if row_format == "float32":
@@ -183,7 +185,7 @@ def test_words_at_the_ends_of_their_range(row_format, bits, sign):
         return dataclasses.replace(job, model=np.array([sign * size, -sign * size], np.int32))
     fits, too_large = 0, (1 << 31) - 1
     assert compare(start(fits)) is None
-    assert compare(start(too_large)) == (1, Saturation.MODEL)
+    assert compare(start(too_large)) == (1, Overflow.MODEL)
     while too_large - fits > 1:
         middle = (fits + too_large) // 2
         fits, too_large = (fits, middle) if compare(start(middle)) else (middle, too_large)
@@ -196,7 +198,7 @@ def test_derivative_step_that_does_not_fit():
     steps = (EpochSteps(1, 7), EpochSteps(1 << 17, 1))
     job = dataclasses.replace(job, label_shift=38, epochs=steps)
     assert derivative_step(job, job.epochs[1]) >= MAX_DERIVATIVE_STEP
-    assert compare(job) == (2, Saturation.UPDATE)
+    assert compare(job) == (2, Overflow.UPDATE)
 
 
 def test_rows_mapped_from_a_file(tmp_path):
@@ -212,7 +214,7 @@ def test_second_run_is_as_the_first():
     native = CpuDevice(config)
     job = random_job(config, n_features=33, n_rows=65, epochs=3, correction_period=3)
     first = native.train(job).models
-    with pytest.raises(SaturationError):
+    with pytest.raises(RangeOverflowError):
         native.train(random_job(config, n_features=40, n_rows=20, speed=1e9, correction_period=2))
     assert np.array_equal(native.train(job).models, first)
 
@@ -249,7 +251,7 @@ def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shi
     own = arithmetic.update_of(rule, value >> 24, value & (1 << 24) - 1, target, dither)
     try:
         expected = update_rule(job, steps)(value, target, dither)
-    except Saturated:
+    except Overflowed:
         expected = arithmetic.TOO_LARGE
     assert own == expected
 

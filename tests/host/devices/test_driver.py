@@ -17,7 +17,7 @@ from bitstep.pipeline.registers import (
     Error,
     LabelFormat,
     Loss,
-    Saturation,
+    Overflow,
     Status,
 )
 from bitstep.pipeline.results import (
@@ -25,9 +25,9 @@ from bitstep.pipeline.results import (
     BadConfigurationError,
     BusError,
     DeviceError,
+    RangeOverflowError,
     RunError,
     RunTimeoutError,
-    SaturationError,
     TrainingInterrupted,
 )
 from bitstep_sim.testing.random_jobs import random_job as simulated_job
@@ -60,7 +60,7 @@ def small_job():
 
 NEW_JOBS = {                        # what register or buffer each is about: configuration, changes
     "loss": ({}, {"loss": Loss.SQUARED_HINGE}),
-    "logistic": ({"solver": "logistic", "cycles_per_update": 6}, {"loss": Loss.LOGISTIC}),
+    "logistic": ({"loss_family": "logistic", "update_interval": 6}, {"loss": Loss.LOGISTIC}),
     "proximal": ({"proximal": True}, {"proximal_period": 5}),
     "fine rows": ({"refetch": True, "lookahead": 0}, {"loss": Loss.HINGE, "cell_half_levels": 2}),
     "wider fine rows": ({"refetch": True, "lookahead": 0, "bits": 1},
@@ -78,7 +78,7 @@ def new_job(name):
                          **{"n_features": 43, "n_rows": 30, "epochs": 3} | changes)
 
 
-def saturating_job():
+def overflowing_job():
     return make_job([[3, 3]] * 4, [1000, 900, 800, 700], config=CONFIG, mantissa=60, epochs=9)
 
 
@@ -104,7 +104,7 @@ def test_every_epoch_as_golden(kind, make):
 def test_losses_and_options_as_golden(kind, name):
     job = new_job(name)
     expected = list(train(job))
-    assert not any(epoch.saturation for epoch in expected)
+    assert not any(epoch.overflow for epoch in expected)
     device = kind(job.config)
     result = device.train(job)
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in expected])
@@ -161,10 +161,10 @@ def test_any_layout(bits, bus_width, n_features, n_rows, batch, corrected, seed)
                    coefficients=rng.integers(-2**17, 2**17, n_features).astype(np.int32),
                    model=rng.integers(-999, 999, n_features).astype(np.int32), intercept=seed,
                    intercept_level=config.rows.level_limit)
-    expected = [epoch for epoch in train(job) if not epoch.saturation]
+    expected = [epoch for epoch in train(job) if not epoch.overflow]
     try:
         result = FakeDevice(config).train(job)
-    except SaturationError as error:
+    except RangeOverflowError as error:
         result = error.result
     models = np.array([epoch.model for epoch in expected]).reshape(-1, n_features)
     np.testing.assert_array_equal(result.models, models)
@@ -225,9 +225,9 @@ def test_not_the_expected_device(options, message):
     ({"corrections": False}, whole_job, "no diagonal corrections"),
     ({}, lambda: new_job("proximal"), "no proximal steps.* build one with proximal=True"),
     ({"lookahead": 0}, lambda: new_job("fine rows"), "no refetching.* refetch=True"),
-    ({}, lambda: new_job("logistic"), "for solver 'logistic', the device has .* 'linear'"),
-    ({"solver": "logistic", "cycles_per_update": 6}, small_job,
-     "for solver 'linear', the device has .* 'logistic'"),
+    ({}, lambda: new_job("logistic"), "for loss family 'logistic', the device has .* 'linear'"),
+    ({"loss_family": "logistic", "update_interval": 6}, small_job,
+     "for loss family 'linear', the device has .* 'logistic'"),
     ({}, lambda: new_job("float32"), "a 64-bit bus and row format 'float32', the device has"),
     ({"bits": 32, "row_format": "float32", "proximal": True, "lookahead": 0},
      lambda: new_job("float32"), "for a look-ahead of 1 rows, which is part of the result"),
@@ -268,35 +268,35 @@ def test_error_codes(error, kind, message):
 
 
 @pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
-def test_saturation_names_epoch_and_remedy(kind):
-    job = saturating_job()
+def test_overflow_names_epoch_and_remedy(kind):
+    job = overflowing_job()
     *finished, last = train(job)
-    assert last.saturation
+    assert last.overflow
     assert 1 <= len(finished) < 8
-    with pytest.raises(SaturationError) as caught:
+    with pytest.raises(RangeOverflowError) as caught:
         kind(CONFIG).train(job)
     error = caught.value
-    assert (error.epoch, error.saturation) == (len(finished) + 1, last.saturation)
+    assert (error.epoch, error.overflow) == (len(finished) + 1, last.overflow)
     assert str(error) == (
         f"Training left the number range in epoch {len(finished) + 1}: a weight or the "
         "intercept. Choose a smaller step, or a larger model_range if the model itself is large")
     np.testing.assert_array_equal(error.result.models, [epoch.model for epoch in finished])
 
 
-@pytest.mark.parametrize("saturation, what", [
-    (Saturation.MODEL, "a weight or the intercept"),
-    (Saturation.CORRECTION, "a diagonal correction"),
-    (Saturation.UPDATE | Saturation.MODEL, "an update .* and a weight"), (0, "an unknown value")])
-def test_what_saturated(monkeypatch, saturation, what):
-    device = FakeDevice(CONFIG, fault=(1, Error.SATURATED))
+@pytest.mark.parametrize("overflow, what", [
+    (Overflow.MODEL, "a weight or the intercept"),
+    (Overflow.CORRECTION, "a diagonal correction"),
+    (Overflow.UPDATE | Overflow.MODEL, "an update .* and a weight"), (0, "an unknown value")])
+def test_what_overflowed(monkeypatch, overflow, what):
+    device = FakeDevice(CONFIG, fault=(1, Error.OVERFLOW))
     step = device.step
 
-    def saturate():
-        device.set("SATURATION", saturation)
+    def leave_the_range():
+        device.set("OVERFLOW", overflow)
         step()
 
-    monkeypatch.setattr(device, "step", saturate)
-    with pytest.raises(SaturationError, match=f"in epoch 2: {what}"):
+    monkeypatch.setattr(device, "step", leave_the_range)
+    with pytest.raises(RangeOverflowError, match=f"in epoch 2: {what}"):
         device.train(small_job())
 
 

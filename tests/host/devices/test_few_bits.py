@@ -10,7 +10,7 @@ from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import DeviceError, SaturationError
+from bitstep.pipeline.results import DeviceError, RangeOverflowError
 from bitstep_sim.testing.random_jobs import random_job
 
 pytest.importorskip("numba", reason="the native device needs numba")
@@ -23,11 +23,11 @@ FEW = [(2, 0), (0, 2), (2, 2), (3, 8), (8, 4), (16, 16)]
 
 
 def outcome(device, job):
-    """Models, intercepts, and the epoch and reason of a saturation."""
+    """Models, intercepts, and the epoch and reason of an overflow."""
     try:
         result, ending = device.train(job), None
-    except SaturationError as error:
-        result, ending = error.result, (error.epoch, error.saturation)
+    except RangeOverflowError as error:
+        result, ending = error.result, (error.epoch, error.overflow)
     return result.models.tolist(), result.intercepts.tolist(), ending
 
 
@@ -105,7 +105,7 @@ def test_models_side_by_side():
     device = CpuDevice(config)
     assert device.joins(jobs)
     for job, result in zip(jobs, device.train_models(jobs), strict=True):
-        assert not isinstance(result, SaturationError)
+        assert not isinstance(result, RangeOverflowError)
         assert (result.models.tolist(), result.intercepts.tolist(), None) \
             == outcome(GoldenDevice(config), job)
 

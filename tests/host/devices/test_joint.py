@@ -14,8 +14,8 @@ from bitstep.pipeline.device import share_rows
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import (
+    RangeOverflowError,
     RunTimeoutError,
-    SaturationError,
     TrainingInterrupted,
 )
 from bitstep_sim.testing.random_jobs import random_job
@@ -32,14 +32,14 @@ FEW_BITS = st.sampled_from([0, 2, 5, 16])       # of the model and of updates
 
 def sharing(job, others):
     """Jobs on the rows of the first one, with all else of their own."""
-    return [job] + [dataclasses.replace(other, rows=job.rows, level_tables=job.level_tables)
+    return [job] + [dataclasses.replace(other, rows=job.rows, codebooks=job.codebooks)
                     for other in others]
 
 
 def alone(job, kind) -> Any:
     try:
         return kind(job.config).train(job)
-    except SaturationError as error:
+    except RangeOverflowError as error:
         return error
 
 
@@ -54,9 +54,9 @@ def compare(jobs, device=None, kind: Any = GoldenDevice):
     endings = []
     for own, expected in zip(together(device, jobs), [alone(job, kind) for job in jobs],
                              strict=True):
-        assert isinstance(own, SaturationError) == isinstance(expected, SaturationError)
-        if isinstance(own, SaturationError):
-            assert (own.epoch, own.saturation) == (expected.epoch, expected.saturation)
+        assert isinstance(own, RangeOverflowError) == isinstance(expected, RangeOverflowError)
+        if isinstance(own, RangeOverflowError):
+            assert (own.epoch, own.overflow) == (expected.epoch, expected.overflow)
             endings.append(own.epoch)
             own, expected = own.result, expected.result
         assert np.array_equal(own.models, expected.models)
@@ -68,15 +68,15 @@ def compare(jobs, device=None, kind: Any = GoldenDevice):
 
 @st.composite
 def passes(draw):
-    """Jobs of one pass: all but rows, shape and epochs differs; one in some saturates."""
+    """Jobs of one pass: all but rows, shape and epochs differs; one in some overflows."""
     row_format, bits = draw(st.sampled_from(FORMATS))
     solver = draw(st.sampled_from(["linear", "linear", "logistic"]))
     n_features = draw(st.sampled_from([1, 7, 8, 9, 31, 33, 64, 100]))
     config = PipelineConfig(
         bits=bits, row_format=row_format, max_features=n_features,
         lookahead=draw(st.integers(0, 8)),
-        level_tables=row_format == "one_level" and bits <= 5 and draw(st.booleans()),
-        solver=solver, cycles_per_update=6 if solver == "logistic" else 2, proximal=True)
+        codebooks=row_format == "one_level" and bits <= 5 and draw(st.booleans()),
+        loss_family=solver, update_interval=6 if solver == "logistic" else 2, proximal=True)
     shape = {"n_features": n_features, "n_rows": draw(st.integers(1, 60)),
              "epochs": draw(st.integers(1, 3)), "copies": draw(st.integers(1, 3))}
     jobs = []
@@ -147,7 +147,7 @@ def test_one_that_leaves_its_range_does_not_end_the_others():
     assert compare(jobs) == [2]
     seen = []
     found = together(CpuDevice(jobs[0].config), jobs, on_epoch=seen.append, to_the_end=False)
-    assert [len((one.result if isinstance(one, SaturationError) else one).models)
+    assert [len((one.result if isinstance(one, RangeOverflowError) else one).models)
             for one in found] == [2, 1, 2]      # of 3
     assert seen == list(range(1, 6))
 
@@ -157,7 +157,7 @@ def test_second_run_is_as_the_first():
     first = [one.models for one in together(device, jobs)]
     wild = tuple(EpochSteps((1 << 18) - 1, 1) for _ in jobs[0].epochs)
     lost = together(device, [dataclasses.replace(job, epochs=wild) for job in jobs])
-    assert all(isinstance(one, SaturationError) for one in lost)
+    assert all(isinstance(one, RangeOverflowError) for one in lost)
     assert all(map(np.array_equal, [one.models for one in together(device, jobs)], first))
     compare(jobs[2:], device)
 

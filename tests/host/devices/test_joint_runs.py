@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bitstep.devices.joint_runs import packed_labels_of, runs_of, same_run, table_of
+from bitstep.devices.joint_runs import runs_of, same_run, stored_labels_of, table_of
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import DeviceError
-from bitstep.pipeline.woven import WovenLayout
 
 CONFIG = PipelineConfig(bits=8, max_features=8, models=4)
 ROWS = (np.zeros((3, 8), np.uint8),)
@@ -49,36 +49,36 @@ def test_labels_of_a_row_stand_side_by_side():
     """Three models have four places; the fourth counts for nothing."""
     jobs = [job_of((10, 20, 30), LabelFormat.INT16), job_of((11, 21, 31), LabelFormat.INT16),
             job_of((-12, -22, -32), LabelFormat.INT16)]
-    packed, shared = packed_labels_of(jobs, replace(CONFIG, models=3))
+    stored, shared = stored_labels_of(jobs, replace(CONFIG, models=3))
     assert not shared
-    assert packed.view("<i2").tolist() == [10, 11, -12, 0, 20, 21, -22, 0, 30, 31, -32, 0]
+    assert stored.view("<i2").tolist() == [10, 11, -12, 0, 20, 21, -22, 0, 30, 31, -32, 0]
 
 
 def test_signs_of_a_row_stand_side_by_side():
     jobs = [job_of((1, -1, -1)), job_of((-1, -1, 1))]
-    packed, shared = packed_labels_of(jobs, replace(CONFIG, models=2))
+    stored, shared = stored_labels_of(jobs, replace(CONFIG, models=2))
     assert not shared
-    assert packed.tolist() == [0b100001, *[0] * 7]
+    assert stored.tolist() == [0b100001, *[0] * 7]
 
 
 def test_equal_labels_are_stored_once():
     jobs = [job_of(), job_of()]
-    packed, shared = packed_labels_of(jobs, CONFIG)
+    stored, shared = stored_labels_of(jobs, CONFIG)
     assert shared
-    assert packed is jobs[0].labels
+    assert stored is jobs[0].labels
 
 
 def test_signs_cannot_be_absent():
     """Memory has no 0 of format SIGN, which all labels of such a job count as."""
-    config = PipelineConfig(bits=16, max_features=8, row_format=WOVEN)
-    layout = WovenLayout(3)
+    config = PipelineConfig(bits=16, max_features=8, row_format=BIT_PLANES)
+    layout = BitPlaneLayout(3)
     rows = np.zeros((layout.blocks(3), layout.block_bytes), np.uint8)
-    none = job_of(config=config, rows=(rows,), woven_rows=3, label_shift=16, intercept_level=0,
+    none = job_of(config=config, rows=(rows,), bit_plane_rows=3, label_shift=16, intercept_level=0,
                   label_format=LabelFormat.INT16, labels=(),
                   epochs=(EpochSteps(1, 2, planes=4),))
-    assert not packed_labels_of([none], config)[0].any()
+    assert not stored_labels_of([none], config)[0].any()
     with pytest.raises(DeviceError, match="must be INT16 or INT32, not SIGN"):
-        packed_labels_of([replace(none, label_format=LabelFormat.SIGN)], config)
+        stored_labels_of([replace(none, label_format=LabelFormat.SIGN)], config)
 
 
 def test_table_has_an_entry_for_each_model_of_an_epoch():

@@ -385,9 +385,9 @@ def test_finds_its_bitstream(tmp_path, monkeypatch):
     folder = tmp_path / "bitstreams"
     folder.mkdir()
     built = {"short": dataclasses.replace(CONFIG, lookahead=0, max_features=32),
-             "long": dataclasses.replace(CONFIG, cycles_per_update=4, max_features=128),
+             "long": dataclasses.replace(CONFIG, update_interval=4, max_features=128),
              "wide": dataclasses.replace(CONFIG, bus_width=128),
-             "logistic": dataclasses.replace(CONFIG, solver="logistic", cycles_per_update=6),
+             "logistic": dataclasses.replace(CONFIG, loss_family="logistic", update_interval=6),
              "proximal": dataclasses.replace(CONFIG, bits=2, proximal=True)}
     for name, config in built.items():
         write_bitstream(folder, config, name=name)
@@ -404,7 +404,7 @@ def test_finds_its_bitstream(tmp_path, monkeypatch):
     write_bitstream(folder, dataclasses.replace(exact, lookahead=5), name="further")
     assert find_bitstream(exact) == folder / "further.bit"
     with pytest.raises(DeviceError,
-                       match=r"for 3 bits, a 64-bit bus, row format 'one_level' and solver "
+                       match=r"for 3 bits, a 64-bit bus, row format 'one_level' and loss family "
                                           r"'linear', refetch; there are: w64-b3.*bus_width"):
         find_bitstream(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
     with pytest.raises(DeviceError, match="there are: none"):

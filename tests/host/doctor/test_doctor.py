@@ -46,7 +46,7 @@ def test_wrong_training_of_golden(monkeypatch):
     report = examine(lambda: GoldenDevice(CONFIG))
     assert report.failed
     assert report.count(Verdict.FAILED) == 4
-    assert "after epoch 2 of 3, 1 of 22 model words differ, all in lane 7 of 21: feature 7 has" \
+    assert "after epoch 2 of 3, 1 of 22 weights differ, all in lane 7 of 21: feature 7 has" \
         in " ".join(report.text.split())
 
 
@@ -211,9 +211,10 @@ def test_ctrl_c_stops_the_run_and_closes(monkeypatch):
     PipelineConfig(bits=1, bus_width=512),
     PipelineConfig(bits=2, row_format="two_levels", minibatch=False),
     PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True),
-    PipelineConfig(bits=4, max_features=48, solver="logistic", cycles_per_update=6, proximal=True),
+    PipelineConfig(bits=4, max_features=48, loss_family="logistic", update_interval=6,
+                   proximal=True),
     PipelineConfig(bits=8, max_features=64, corrections=False),
-    PipelineConfig(bits=16, row_format="woven", max_features=64, proximal=True),
+    PipelineConfig(bits=16, row_format="bit_planes", max_features=64, proximal=True),
 ], ids=lambda config: config.name)
 def test_jobs_use_all_that_a_pipeline_has(config):
     made = list(jobs.training_jobs(config).values())
@@ -221,9 +222,9 @@ def test_jobs_use_all_that_a_pipeline_has(config):
         models, _ = jobs.expected_of(job)
         assert (models[0] != 0).mean() > 0.5
         assert (models[0] != models[-1]).any()
-    woven = config.row_format == "woven"
-    assert any(job.model.any() and len(job.rows) == 2 - woven for job in made)
-    assert all({steps.planes for steps in job.epochs} == ({16, 3, 1} if woven else {0})
+    bit_planes = config.row_format == "bit_planes"
+    assert any(job.model.any() and len(job.rows) == 2 - bit_planes for job in made)
+    assert all({steps.planes for steps in job.epochs} == ({16, 3, 1} if bit_planes else {0})
                for job in made)
     assert any(job.batch > 1 for job in made) == config.minibatch
     assert any(job.correction_period for job in made) == config.corrections
@@ -244,8 +245,8 @@ def test_a_row_is_seen_in_its_model(bits):
         assert np.flatnonzero(models != others).tolist() == [3 * 8 // bits]
 
 
-def test_first_bytes_of_woven_rows_are_seen_in_their_model():
-    config = PipelineConfig(bits=16, row_format="woven", max_features=32)
+def test_first_bytes_of_bit_plane_rows_are_seen_in_their_model():
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=32)
     made = jobs.beat_jobs(config)
     assert jobs.read_bytes(config) == beats_read(made[0], 1) * config.rows.beat_bytes == 64
     models, _ = jobs.expected_of(made[0])
@@ -258,7 +259,8 @@ def test_first_bytes_of_woven_rows_are_seen_in_their_model():
 
 @pytest.mark.parametrize("config", [
     PipelineConfig(bits=4, max_features=32),
-    PipelineConfig(bits=16, row_format="woven", max_features=32)], ids=lambda config: config.name)
+    PipelineConfig(bits=16, row_format="bit_planes", max_features=32)],
+                         ids=lambda config: config.name)
 def test_still_job_keeps_the_model(config):
     model = np.array([0, -1, 1 << 30, -1 << 31] * 4, np.int64).astype(np.int32)
     job = jobs.still_job(config, n_features=16, n_rows=3, model=model, epochs=2)

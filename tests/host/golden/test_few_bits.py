@@ -14,8 +14,8 @@ from bitstep.golden.sgd import train
 from bitstep.golden.threefry import threefry
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
-from bitstep.pipeline.parts.formats import WOVEN
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep.pipeline.shapes import check_few_bits
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -167,9 +167,9 @@ def test_an_update_that_rounds_out_of_range(loss):
     for key in range(40):
         few = replace(job, update_bits=2, epochs=(replace(job.epochs[0], key=key),))
         epoch, = train(few)
-        endings.append(epoch.saturation)
-        assert epoch.saturation == Saturation.UPDATE or epoch.model.tolist() == [-1 << 30]
-    assert 20 < endings.count(Saturation.UPDATE) < 40
+        endings.append(epoch.overflow)
+        assert epoch.overflow == Overflow.UPDATE or epoch.model.tolist() == [-1 << 30]
+    assert 20 < endings.count(Overflow.UPDATE) < 40
 
 
 @pytest.mark.parametrize("bits", [{"model_bits": 2}, {"update_bits": 2},
@@ -212,7 +212,8 @@ def test_rows_that_have_none(bits):
         job = random_job(config, n_features=3, n_rows=4, epochs=1, seed=0, **options)
         with pytest.raises(ValueError, match="do not go together with"):
             replace(job, **{bits: 4})
-    woven = SimpleNamespace(config=PipelineConfig(bits=16, row_format=WOVEN), cell_half_levels=0,
+    bit_planes = SimpleNamespace(config=PipelineConfig(bits=16, row_format=BIT_PLANES),
+                                 cell_half_levels=0,
                             **{"model_bits": 0, "update_bits": 0, bits: 2})
-    with pytest.raises(ValueError, match=r"row format 'woven': .* rows of 1 to 8"):
-        check_few_bits(woven)
+    with pytest.raises(ValueError, match=r"row format 'bit_planes': .* rows of 1 to 8"):
+        check_few_bits(bit_planes)

@@ -12,7 +12,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.levels import unpack_codes
 from bitstep.pipeline.memory import pack_floats
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep_sim.testing.random_jobs import random_job
 
 FLOAT = PipelineConfig(bits=32, row_format="float32", lookahead=0)
@@ -103,25 +103,25 @@ def test_lookahead_is_part_of_the_result(lookahead, last):
     assert models(job) == [([last], 0)]
 
 
-@pytest.mark.parametrize("values, label, saturation", [
-    ([1.0], 2**9, Saturation.MODEL),                    # x = 2^31
-    ([-1.0], 2**9, Saturation(0)),                      # x = -2^31 fits
-    ([1 - 2.0**-24], 2**9, Saturation(0)),              # x = 2^31 - 2^7
-    ([0.0], 2**9 + 1, Saturation.UPDATE)])
-def test_saturation(values, label, saturation):
+@pytest.mark.parametrize("values, label, overflow", [
+    ([1.0], 2**9, Overflow.MODEL),                    # x = 2^31
+    ([-1.0], 2**9, Overflow(0)),                      # x = -2^31 fits
+    ([1 - 2.0**-24], 2**9, Overflow(0)),              # x = 2^31 - 2^7
+    ([0.0], 2**9 + 1, Overflow.UPDATE)])
+def test_overflow(values, label, overflow):
     # c = -label 2^22
     epoch, = train(float_job([values], [label], mantissa=256, shift=1, label_shift=22))
-    assert epoch.saturation == saturation
+    assert epoch.overflow == overflow
 
 
-@pytest.mark.parametrize("period, saturation", [
-    (2, Saturation.CORRECTION),
-    (3, Saturation(0))])        # never added, so it cannot leave its range
-def test_saturated_correction(period, saturation):
+@pytest.mark.parametrize("period, overflow", [
+    (2, Overflow.CORRECTION),
+    (3, Overflow(0))])        # never added, so it cannot leave its range
+def test_overflowed_correction(period, overflow):
     # x w K 2^-8 = 2^20 2048 2^17 / 2^8
     *_, last = train(float_job([[0.0]] * 3, [0] * 3, model=words(1 << 20), correction_period=period,
                                coefficients=words(2048), epochs=(EpochSteps(1, 3, 1 << 17, 1),)))
-    assert last.saturation == saturation
+    assert last.overflow == overflow
 
 
 # As the integer pipeline, where no product needs rounding
@@ -148,7 +148,7 @@ def converted(job, config):
     {"loss": Loss.LOGISTIC}], ids=str)
 def test_as_integers(lookahead, options):
     """Rows of -1, 0 and 1 make every product exact, so look-ahead changes nothing either."""
-    solver = {"solver": "logistic", "cycles_per_update": 6} \
+    solver = {"loss_family": "logistic", "update_interval": 6} \
         if options.get("loss") == Loss.LOGISTIC else {}
     config = PipelineConfig(bits=2, proximal=True, **solver)
     job = random_job(config, n_features=5, n_rows=101, epochs=3, copies=2, warm=True, **options)

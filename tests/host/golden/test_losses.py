@@ -10,12 +10,12 @@ from bitstep.golden.sigmoid import ERROR_BOUND, NODES, sigmoid
 from bitstep.golden.steps import derivative_step, update_rule
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 
 # A step of 64 / 256 = 1/4 and targets of +-16 in the examples by hand, so K = 4. Key 0 gives the
 # rows of an epoch the dithers 0.005, 0.418, 0.309 and 0.601.
 ROWS, LABELS = [[1, 2], [3, -1]], [1, -1]
-LOGISTIC = PipelineConfig(bits=4, solver="logistic", cycles_per_update=6)
+LOGISTIC = PipelineConfig(bits=4, loss_family="logistic", update_interval=6)
 
 
 def sign_job(levels, labels, *, loss, label_shift=4, mantissa=64, shift=1, **changes):
@@ -97,8 +97,8 @@ def test_huber_is_rounded_by_the_dither(label, mantissa, model):
 def test_largest_derivative_of_huber_must_fit():
     # K = 2^18 - 1 times 2^(26 + 16 + 16 - 8), far beyond 47 bits: the first row ends the run.
     job = huber_job([[1]], [0], (1 << 26) - 1, mantissa=(1 << 18) - 1)
-    fits = [epoch.saturation for epoch in train(huber_job([[1]], [0], 1, mantissa=1))]
-    assert [epoch.saturation for epoch in train(job)] == [Saturation.UPDATE] != fits
+    fits = [epoch.overflow for epoch in train(huber_job([[1]], [0], 1, mantissa=1))]
+    assert [epoch.overflow for epoch in train(job)] == [Overflow.UPDATE] != fits
 
 
 @pytest.mark.parametrize("label", [1, -1])
@@ -160,14 +160,14 @@ def test_derivative_step(mantissa, shift, label_shift, expected):
 
 @pytest.mark.parametrize("loss, config", [(Loss.HINGE, PipelineConfig(bits=4)),
                                           (Loss.LOGISTIC, LOGISTIC)])
-@pytest.mark.parametrize("mantissa, saturation", [
-    ((1 << 17) - 1, Saturation(0)), (1 << 17, Saturation.UPDATE)])      # 2^31 - 2^14 and 2^31
-def test_unit_that_does_not_fit(loss, config, mantissa, saturation):
+@pytest.mark.parametrize("mantissa, overflow", [
+    ((1 << 17) - 1, Overflow(0)), (1 << 17, Overflow.UPDATE)])      # 2^31 - 2^14 and 2^31
+def test_unit_that_does_not_fit(loss, config, mantissa, overflow):
     # Of the hinge loss no row is active: z = 2^30 and the target is 2^22.
     job = sign_job([[1]], [1], loss=loss, config=config, mantissa=mantissa, shift=1,
                    label_shift=22, model=words(1 << 30))
     epoch, = train(job)
-    assert epoch.saturation == saturation
+    assert epoch.overflow == overflow
 
 
 def test_inactive_row_cannot_leave_the_range():
@@ -177,7 +177,7 @@ def test_inactive_row_cannot_leave_the_range():
     assert models(job) == [([1 << 30], 0)]
     epoch, = train(sign_job([[1]], [-1], loss=Loss.SQUARED_HINGE, mantissa=1 << 17, shift=1,
                             label_shift=22, model=words(1 << 30)))
-    assert epoch.saturation == Saturation.UPDATE
+    assert epoch.overflow == Overflow.UPDATE
 
 
 # Against real numbers
@@ -217,7 +217,7 @@ def test_follows_float_sgd(monkeypatch, loss, tolerance):
     its largest word.
     """
     config = PipelineConfig(bits=8) if loss != Loss.LOGISTIC else \
-        PipelineConfig(bits=8, solver="logistic", cycles_per_update=6)
+        PipelineConfig(bits=8, loss_family="logistic", update_interval=6)
     levels, labels = separable(np.random.default_rng(0), 600, 7, 127)
     changes = []
 
@@ -233,7 +233,7 @@ def test_follows_float_sgd(monkeypatch, loss, tolerance):
     job = sign_job(levels, labels, loss=loss, config=config, label_shift=31, mantissa=6007,
                    shift=4, intercept_level=127)
     epoch, = train(job)
-    assert not epoch.saturation
+    assert not epoch.overflow
     expected, expected_changes = float_sgd(
         levels, labels, DERIVATIVES[loss], target=2.0 ** 31,
         factor=EpochSteps.scale(6007, 4), level=127)

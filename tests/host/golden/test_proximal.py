@@ -114,7 +114,7 @@ def test_follows_float_proximal_sgd(threshold, limit, batch, period):
                        label_shift=22, steps=(4000 // batch, 4), thresholds=(threshold,) * 3,
                        proximal_period=period, box_limit=limit)
     *_, last = train(job)
-    assert not last.saturation
+    assert not last.overflow
     expected = float_proximal_sgd(levels, labels * 2.0 ** 22, factor=job.epochs[0].scale(
         4000 // batch, 4), batch=batch, period=period, threshold=threshold, limit=limit, epochs=3)
     np.testing.assert_allclose(last.model, expected, atol=3e-5 * np.abs(expected).max())

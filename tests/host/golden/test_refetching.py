@@ -29,7 +29,7 @@ def refetch_job(levels, labels, values, *, bits=4, cell=1, label_shift=4, mantis
 def outcome(job):
     """Model, intercept and refetched rows of the only epoch."""
     epoch, = train(job)
-    assert not epoch.saturation
+    assert not epoch.overflow
     return epoch.model.tolist(), epoch.intercept, epoch.refetched_rows
 
 

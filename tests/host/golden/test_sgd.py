@@ -14,7 +14,7 @@ from bitstep.golden.sgd import train
 from bitstep.golden.steps import correction
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
-from bitstep.pipeline.registers import LabelFormat, Saturation
+from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.quantization import quantize
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
@@ -134,34 +134,34 @@ def test_correction_is_exact():
                               (2**31 * 131072 * (2**18 - 1) + 128) >> 8]
 
 
-@pytest.mark.parametrize("levels, changes, saturation", [
-    ([[1]], {"mantissa": 1 << 17, "label_shift": 25}, Saturation.UPDATE),   # 2**9 2**9 2**25
-    ([[7]], {"mantissa": 256, "label_shift": 21}, Saturation.MODEL),        # 7 * 2**30
-    ([[0]], {"mantissa": 256, "label_shift": 21, "intercept_level": 7}, Saturation.MODEL),
-    ([[-2]], {"mantissa": 256, "label_shift": 21}, Saturation(0)),          # -2**31 fits
-    ([[2]], {"mantissa": 256, "label_shift": 21}, Saturation.MODEL),        # 2**31 does not
+@pytest.mark.parametrize("levels, changes, overflow", [
+    ([[1]], {"mantissa": 1 << 17, "label_shift": 25}, Overflow.UPDATE),   # 2**9 2**9 2**25
+    ([[7]], {"mantissa": 256, "label_shift": 21}, Overflow.MODEL),        # 7 * 2**30
+    ([[0]], {"mantissa": 256, "label_shift": 21, "intercept_level": 7}, Overflow.MODEL),
+    ([[-2]], {"mantissa": 256, "label_shift": 21}, Overflow(0)),          # -2**31 fits
+    ([[2]], {"mantissa": 256, "label_shift": 21}, Overflow.MODEL),        # 2**31 does not
 ])
-def test_saturation(levels, changes, saturation):
+def test_overflow(levels, changes, overflow):
     *_, last = train(make_job(levels, [512], **changes))
-    assert last.saturation == saturation
+    assert last.overflow == overflow
 
 
-def test_saturated_corrections():
+def test_overflowed_corrections():
     huge = (EpochSteps(64, 1, 2**17, 1),) * 2
     *_, last = train(corrections_job(epochs=huge, model=np.array([2**20, 0], np.int32)))
-    assert last.saturation == Saturation.CORRECTION
+    assert last.overflow == Overflow.CORRECTION
     # The same correction, in a period that is as long as the epoch, is never added.
     job = corrections_job(epochs=huge, model=np.array([2**20, 0], np.int32), correction_period=3)
-    assert all(not epoch.saturation for epoch in train(job))
+    assert all(not epoch.overflow for epoch in train(job))
     # Each fits, but not their sum.
     job = corrections_job(epochs=(EpochSteps(1, 7, 32, 2),), model=np.array([2**30, 0], np.int32))
     *_, last = train(job)
-    assert last.saturation == Saturation.MODEL
+    assert last.overflow == Overflow.MODEL
 
 
-def test_run_ends_with_the_saturated_epoch():
+def test_run_ends_with_the_overflowed_epoch():
     epochs = list(train(make_job([[1]], [512], mantissa=1 << 17, label_shift=25, epochs=5)))
-    assert [epoch.saturation for epoch in epochs] == [Saturation.UPDATE]
+    assert [epoch.overflow for epoch in epochs] == [Overflow.UPDATE]
 
 
 def test_fits():

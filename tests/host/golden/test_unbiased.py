@@ -39,7 +39,7 @@ def tiny_job(row_format, loss):
     labels = rng.choice([-1, 1], 400)
     rows = np.abs(labels * (levels @ model + 40 * limit) - TARGET) > 1500
     levels, labels = levels[rows][:120], labels[rows][:120]
-    options = {"solver": "logistic", "cycles_per_update": 6} if loss == Loss.LOGISTIC else {}
+    options = {"loss_family": "logistic", "update_interval": 6} if loss == Loss.LOGISTIC else {}
     # A unit of a dot product is a word times a level, or 2^-22 words of a floating-point row.
     scale, shift, config = 0, 3, PipelineConfig(bits=4, **options)
     changes = {"model": model.astype(np.int32), "intercept": 40, "intercept_level": limit,
@@ -68,7 +68,7 @@ def exact_sgd(job, levels, labels, loss):
 def changes_of(job):
     """The change of model and intercept in the only epoch."""
     epoch, = train(job)
-    assert not epoch.saturation
+    assert not epoch.overflow
     return np.append(epoch.model - job.model, epoch.intercept - job.intercept)
 
 

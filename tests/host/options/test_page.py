@@ -46,7 +46,7 @@ def test_values_of_a_rule():
     assert "| `--refetch` | `--batch` above 1 | every row" in PAIRS
     assert "| `--no-intercept` | (it needs `--scaler` maxabs) | the other" in PAIRS
     assert "| `--solver` bit-centred | `--schedule` inverse-sqrt, FILE | it has one" in PAIRS
-    assert "| `--dense` | more than 64 features | it is for up to 64 features |" in PAIRS
+    assert "| `--packed` | more than 64 features | it is for up to 64 features |" in PAIRS
 
 
 def test_what_is_compared():

@@ -20,7 +20,7 @@ from bitstep.quantization import quantize, save_quantized
 
 HINGE = {"loss": "hinge"}
 HUBER = {"loss": "huber"}
-DENSE = {"device": {"name": "golden", "dense": True}}
+PACKED = {"device": {"name": "golden", "packed": True}}
 CENTRED = {"solver": "bit-centred"}
 
 # Name of a rule: arguments on the command line after MISSING, a file that is not there; parameters
@@ -29,7 +29,7 @@ CENTRED = {"solver": "bit-centred"}
 CASES = {
     "float bits": ("--bits 32 --encoding nearest", {"bits": 32, "encoding": "nearest"}),
     "float codes": ("--bits 4 --encoding float", {"bits": 4, "encoding": "float"}),
-    "woven rows": ("--planes 4 --copies 2", {"planes": 4, "copies": 2}),
+    "bit-plane rows": ("--planes 4 --copies 2", {"planes": 4, "copies": 2}),
     "corrected codes": ("--encoding compensated --model svm",
                         {"encoding": "compensated", **HINGE}),
     "bound of a loss": ("--epsilon 2 --model linreg", {"epsilon": 2.0}),
@@ -39,23 +39,23 @@ CASES = {
     "two levels, one bit": ("--encoding double --bits 1", {"encoding": "double", "bits": 1}),
     "refetching, unbounded codes": ("--refetch --encoding double --model svm",
                                     {"refetch": True, "encoding": "double", **HINGE}),
-    "refetching, level tables": ("--refetch --levels optimal --bits 4 --model svm",
+    "refetching, codebooks": ("--refetch --levels optimal --bits 4 --model svm",
                                  {"refetch": True, "levels": "optimal", "bits": 4, **HINGE}),
-    "level tables, untabled codes": ("--levels optimal --encoding double",
+    "codebooks, codes without a codebook": ("--levels optimal --encoding double",
                                      {"levels": "optimal", "encoding": "double"}),
-    "level tables, many levels": ("--levels optimal --bits 8", {"levels": "optimal", "bits": 8}),
+    "codebooks, many levels": ("--levels optimal --bits 8", {"levels": "optimal", "bits": 8}),
     "few bits, no whole codes": ("--model-bits 4 --bits 32", {"model_bits": 4, "bits": 32}),
     "few bits, refetching": ("--update-bits 4 --refetch --model svm",
                              {"update_bits": 4, "refetch": True, **HINGE}),
-    "dense rows, few bits": ("--dense --model-bits 4", {**DENSE, "model_bits": 4}),
-    "dense rows, no whole codes": ("--dense --planes 4", {**DENSE, "planes": 4}),
-    "dense rows, logistic loss": ("--dense --model logistic", {**DENSE, "loss": "log_loss"}),
-    "dense rows, look-ahead": ("--dense --lookahead 3", {
-        "device": {"name": "golden", "dense": True, "lookahead": 3}}),
-    "dense rows, proximal steps": ("--dense --l1 0.1", {**DENSE, "l1": 0.1}),
-    "dense rows, level tables": ("--dense --levels optimal", {**DENSE, "levels": "optimal"}),
-    "dense rows, refetching": ("--dense --refetch --model svm",
-                               {**DENSE, "refetch": True, **HINGE}),
+    "packed rows, few bits": ("--packed --model-bits 4", {**PACKED, "model_bits": 4}),
+    "packed rows, no whole codes": ("--packed --planes 4", {**PACKED, "planes": 4}),
+    "packed rows, logistic loss": ("--packed --model logistic", {**PACKED, "loss": "log_loss"}),
+    "packed rows, look-ahead": ("--packed --lookahead 3", {
+        "device": {"name": "golden", "packed": True, "lookahead": 3}}),
+    "packed rows, proximal steps": ("--packed --l1 0.1", {**PACKED, "l1": 0.1}),
+    "packed rows, codebooks": ("--packed --levels optimal", {**PACKED, "levels": "optimal"}),
+    "packed rows, refetching": ("--packed --refetch --model svm",
+                               {**PACKED, "refetch": True, **HINGE}),
     "columns without an intercept": ("--no-intercept --scaler minmax",
                                      {"fit_intercept": False, "scaler": "minmax"}),
     "steps of a list": ("--step 1 --schedule steps.txt", {"step": 0.1, "schedule": [0.1] * 20}),
@@ -68,7 +68,7 @@ CASES = {
     "bit-centred, range": ("--solver bit-centred --model-range 3", {**CENTRED, "model_range": 3.0}),
     "bit-centred, early stopping": ("--solver bit-centred --early-stopping",
                                     {**CENTRED, "early_stopping": True}),
-    "several models without dense rows": ("--models 9 --device sim", None),
+    "several models without packed rows": ("--models 9 --device sim", None),
     "rows to hold out": ("--validation-fraction 0.2", None),
     "epochs without gain": ("--n-iter-no-change 3", None),
     "epochs without gain, bit-centred": ("--n-iter-no-change 3 --tol 0.1 --solver bit-centred",
@@ -82,19 +82,19 @@ CASES = {
 # Of other commands: all arguments.
 COMMANDS = {
     "fine rows, unbounded codes": "quantize MISSING --fine-rows --encoding double --out x.npz",
-    "fine rows, level tables": "quantize MISSING --fine-rows --levels optimal --encoding nearest "
+    "fine rows, codebooks": "quantize MISSING --fine-rows --levels optimal --encoding nearest "
     "--out x.npz",
-    "refetching, logistic loss": "rtl --refetch --solver logistic",
+    "refetching, logistic loss": "rtl --refetch --loss-family logistic",
     "several models, refetching": "bench MISSING --models 2 --refetch --model svm",
-    "several models, woven rows": "rtl --woven --models 2",
+    "several models, bit-plane rows": "rtl --bit-planes --models 2",
     "several models, few bits": "rtl --models 2 --model-bits 4",
-    "dense rows, slow updates": "rtl --dense --cycles-per-update 4",
-    "length of dense rows": "rtl --dense --features 5",
+    "packed rows, slow updates": "rtl --packed --update-interval 4",
+    "length of packed rows": "rtl --packed --features 5",
 }
 # Rules that need the shape or the labels of the data: a file, and arguments.
 WITH_DATA = {
-    "features of dense rows": ("wide", "--dense --bits 1", {**DENSE, "bits": 1}),
-    "beats of dense rows": ("narrow", "--dense --bits 8", {**DENSE, "bits": 8}),
+    "features of packed rows": ("wide", "--packed --bits 1", {**PACKED, "bits": 1}),
+    "beats of packed rows": ("narrow", "--packed --bits 8", {**PACKED, "bits": 8}),
     "weights of a regression": ("wide", "--class-weight balanced", None),
     "choice of stored rows": ("codes", "--train-rows 5", None),
     "weights of stored rows": ("codes", "--class-weight balanced", None),
@@ -195,7 +195,7 @@ def test_rules_that_need_data(name, files, monkeypatch, capsys):
             rows, targets = data["X"], data["y"]
         with pytest.raises(RuleError) as error:
             LowPrecisionRegressor(**parameters).fit(rows, targets)
-        check_text(RULE[name], PYTHON, str(error.value), "dense=True")
+        check_text(RULE[name], PYTHON, str(error.value), "packed=True")
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[1] is not None])
@@ -207,7 +207,7 @@ def test_estimators_before_data_are_read(name):
     with pytest.raises(RuleError) as error:
         fit(Unread(), Unread())
     assert error.value.rule == name
-    named = ["dense=" if part == "device" else f"{part}=" for part in parameters
+    named = ["packed=" if part == "device" else f"{part}=" for part in parameters
              if part != "loss" or len(parameters) == 2]
     check_text(RULE[name], PYTHON, str(error.value), *named[:2])
 
@@ -224,15 +224,16 @@ def test_calls_on_a_part_of_the_rows(name):
 
 # A choice of each group of a configuration's choices.
 CHOICES = {
-    "refetching": {"refetch": True, "lookahead": 0}, "level tables": {"level_tables": True},
+    "refetching": {"refetch": True, "lookahead": 0}, "codebooks": {"codebooks": True},
     "proximal steps": {"proximal": True}, "few bits": {"model_bits": 4},
-    "dense rows": {"dense": True, "max_features": 1, "lookahead": 0},
+    "packed rows": {"packed": True, "max_features": 1, "lookahead": 0},
     "several models": {"models": 2},
-    "look-ahead": {"lookahead": 3}, "slow updates": {"cycles_per_update": 4},
-    "logistic loss": {"solver": "logistic", "cycles_per_update": 6}, "one bit": {"bits": 1},
+    "look-ahead": {"lookahead": 3}, "slow updates": {"update_interval": 4},
+    "logistic loss": {"loss_family": "logistic", "update_interval": 6}, "one bit": {"bits": 1},
     "many levels": {"bits": 8}, "two levels": {"row_format": "two_levels"},
-    "unbounded codes": {"row_format": "two_levels"}, "untabled codes": {"row_format": "two_levels"},
-    "woven rows": {"row_format": "woven", "bits": 16},
+    "unbounded codes": {"row_format": "two_levels"},
+    "codes without a codebook": {"row_format": "two_levels"},
+    "bit-plane rows": {"row_format": "bit_planes", "bits": 16},
     "no whole codes": {"row_format": "float32", "bits": 32}}
 
 
@@ -240,7 +241,7 @@ CHOICES = {
 def test_configurations(rule):
     """A configuration gives the reason that the options give."""
     choices = {**CHOICES[rule.one], **CHOICES[rule.other]}
-    if rule.other == "logistic loss" and rule.one == "dense rows":
+    if rule.other == "logistic loss" and rule.one == "packed rows":
         choices["lookahead"] = 0
     with pytest.raises(ValueError, match="does not go together with") as error:
         PipelineConfig(**choices)
@@ -250,9 +251,9 @@ def test_configurations(rule):
 
 
 def test_defaults_and_lone_options_are_said():
-    request = Request(COMMAND_LINE, {"dense": True, "refetch": None}, {"refetch": True})
-    with pytest.raises(RuleError, match=r"^--dense does not go together with --refetch "
-                       r"\(by default\): .*; choose --no-refetch, or leave --dense out$"):
+    request = Request(COMMAND_LINE, {"packed": True, "refetch": None}, {"refetch": True})
+    with pytest.raises(RuleError, match=r"^--packed does not go together with --refetch "
+                       r"\(by default\): .*; choose --no-refetch, or leave --packed out$"):
         request.check()
     with pytest.raises(RuleError, match=r"^--validation-fraction 0.2 needs --early-stopping: it "):
         Request(COMMAND_LINE, {"validation_fraction": 0.2, "early_stopping": False}).check()
@@ -271,8 +272,8 @@ def test_what_nobody_asked_for_is_not_to_be_left_out():
         "--levels out")
     assert broken(PYTHON, levels="optimal", defaults={"bits": 8}).endswith(
         "; choose at most 5 bits, or leave levels out")
-    assert broken(dense=True, defaults={"model": "logistic"}).endswith(
-        "; choose another --model, or leave --dense out")
+    assert broken(packed=True, defaults={"model": "logistic"}).endswith(
+        "; choose another --model, or leave --packed out")
     assert broken(model_bits=4, defaults={"bits": 32}, facts={"stored_encoding": "float"}) == (
         "--model-bits 4 does not go together with --bits 32 (of the file): a model and updates are "
         "rounded for rows of 1 to 8 bits alone; leave --model-bits out")
@@ -292,7 +293,7 @@ def test_several_options_of_a_group_are_a_plural():
     text = broken(model_bits=4, update_bits=2, bits=32)
     assert text.startswith("--model-bits 4 and --update-bits 2 do not go together with --bits 32: ")
     assert broken(planes=4, solver="bit-centred", facts={"stored_encoding": "nearest"}).startswith(
-        "--planes 4 and --solver bit-centred need woven rows, ")
+        "--planes 4 and --solver bit-centred need bit-plane rows, ")
 
 
 @pytest.mark.parametrize("command", [
@@ -308,16 +309,16 @@ def test_rows_that_may_be_read_again_need_few_bits(command, capsys):
 
 def test_models_of_a_generated_pipeline(capsys):
     text = refusal(capsys, ["rtl", "--models", "9", "--out", "x.v"])
-    assert text == ("bitstep rtl: error: --models 9 needs --dense: padded rows allow at most 8 "
-                    "models in a pass; choose up to 8, or dense rows")
+    assert text == ("bitstep rtl: error: --models 9 needs --packed: padded rows allow at most 8 "
+                    "models in a pass; choose up to 8, or packed rows")
 
 
 @pytest.mark.parametrize("options", ["--encoding float", "--bits 32", "--bits 32 --encoding float"])
-def test_woven_rows_are_refused_by_what_was_asked_for(options, capsys):
+def test_bit_plane_rows_are_refused_by_what_was_asked_for(options, capsys):
     """Not by the bits and the encoding that they have by default."""
     text = refusal(capsys, ["train", "MISSING.csv", "--planes", "4", *options.split()])
     assert f"--planes 4 does not go together with {options.split(' --')[0]}" in text
-    assert "woven rows are one copy of 16 bits a value" in text
+    assert "bit-plane rows are one copy of 16 bits a value" in text
     assert "by default" not in text
 
 
@@ -357,7 +358,7 @@ def test_parameters_of_the_estimators_are_those_of_the_table():
                 said = "yes" if value is True else value if isinstance(value, str) else f"{value:g}"
                 assert option.default_text.startswith(said), name
     everything = set(LowPrecisionClassifier().get_params()) | {
-        "epsilon", "bus_width", "lookahead", "dense", "models"}
+        "epsilon", "bus_width", "lookahead", "packed", "models"}
     assert set(named) <= everything
 
 
@@ -376,7 +377,7 @@ def test_options_take_their_defaults(name):
 def test_every_option_says_what_it_becomes():
     fields = PipelineConfig.__dataclass_fields__
     assert all(option.sets and option.help for option in OPTIONS.values())
-    for name in ("bits", "dense", "lookahead", "bus_width", "max_features"):
+    for name in ("bits", "packed", "lookahead", "bus_width", "max_features"):
         assert OPTIONS[name].sets in fields
     assert replace(OPTIONS["l2"], name="l1").flag == "--l1"
     assert {model.sklearn_loss for model in MODELS.values()} == {

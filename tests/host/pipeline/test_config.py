@@ -26,7 +26,7 @@ def test_required_lookahead(beats, lookahead):
 
 
 @pytest.mark.parametrize("config", [C(bits=4, max_features=640, lookahead=8),
-                                    C(bits=1, max_features=6400, lookahead=3, cycles_per_update=4),
+                                    C(bits=1, max_features=6400, lookahead=3, update_interval=4),
                                     C(bits=8, max_features=80, lookahead=0)])
 def test_lines_hold_every_row_that_uses_them(config):
     for beats in range(1, config.rows.max_beats + 1):
@@ -34,7 +34,7 @@ def test_lines_hold_every_row_that_uses_them(config):
             assert config.line_depth(line) >= beats
     assert config.line_depth(1) == config.rows.max_beats
     far = [config.line_depth(line) for line in range(3, config.lookahead + 2)]
-    assert all(depth <= config.latency + config.cycles_per_update for depth in far)
+    assert all(depth <= config.latency + config.update_interval for depth in far)
 
 
 @pytest.mark.parametrize("n_features, lookahead", [(16, 6), (17, 6), (33, 4), (4096, 1)])
@@ -44,8 +44,8 @@ def test_with_lookahead(n_features, lookahead):
 
 def test_names_differ():
     configs = [C(), C(bits=3), C(bus_width=128), C(row_format="two_levels"), C(max_features=64),
-               C(lookahead=2), C(cycles_per_update=4), C(minibatch=False), C(corrections=False),
-               C(bits=32, row_format="float32"), C(solver="logistic", cycles_per_update=6),
+               C(lookahead=2), C(update_interval=4), C(minibatch=False), C(corrections=False),
+               C(bits=32, row_format="float32"), C(loss_family="logistic", update_interval=6),
                C(proximal=True), C(refetch=True, lookahead=0), C(lookahead=0)]
     assert len({config.name for config in configs}) == len(configs)
     assert all(C(**config.to_dict()) == config for config in configs)
@@ -59,20 +59,21 @@ def test_names_differ():
     ({"bits": 4.0}, r"bits must be an integer from 1 to 8, not 4\.0"),
     ({"bits": True}, "bits must be an integer from 1 to 8, not True"),
     ({"row_format": "triple"},
-     "row_format must be one of one_level, two_levels, float32, woven, not 'triple'"),
+     "row_format must be one of one_level, two_levels, float32, bit_planes, not 'triple'"),
     ({"row_format": "float32"}, "bits of row format 'float32' must be one of 32, not 4"),
     ({"bits": 32}, "bits must be an integer from 1 to 8, not 32"),
     ({"max_features": 0}, "max_features must be an integer from 1 to 1048576, not 0"),
     ({"lookahead": -1}, "lookahead must be an integer from 0 to 32, not -1"),
     ({"lookahead": 33}, "lookahead must be an integer from 0 to 32, not 33"),
-    ({"solver": "cubic"}, "solver must be one of linear, logistic, not 'cubic'"),
-    ({"cycles_per_update": 1},
-     "cycles_per_update of solver 'linear' must be one of 2, 4, not 1"),
-    ({"cycles_per_update": 3},
-     "cycles_per_update of solver 'linear' must be one of 2, 4, not 3"),
-    ({"cycles_per_update": 6},
-     "cycles_per_update of solver 'linear' must be one of 2, 4, not 6"),
-    ({"solver": "logistic"}, "cycles_per_update of solver 'logistic' must be one of 6, not 2"),
+    ({"loss_family": "cubic"}, "loss_family must be one of linear, logistic, not 'cubic'"),
+    ({"update_interval": 1},
+     "update_interval of loss family 'linear' must be one of 2, 4, not 1"),
+    ({"update_interval": 3},
+     "update_interval of loss family 'linear' must be one of 2, 4, not 3"),
+    ({"update_interval": 6},
+     "update_interval of loss family 'linear' must be one of 2, 4, not 6"),
+    ({"loss_family": "logistic"},
+     "update_interval of loss family 'logistic' must be one of 6, not 2"),
     ({"minibatch": 1}, "minibatch must be True or False, not 1"),
     ({"corrections": None}, "corrections must be True or False, not None"),
     ({"proximal": 1}, "proximal must be True or False, not 1"),
@@ -86,10 +87,10 @@ def test_errors(changes, message):
 
 
 @pytest.mark.parametrize("present, wanted, runs", [
-    ({}, {}, True), ({}, {"lookahead": 0, "cycles_per_update": 4, "max_features": 5000}, True),
+    ({}, {}, True), ({}, {"lookahead": 0, "update_interval": 4, "max_features": 5000}, True),
     ({}, {"bits": 3}, False), ({}, {"bus_width": 128}, False),
     ({}, {"row_format": "two_levels"}, False),
-    ({"solver": "logistic", "cycles_per_update": 6}, {}, False), ({"proximal": True}, {}, True),
+    ({"loss_family": "logistic", "update_interval": 6}, {}, False), ({"proximal": True}, {}, True),
     ({}, {"proximal": True}, False), ({}, {"refetch": True, "lookahead": 0}, False),
     ({"row_format": "float32", "bits": 32, "lookahead": 5},
      {"row_format": "float32", "bits": 32, "lookahead": 3}, True),
@@ -100,7 +101,7 @@ def test_pipelines_that_run_the_jobs_of_another(present, wanted, runs):
 
 
 def test_numbers_of_numpy_are_numbers():
-    plain = C(bits=4, bus_width=128, max_features=90, lookahead=2, cycles_per_update=4,
+    plain = C(bits=4, bus_width=128, max_features=90, lookahead=2, update_interval=4,
               minibatch=False)
     values: Any = {name: np.bool_(value) if isinstance(value, bool) else
                    np.int64(value) if isinstance(value, int) else value

@@ -40,7 +40,7 @@ def run(job, monkeypatch):
     monkeypatch.setattr(integer.IntegerEpoch, "undecided", recording_undecided)
     epochs = list(sgd.train(job))
     assert len(epochs) == len(job.epochs)
-    assert not any(epoch.saturation for epoch in epochs)
+    assert not any(epoch.overflow for epoch in epochs)
     assert len(changes) == len(epochs) * job.n_rows
     return np.array(changes), np.array(decisions), epochs
 
@@ -60,8 +60,8 @@ def test_updates_are_mixed(monkeypatch, config, loss, n_features):
 
 @pytest.mark.parametrize("bits, row_format", [(1, "one_level"), (8, "one_level"), (32, "float32")])
 def test_logistic_updates_are_mixed(monkeypatch, bits, row_format):
-    config = PipelineConfig(bits=bits, row_format=row_format, solver="logistic",
-                            cycles_per_update=6)
+    config = PipelineConfig(bits=bits, row_format=row_format, loss_family="logistic",
+                            update_interval=6)
     job = random_job(config, n_features=12, n_rows=300, loss=Loss.LOGISTIC)
     changes, _, _ = run(job, monkeypatch)
     units = np.repeat([updates.derivative_step(job, steps) for steps in job.epochs], 300)
@@ -139,9 +139,10 @@ def test_float_rows_have_every_corner():
 
 
 def test_job_of_another_solver():
-    logistic = PipelineConfig(solver="logistic", cycles_per_update=6, max_features=8)
+    logistic = PipelineConfig(loss_family="logistic", update_interval=6, max_features=8)
     job = random_job(logistic, n_features=8, n_rows=8, loss=Loss.LOGISTIC)
-    with pytest.raises(DeviceError, match=r"for solver 'logistic', the device .* solver 'linear', "
+    with pytest.raises(DeviceError,
+                       match=r"for loss family 'logistic', the device .* loss family 'linear', "
                                           r"which trains the losses squared_error, squared_hinge, "
                                           r"hinge, huber; choose one of these \(`--model ls-svm`"):
         check_job(job, PipelineConfig(max_features=8))

@@ -18,8 +18,8 @@ def test_codes_by_hand():
     # Three bits: 1 + (2 << 3) + (7 << 6) = 0x1D1.
     assert pack_codes(np.array([[1, 2, 7]], np.uint8), 3, 64).tolist() == [[0xD1, 1, *[0] * 6]]
     # Seven bits: nine codes in 63 bits, the tenth in a beat of its own.
-    packed = pack_codes(np.full((1, 10), 127, np.uint8), 7, 64)
-    assert packed.tolist() == [[*[255] * 7, 127, 127, *[0] * 7]]
+    stored = pack_codes(np.full((1, 10), 127, np.uint8), 7, 64)
+    assert stored.tolist() == [[*[255] * 7, 127, 127, *[0] * 7]]
     assert pack_codes(np.arange(9, dtype=np.uint8)[None], 8, 64).tolist() == \
         [[*range(9), *[0] * 7]]
     assert pack_codes(np.ones((1, 10), np.uint8), 1, 128).tolist() == [[255, 3, *[0] * 14]]
@@ -77,9 +77,9 @@ def test_unpacking_undoes_labels(label_format, n_rows):
         range_ = np.iinfo(np.int16 if label_format == LabelFormat.INT16 else np.int32)
         labels = rng.integers(range_.min, range_.max, n_rows, endpoint=True)
         labels[0] = range_.min
-    packed = pack_labels(labels, label_format)
-    assert len(packed) % 8 == 0
-    np.testing.assert_array_equal(unpack_labels(packed, label_format, n_rows), labels)
+    stored = pack_labels(labels, label_format)
+    assert len(stored) % 8 == 0
+    np.testing.assert_array_equal(unpack_labels(stored, label_format, n_rows), labels)
 
 
 @pytest.mark.parametrize(("labels", "label_format", "message"), [

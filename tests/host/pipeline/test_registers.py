@@ -13,7 +13,7 @@ from bitstep.pipeline.registers import (
     Control,
     Error,
     LabelFormat,
-    Saturation,
+    Overflow,
     Status,
     document,
     table,
@@ -44,7 +44,7 @@ def test_each_register(register):
 
 def test_values_fit_their_registers():
     for kind, name in ((Status, "STATUS"), (Control, "CONTROL"), (Error, "ERROR"),
-                       (Saturation, "SATURATION"), (LabelFormat, "LABEL_FORMAT")):
+                       (Overflow, "OVERFLOW"), (LabelFormat, "LABEL_FORMAT")):
         assert max(kind).value < 1 << WIDTH[name]
         assert len({member.value for member in kind}) == len(kind)
 

@@ -45,7 +45,7 @@ def test_by_hand():
     features = np.array([[0, 10], [4, 30], [3, 20]])
     data = quantize(features, np.array([1, 2, 5]), bits=4, encoding="nearest")
     # u = -1, 1, 0.5 and -1, 1, 0; seven levels to 1, and 3.5 goes up to 4.
-    assert data.rows.packed[0].tolist() == [[0x99, *[0] * 7], [0x77, *[0] * 7], [0x04, *[0] * 7]]
+    assert data.rows.stored[0].tolist() == [[0x99, *[0] * 7], [0x77, *[0] * 7], [0x04, *[0] * 7]]
     assert data.scaler.centre.tolist() == [2, 20]
     assert data.scaler.scale.tolist() == [2, 10]
     assert (data.label_offset, data.label_scale) == (3, 2 / 32767)
@@ -62,7 +62,7 @@ def test_decoded_levels_are_next_to_the_features(encoding, bits, bus_width):
     features, labels = sample(n_features=bus_width // bits + 1)
     data = quantize(features, labels, bits=bits, encoding=encoding, bus_width=bus_width)
     config = PipelineConfig(bus_width=bus_width, bits=bits, row_format=data.row_format)
-    codes = unpack_codes(data.rows.packed[0], config.rows, data.n_features)
+    codes = unpack_codes(data.rows.stored[0], config.rows, data.n_features)
     np.testing.assert_array_equal(codes, data.rows.codes())
     np.testing.assert_array_equal(codes[3:9], data.rows.codes(start=3, stop=9))
     scaled = data.scaler.transform(features)
@@ -97,7 +97,7 @@ def test_blocks_have_streams_of_their_own(n_features):
     features, labels = sample(min(2 * size + 3, 70_000), n_features)
     data = quantize(features, labels, bits=3, encoding="double", copies=2, seed=9)
     scaled = data.scaler.transform(features)
-    for copy, rows in enumerate(data.rows.packed):
+    for copy, rows in enumerate(data.rows.stored):
         for block, start in enumerate(range(0, len(features), size)):
             sequence = np.random.SeedSequence(9, spawn_key=(copy, block))
             codes = encode(scaled[start:start + size], bits=3, encoding="double",
@@ -110,8 +110,8 @@ def test_bytes_pinned():
     at = np.arange(3000 * 13, dtype=np.int64)
     features = (at * 2654435761 % 1009).reshape(3000, 13)
     data = quantize(features, features[:, 0], bits=3, encoding="compensated", copies=2, seed=5)
-    digest = hashlib.sha256(b"".join(rows.tobytes() for rows in data.rows.packed))
-    digest.update(data.labels.packed.tobytes())
+    digest = hashlib.sha256(b"".join(rows.tobytes() for rows in data.rows.stored))
+    digest.update(data.labels.stored.tobytes())
     assert digest.hexdigest() == "a97a9e340966c6e0e5ea24090b95ae58aabe0650c80a74de00dc5fda23b72bd8"
 
 
@@ -121,7 +121,7 @@ def test_bytes_pinned():
 def test_layout_of_the_features_does_not_matter(change):
     features = np.random.default_rng(0).integers(-1000, 1000, (5000, 9)).astype(float)
     expected, data = (quantize(x, np.arange(5000), bits=2) for x in (features, change(features)))
-    np.testing.assert_array_equal(data.rows.packed[0], expected.rows.packed[0])
+    np.testing.assert_array_equal(data.rows.stored[0], expected.rows.stored[0])
     np.testing.assert_array_equal(data.variance, expected.variance)
 
 
@@ -130,18 +130,18 @@ def test_seeds_and_copies(encoding):
     features, labels = sample()
     one, same, other = (quantize(features, labels, bits=3, encoding=encoding, copies=3, seed=seed)
                         for seed in (1, 1, 2))
-    assert len({rows.tobytes() for data in (one, other) for rows in data.rows.packed}) == 6
-    for rows, again in zip(one.rows.packed, same.rows.packed, strict=True):
+    assert len({rows.tobytes() for data in (one, other) for rows in data.rows.stored}) == 6
+    for rows, again in zip(one.rows.stored, same.rows.stored, strict=True):
         np.testing.assert_array_equal(rows, again)
     # A data set with fewer copies has the first ones.
     alone = quantize(features, labels, bits=3, encoding=encoding, seed=1)
-    np.testing.assert_array_equal(alone.rows.packed[0], one.rows.packed[0])
+    np.testing.assert_array_equal(alone.rows.stored[0], one.rows.stored[0])
 
 
 def test_copies_of_nearest_share_memory():
     data = quantize(*sample(), bits=3, encoding="nearest", copies=MAX_COPIES)
     assert data.rows.copies == MAX_COPIES
-    assert all(rows is data.rows.packed[0] for rows in data.rows.packed)
+    assert all(rows is data.rows.stored[0] for rows in data.rows.stored)
 
 
 def test_input_is_kept():
@@ -176,10 +176,10 @@ def test_float_rows(bus_width):
     scaled = data.scaler.transform(features)
     assert data.rows.codes().dtype == np.float32
     np.testing.assert_array_equal(data.rows.codes(2, 3, 90), scaled[3:90].astype(np.float32))
-    mantissas, exponents = float32.decode(data.rows.packed[0], make_view(data))
+    mantissas, exponents = float32.decode(data.rows.stored[0], make_view(data))
     np.testing.assert_allclose(mantissas * 2.0 ** (exponents - 150), scaled, atol=2.0 ** -25)
     assert (data.row_format, data.level_limit, data.rows.copies) == ("float32", 1 << 22, 3)
-    assert all(rows is data.rows.packed[0] for rows in data.rows.packed)
+    assert all(rows is data.rows.stored[0] for rows in data.rows.stored)
     assert not data.variance.any()
     assert data.label_format == LabelFormat.INT32
     assert quantize(features, labels, bits=32, encoding="float",
@@ -200,7 +200,7 @@ def test_fine_rows(encoding, bits, cell):
     options = {"bits": bits, "encoding": encoding, "copies": 2}
     data = quantize(features, labels, fine_rows=True, **options)
     without = quantize(features, labels, **options)
-    assert all((a == b).all() for a, b in zip(data.rows.packed, without.rows.packed, strict=True))
+    assert all((a == b).all() for a, b in zip(data.rows.stored, without.rows.stored, strict=True))
     assert data.fine_rows is not None
     assert (data.fine_rows.dtype, data.fine_rows.shape) == (np.dtype(np.int16), features.shape)
     assert data.rows.cell_half_levels == cell
@@ -293,11 +293,11 @@ def test_streams_of_labels_share_rows():
         data = QuantizedDataset(rows, quantize_labels(kinds == kind, 6, task="classification"))
         assert stored_labels(data).tolist() == [1 if k == kind else -1 for k in kinds]
         signs = sign_labels(np.where(kinds == kind, 1, -1))
-        np.testing.assert_array_equal(signs.packed, data.labels.packed)
+        np.testing.assert_array_equal(signs.stored, data.labels.stored)
     whole = quantize(features, labels, bits=3, copies=2)
-    for mine, theirs in zip(rows.packed, whole.rows.packed, strict=True):
+    for mine, theirs in zip(rows.stored, whole.rows.stored, strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    np.testing.assert_array_equal(quantize_labels(labels, 6).packed, whole.labels.packed)
+    np.testing.assert_array_equal(quantize_labels(labels, 6).stored, whole.labels.stored)
     assert sign_labels(np.ones(6)).integers(6).tolist() == [1] * 6      # a class may be missing
     with pytest.raises(DataError, match=r"labels must have shape \(6,\), one a row"):
         quantize_labels(labels[:5], 6)

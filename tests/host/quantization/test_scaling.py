@@ -140,7 +140,7 @@ def test_codes_are_those_of_clipped_features(encoding, bits):
     assert rows.scaler.clip is not None
     same = quantize_rows(np.clip(features, *rows.scaler.clip), bits=bits, encoding=encoding,
                          scaler="minmax", seed=3)
-    np.testing.assert_array_equal(rows.packed[0], same.packed[0])
+    np.testing.assert_array_equal(rows.stored[0], same.stored[0])
 
 
 def test_extremes_are_clipped_without_overflow():

@@ -61,10 +61,10 @@ def test_there_and_back(tmp_path, task, encoding, bits):
         assert getattr(again, name) == getattr(data, name), name
     assert (again.rows.seed, again.rows.copies) == (data.rows.seed, data.rows.copies)
     assert again.scaler.kind == data.scaler.kind
-    for mine, theirs in [(again.labels.packed, data.labels.packed), (again.variance, data.variance),
+    for mine, theirs in [(again.labels.stored, data.labels.stored), (again.variance, data.variance),
                          (again.scaler.centre, data.scaler.centre),
                          (again.scaler.scale, data.scaler.scale),
-                         *zip(again.rows.packed, data.rows.packed, strict=True)]:
+                         *zip(again.rows.stored, data.rows.stored, strict=True)]:
         np.testing.assert_array_equal(mine, theirs)
         assert mine.dtype == theirs.dtype
     if task == "classification":
@@ -77,7 +77,7 @@ def test_one_bit(tmp_path):
     data = make(bits=1)
     save_quantized(data, tmp_path / "set")
     again = load_quantized(tmp_path / "set")
-    np.testing.assert_array_equal(again.rows.packed[1], data.rows.packed[1])
+    np.testing.assert_array_equal(again.rows.stored[1], data.rows.stored[1])
 
 
 def test_shared_copies_are_stored_once(tmp_path):
@@ -86,7 +86,7 @@ def test_shared_copies_are_stored_once(tmp_path):
     again = load_quantized(tmp_path / "set")
     assert (tmp_path / "set").stat().st_size < 10_000
     assert again.rows.copies == 200
-    assert all(rows is again.rows.packed[0] for rows in again.rows.packed)
+    assert all(rows is again.rows.stored[0] for rows in again.rows.stored)
 
 
 def test_save_replaces_whole_files_only(tmp_path, monkeypatch):
@@ -160,7 +160,7 @@ def test_too_large_for_32_bits(saved, monkeypatch):
 
 def test_a_flipped_bit(saved):
     content = bytearray(saved.read_bytes())
-    at = content.find(make().rows.packed[1].tobytes())
+    at = content.find(make().rows.stored[1].tobytes())
     assert at > 0
     content[at + 5] ^= 1
     saved.write_bytes(content)
@@ -183,8 +183,8 @@ def test_arrays_are_mapped(tmp_path, options):
     data = make(**options)
     save_quantized(data, path)
     again = load_quantized(path)
-    arrays = [*again.rows.packed, *([] if again.fine_rows is None else [again.fine_rows])]
-    for array in (*arrays, again.labels.packed):
+    arrays = [*again.rows.stored, *([] if again.fine_rows is None else [again.fine_rows])]
+    for array in (*arrays, again.labels.stored):
         assert not array.flags.owndata
         assert not array.flags.writeable
         assert isinstance(array.base, mmap.mmap)
@@ -193,11 +193,11 @@ def test_arrays_are_mapped(tmp_path, options):
     with zipfile.ZipFile(path) as zipped:
         assert zipped.testzip() is None
     with np.load(path) as file:
-        np.testing.assert_array_equal(file["rows_0"], data.rows.packed[0])
+        np.testing.assert_array_equal(file["rows_0"], data.rows.stored[0])
         assert set(file) == set(stored)
     save_quantized(again, path)     # over the file that is mapped
-    np.testing.assert_array_equal(arrays[0], data.rows.packed[0])
-    np.testing.assert_array_equal(load_quantized(path).rows.packed[0], data.rows.packed[0])
+    np.testing.assert_array_equal(arrays[0], data.rows.stored[0])
+    np.testing.assert_array_equal(load_quantized(path).rows.stored[0], data.rows.stored[0])
 
 
 @pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
@@ -210,7 +210,7 @@ def test_archives_of_others(tmp_path, write):
         arrays = dict(stored)
     write(path, **arrays)
     again = load_quantized(path)
-    for name in ("packed", "fine_rows", "variance"):
+    for name in ("stored", "fine_rows", "variance"):
         np.testing.assert_array_equal(getattr(again.rows, name), getattr(data.rows, name))
     assert again.fine_rows is not None
     assert again.fine_rows.flags.aligned
@@ -299,7 +299,7 @@ def test_impossible_code(saved, code):
 @pytest.mark.parametrize(("byte", "bit"), [(7, 7), (8 + 1, 4), (15, 0), (15, 7)])
 def test_padding(saved, byte, bit):
     """25 features of 3 bits: 63 bits in the first beat, 12 in the second."""
-    rows = make().rows.packed[1].copy()
+    rows = make().rows.stored[1].copy()
     rows[17, byte] |= 1 << bit
     rewrite(saved, rows_1=rows)
     refuse(saved, "padding in rows_1 is not 0")
@@ -407,7 +407,7 @@ def test_float_values_out_of_range(tmp_path, value):
 
 def test_float_padding(tmp_path):
     data = make(bits=32, encoding="float")
-    rows = data.rows.packed[0].copy()
+    rows = data.rows.stored[0].copy()
     rows[3, 100] = 1        # the 26th value
     save_quantized(data, tmp_path / "set")
     rewrite(tmp_path / "set", rows_0=rows)

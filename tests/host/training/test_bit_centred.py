@@ -9,8 +9,8 @@ from tests.host.fakes import DEVICES
 from bitstep.devices import open_device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import DeviceError, SaturationError, TrainingInterrupted
-from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows
+from bitstep.pipeline.results import DeviceError, RangeOverflowError, TrainingInterrupted
+from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels, sign_labels
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.choices import resolve_training
@@ -27,7 +27,7 @@ def make(n_rows=300, n_features=6, seed=0, noise=0.1, center=True):
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((n_rows, n_features)) @ rng.standard_normal((n_features,) * 2)
     labels = features @ rng.standard_normal(n_features) + noise * rng.standard_normal(n_rows) + 3
-    rows = weave_rows(features, scaler="minmax" if center else "maxabs")
+    rows = quantize_bit_planes(features, scaler="minmax" if center else "maxabs")
     return QuantizedDataset(rows, quantize_labels(labels, n_rows, center_labels=center))
 
 
@@ -101,7 +101,7 @@ def test_noise_free_labels_and_a_constant_column():
     features = rng.standard_normal((200, 4))
     features[:, 2] = 7.0
     labels = features @ [1.0, -2.0, 0.0, 0.5]
-    data = QuantizedDataset(weave_rows(features), quantize_labels(labels, 200))
+    data = QuantizedDataset(quantize_bit_planes(features), quantize_labels(labels, 200))
     model = fit(data, epochs=8)
     found = features @ model.coefs[-1, 0] + model.intercepts[-1, 0]
     assert ((found - labels) ** 2).mean() < 1e-7 * labels.var()
@@ -109,7 +109,7 @@ def test_noise_free_labels_and_a_constant_column():
 
 def test_constant_labels_need_nothing():
     features = np.random.default_rng(0).standard_normal((50, 3))
-    data = QuantizedDataset(weave_rows(features), quantize_labels(np.full(50, 2.5), 50))
+    data = QuantizedDataset(quantize_bit_planes(features), quantize_labels(np.full(50, 2.5), 50))
     model = fit(data, epochs=2)
     np.testing.assert_allclose(model.intercepts[-1], 2.5)
     np.testing.assert_array_equal(model.coefs[-1], 0)
@@ -143,7 +143,7 @@ def test_corrections_of_the_inner_passes():
     features[:, 0] = rng.uniform(0.1, 0.4, 300)     # in one cell of 2 bits
     features[:, 2] = 0.15 * rng.standard_normal(300)
     features[:2] = [[-1.0] * 3, [1.0] * 3]
-    rows = weave_rows(features)
+    rows = quantize_bit_planes(features)
     data = QuantizedDataset(rows, quantize_labels(rng.standard_normal(300), 300))
     run = BitCentredRun(data, open_device("golden", rows.config), rows.config, Objective(l2=l2),
                         BitCentred(planes=[2], step=0.1))
@@ -171,7 +171,7 @@ def test_bytes_of_an_outer_step():
 
 def test_outputs_of_classes():
     rng = np.random.default_rng(0)
-    rows = weave_rows(rng.standard_normal((120, 4)))
+    rows = quantize_bit_planes(rng.standard_normal((120, 4)))
     outputs = [QuantizedDataset(rows, sign_labels(np.where(rng.random(120) < share, 1, -1)))
                for share in (0.5, 0.3)]
     objective = Objective()
@@ -188,7 +188,7 @@ def test_outputs_of_classes():
 
 def test_an_output_that_has_stopped_reads_nothing():
     rng = np.random.default_rng(0)
-    rows = weave_rows(rng.standard_normal((120, 4)))
+    rows = quantize_bit_planes(rng.standard_normal((120, 4)))
     outputs = [QuantizedDataset(rows, sign_labels(signs)) for signs in (
         np.ones(120), rng.choice([-1.0, 1.0], 120))]
     objective = Objective()
@@ -237,7 +237,7 @@ def test_interrupted_training_keeps_its_steps():
 
 def test_a_step_that_no_room_can_hold_is_an_error(monkeypatch):
     monkeypatch.setattr("bitstep.training.centred_run.MAX_TRIES", 2)
-    with pytest.raises(SaturationError, match="left the number range"):
+    with pytest.raises(RangeOverflowError, match="left the number range"):
         fit(make(), step=40.0)
 
 
@@ -265,9 +265,9 @@ def test_other_objectives_are_refused(objective, wrong):
 def test_devices_without_bit_planes_refuse(monkeypatch):
     """As those of other packages may be."""
     from bitstep.devices.uart import UartDevice
-    monkeypatch.setattr(UartDevice, "woven", False)
+    monkeypatch.setattr(UartDevice, "bit_planes", False)
     config = make(30, 2).rows.config
-    with pytest.raises(DeviceError, match="Device 'uart' has no pipeline for woven rows"):
+    with pytest.raises(DeviceError, match="Device 'uart' has no pipeline for bit-plane rows"):
         open_device("uart", config, port="/dev/null")
 
 

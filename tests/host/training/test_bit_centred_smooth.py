@@ -8,9 +8,9 @@ from tests.host.fakes import DEVICES
 
 from bitstep.devices import default_device, open_device
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.registers import Loss, Saturation
-from bitstep.pipeline.results import RunResult, SaturationError
-from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
+from bitstep.pipeline.registers import Loss, Overflow
+from bitstep.pipeline.results import RangeOverflowError, RunResult
+from bitstep.quantization import QuantizedDataset, quantize_bit_planes, sign_labels
 from bitstep.training import bit_centred_smooth
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
@@ -33,7 +33,7 @@ def make(n_rows=300, n_features=6, seed=0, noise=1.0) -> Any:
     features = rng.standard_normal((n_rows, n_features)) @ rng.standard_normal((n_features,) * 2)
     margins = features @ rng.standard_normal(n_features)
     signs = np.where(margins + noise * margins.std() * rng.standard_normal(n_rows) > 0, 1.0, -1.0)
-    return QuantizedDataset(weave_rows(features), sign_labels(signs))
+    return QuantizedDataset(quantize_bit_planes(features), sign_labels(signs))
 
 
 def objective_of(data, loss, l2):
@@ -149,7 +149,7 @@ def test_tol_ends_it_and_says_where_it_did_not():
 def test_separable_classes_without_ridge_have_no_optimum():
     """Weights grow as long as there are epochs, and the end says what to do."""
     features = np.array([[-1.0], [-0.9], [0.9], [1.0]] * 5)
-    data = QuantizedDataset(weave_rows(features), sign_labels(np.sign(features[:, 0])))
+    data = QuantizedDataset(quantize_bit_planes(features), sign_labels(np.sign(features[:, 0])))
     model = fit(data, Loss.LOGISTIC, 0.0, epochs=30, tol=1e-9)
     assert model.epochs_done == 30
     value = objective_of(data, Loss.LOGISTIC, 0.0)[3]
@@ -166,7 +166,8 @@ def test_moves_are_bounded(seed):
     rng = np.random.default_rng(seed)
     features = np.exp(2 * rng.standard_normal((400, 6)))
     margins = features @ rng.standard_normal(6) + rng.standard_normal(400)
-    data = QuantizedDataset(weave_rows(features), sign_labels(np.where(margins > 0, 1.0, -1.0)))
+    data = QuantizedDataset(quantize_bit_planes(features),
+                            sign_labels(np.where(margins > 0, 1.0, -1.0)))
     model = fit(data, Loss.LOGISTIC, 0.0, epochs=25)
     value = objective_of(data, Loss.LOGISTIC, 0.0)[3]
     losses = [value(np.append(weights[0], intercept[0])) for weights, intercept in zip(
@@ -199,7 +200,8 @@ def test_dependent_columns_without_ridge(columns, classes, loss):
         features = np.hstack([features, features if columns == "twice"
                               else features.sum(axis=1, keepdims=True)])
     margins = margins + rng.logistic(size=2000) * (classes == "mixed")
-    data = QuantizedDataset(weave_rows(features), sign_labels(np.where(margins > 0, 1.0, -1.0)))
+    data = QuantizedDataset(quantize_bit_planes(features),
+                            sign_labels(np.where(margins > 0, 1.0, -1.0)))
     model = fit(data, loss, 0.0, epochs=60)
     assert model.gradients is not None
     assert model.gradients[-1, 0] < (3e-4 if loss == Loss.LOGISTIC and classes == "apart"
@@ -217,7 +219,7 @@ def test_few_rows(loss, n_rows, n_features):
     rng = np.random.default_rng(n_rows)
     features = rng.standard_normal((n_rows, n_features))
     signs = np.where(np.arange(n_rows) % 2, 1.0, -1.0)
-    data = QuantizedDataset(weave_rows(features), sign_labels(signs))
+    data = QuantizedDataset(quantize_bit_planes(features), sign_labels(signs))
     model = fit(data, loss, 0.05, epochs=40)
     value, slope = objective_of(data, loss, 0.05)[3:]
     last = np.append(model.weights[-1, 0], model.scaled_intercepts[-1, 0])
@@ -241,7 +243,7 @@ def test_constant_columns(loss):
     features = rng.standard_normal((120, 4))
     features[:, [0, 3]] = 5.0
     signs = np.where(features[:, 1] + rng.standard_normal(120) > 0, 1.0, -1.0)
-    data = QuantizedDataset(weave_rows(features), sign_labels(signs))
+    data = QuantizedDataset(quantize_bit_planes(features), sign_labels(signs))
     model = fit(data, loss, 0.01, epochs=20, tol=1e-6)
     assert model.short_of(1e-6, 20) is None
 
@@ -263,7 +265,7 @@ def test_words_without_room_are_made_again(monkeypatch):
     def narrow(run, planes, slope):
         shifts.append(run._centre(planes).shift)
         if run.reach < 16:
-            raise SaturationError(Saturation.UPDATE, NOTHING)
+            raise RangeOverflowError(Overflow.UPDATE, NOTHING)
         return inner(run, planes, slope)
 
     monkeypatch.setattr(SmoothRun, "_inner", narrow)
@@ -272,7 +274,7 @@ def test_words_without_room_are_made_again(monkeypatch):
     assert last_excess(data, Loss.LOGISTIC, 1e-2, model) < 1e-4
 
 
-def test_tries_after_a_saturation():
+def test_tries_after_a_overflow():
     """More room, then more planes, then shorter steps."""
     data = make(60, 2)
     objective = Objective(loss=Loss.LOGISTIC)
@@ -283,7 +285,7 @@ def test_tries_after_a_saturation():
     def fails(planes):
         seen.append((planes, run.reach, run.step))
         if len(seen) < 8:
-            raise SaturationError(Saturation.UPDATE, NOTHING)
+            raise RangeOverflowError(Overflow.UPDATE, NOTHING)
         return "moved"
 
     assert run.tried(4, fails) == "moved"
@@ -294,10 +296,10 @@ def test_tries_after_a_saturation():
 
 def test_a_range_that_is_never_enough_is_an_error(monkeypatch):
     def never(run, planes, slope):
-        raise SaturationError(Saturation.UPDATE, NOTHING)
+        raise RangeOverflowError(Overflow.UPDATE, NOTHING)
 
     monkeypatch.setattr(SmoothRun, "_inner", never)
-    with pytest.raises(SaturationError):
+    with pytest.raises(RangeOverflowError):
         fit(make(60, 2), Loss.LOGISTIC, 1e-2, epochs=1)
 
 
@@ -309,7 +311,7 @@ def test_slow_training_is_refined(loss, monkeypatch):
     rng = np.random.default_rng(3)
     features = np.exp(rng.standard_normal((150, 5)))
     signs = np.where(features @ rng.standard_normal(5) + rng.standard_normal(150) > 0, 1.0, -1.0)
-    data = QuantizedDataset(weave_rows(features), sign_labels(signs))
+    data = QuantizedDataset(quantize_bit_planes(features), sign_labels(signs))
     models = [fit(data, loss, 1e-3, device, epochs=8, planes=2) for device in SOFTWARE]
     for model in models:
         np.testing.assert_array_equal(model.weights, models[0].weights)

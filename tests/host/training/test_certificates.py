@@ -10,7 +10,7 @@ from tests.host.training.test_bit_centred_smooth import fit, least, make, object
 
 from bitstep.golden.sigmoid import FINE_ARGUMENT, FINE_LOSS_BOUND, FINE_VALUE, fine_sigmoid
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import QuantizedDataset, quantize_labels, weave_rows
+from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels
 from bitstep.training.certificates import convex_gap, quadratic_gap
 
 LOSSES_OF_CLASSES = [Loss.LOGISTIC, Loss.SQUARED_HINGE, Loss.LEAST_SQUARES]
@@ -109,7 +109,7 @@ def test_the_loss_of_the_fine_sigmoid_is_near_the_logistic_one():
 
 def test_a_certificate_needs_l2():
     rng = np.random.default_rng(0)
-    data = QuantizedDataset(weave_rows(rng.standard_normal((80, 3))),
+    data = QuantizedDataset(quantize_bit_planes(rng.standard_normal((80, 3))),
                             quantize_labels(rng.standard_normal(80), 80))
     model = fit(data, Loss.LEAST_SQUARES, 0.0, epochs=2)
     assert model.gaps is None

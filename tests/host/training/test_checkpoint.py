@@ -13,7 +13,7 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import Error, Loss
-from bitstep.pipeline.results import BusError, RunResult, SaturationError, TrainingInterrupted
+from bitstep.pipeline.results import BusError, RangeOverflowError, RunResult, TrainingInterrupted
 from bitstep.quantization import quantize, quantize_rows
 from bitstep.training.checkpoint import (
     Checkpoint,
@@ -217,17 +217,17 @@ def test_an_error_of_the_device_keeps_the_epochs_before(tmp_path):
     assert model.coefs.tolist() == whole.coefs.tolist()
 
 
-def test_saturation_counts_from_the_first_epoch(tmp_path):
+def test_overflow_counts_from_the_first_epoch(tmp_path):
     data, config, objective, training = problem("batch of 64", model_range=1.0, fit_intercept=True)
     training = dataclasses.replace(training, steps=[1e-3, 1e-3, 1e-3, 40.0, 40.0, 40.0, 40.0])
     path = tmp_path / "run.ckpt"
-    with pytest.raises(SaturationError) as whole:
+    with pytest.raises(RangeOverflowError) as whole:
         train_model([data], GoldenDevice(config), config, objective, training)
     assert whole.value.epoch > 3
     with pytest.raises(TrainingInterrupted):
         train_model([data, data], StoppedDevice(GoldenDevice(config), 1), config, objective,
                     training, checkpoint=writer_to(path, [data, data], training))
-    with pytest.raises(SaturationError) as later:
+    with pytest.raises(RangeOverflowError) as later:
         train_model([data, data], GoldenDevice(config), config, objective, training,
                     checkpoint=writer_to(path, [data, data], training))
     assert later.value.epoch == whole.value.epoch

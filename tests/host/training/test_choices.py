@@ -20,7 +20,7 @@ from bitstep.training.schedules import automatic_step
     ("svm", {"refetch": False, "batch": 4}, (8, "nearest", False)),
     ("svm", {"model_bits": 8}, (8, "nearest", False)),
     ("svm", {"levels": "optimal", "bits": 3}, (3, "nearest", False)),
-    ("linreg", {"planes": 4}, (16, "woven", False)),
+    ("linreg", {"planes": 4}, (16, "bit_planes", False)),
     ("svm", {"bits": 3, "encoding": "stochastic"}, (3, "stochastic", True))])
 def test_what_is_left_open(model, choices, expected):
     rows = resolve(Request(PYTHON, {"model": model, **choices})).rows

@@ -14,8 +14,8 @@ from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import (
     BusError,
+    RangeOverflowError,
     RunTimeoutError,
-    SaturationError,
     TrainingInterrupted,
 )
 from bitstep.quantization import quantize, scaler_of_ranges
@@ -62,8 +62,8 @@ def _rows(data, epoch):
     if data.row_format == "float32":
         values = data.rows.codes(epoch % data.rows.copies).astype(float)
         return values, values
-    first = type(data.rows)(**{**vars(data.rows), "packed": (
-        data.rows.packed[epoch % data.rows.copies],)})
+    first = type(data.rows)(**{**vars(data.rows), "stored": (
+        data.rows.stored[epoch % data.rows.copies],)})
     return first.levels(slice(None))
 
 
@@ -210,16 +210,16 @@ def test_errors_keep_the_finished_epochs():
     def interrupt(self):
         raise KeyboardInterrupt
 
-    def saturate(self):
-        self.set("SATURATION", 1)
-        self.end(Error.SATURATED)
+    def leave_the_range(self):
+        self.set("OVERFLOW", 1)
+        self.end(Error.OVERFLOW)
 
     def stop(self):
         self.hang = 0
 
     for happen, kind, message in (
             (interrupt, TrainingInterrupted, "interrupted after 2 epochs"),
-            (saturate, SaturationError, "left the number range in epoch 3"),
+            (leave_the_range, RangeOverflowError, "left the number range in epoch 3"),
             (lambda self: self.end(Error.ROW_READ), BusError,
              "read of the rows .* \\(epochs count from epoch 2 of the training\\)$"),
             (stop, RunTimeoutError, "made no progress .*from epoch 2 of the training")):
@@ -235,7 +235,7 @@ def test_errors_keep_the_finished_epochs():
 def test_a_step_that_is_too_large_is_named(device):
     data = problem()
     config = pipeline(data)
-    with pytest.raises(SaturationError, match=r"left the number range in epoch \d+: ") as caught:
+    with pytest.raises(RangeOverflowError, match=r"left the number range in epoch \d+: ") as caught:
         train_model([data], device(config), config,
                     *settings(steps=np.full(200, 9.0), batch=N_ROWS))
     assert caught.value.result.epochs_done == caught.value.epoch - 1 > 0
@@ -251,7 +251,7 @@ def test_a_correction_beyond_a_word(share, kind):
     job = replace(made.job, epochs=(first,), coefficients=np.full(N_FEATURES, 1 << 16, np.int32),
                   model=np.array([3, -5, 0, -1_600_000_000, 8], np.int32))
     job = replace(job, epochs=(first, replace(first, correction_mantissa=round(share * 2 ** 8))))
-    with pytest.raises(SaturationError, match=f"in epoch 2: {kind}") as caught:
+    with pytest.raises(RangeOverflowError, match=f"in epoch 2: {kind}") as caught:
         run_plan(GoldenDevice(config), replace(made, job=job))
     assert caught.value.result.epochs_done == 1
 

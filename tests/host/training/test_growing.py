@@ -10,8 +10,8 @@ import pytest
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import SaturationError, TrainingInterrupted
-from bitstep.quantization import quantize_rows, weave_rows
+from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted
+from bitstep.quantization import quantize_bit_planes, quantize_rows
 from bitstep.training.checkpoint import Checkpoint, describe_data, load_checkpoint
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.growing import GROWTH, MOST_RESTARTS
@@ -53,7 +53,7 @@ class Problem:
 
     def __init__(self, name="logistic", targets=(SIDE,), **options):
         rows, objective, training = CASES[name]
-        made = quantize_rows(FEATURES, seed=1, **rows) if rows else weave_rows(FEATURES)
+        made = quantize_rows(FEATURES, seed=1, **rows) if rows else quantize_bit_planes(FEATURES)
         self.outputs = target_outputs(made, np.column_stack(targets))
         self.objective = Objective(**objective)
         self.training = Training(**{"steps": STEPS, **training, **options})
@@ -94,7 +94,7 @@ def test_model_is_that_of_the_larger_range(name):
     last = model.restarts[-1]
     assert model.model_range == last.model_range == 128 * GROWTH ** len(model.restarts)
     assert_same(model, problem.with_range(model.model_range))
-    with pytest.raises(SaturationError, match=f"number range in epoch {last.epoch}: "):
+    with pytest.raises(RangeOverflowError, match=f"number range in epoch {last.epoch}: "):
         problem.with_range(model.model_range / GROWTH)
     compiled = problem.train("cpu")
     assert_same(compiled, model)
@@ -108,7 +108,7 @@ def test_counters_hold_the_epochs_that_were_given_up():
     given_up = sum(one.counters["beats"] or 0 for one in model.restarts)
     assert given_up > 0
     assert (model.counters["beats"] or 0) == (plain.counters["beats"] or 0) + given_up
-    assert model.counters["saturations"] == len(model.restarts)
+    assert model.counters["overflows"] == len(model.restarts)
 
 
 @pytest.mark.parametrize("device", ["golden", "cpu"])
@@ -201,7 +201,7 @@ def test_candidates_grow_by_themselves(device):
     candidates = [(problem.objective, one) for one in trainings]
     with open_device(device, problem.config) as opened:
         calm, grown, given = train_candidates(problem.outputs, opened, problem.config, candidates)
-    assert isinstance(given, SaturationError)
+    assert isinstance(given, RangeOverflowError)
     assert isinstance(calm, TrainedModel)
     assert isinstance(grown, TrainedModel)
     assert not calm.restarts
@@ -213,7 +213,8 @@ def test_candidates_grow_by_themselves(device):
 
 
 def test_a_given_range_is_honoured():
-    with pytest.raises(SaturationError, match="Choose a smaller step, or a larger model_range if"):
+    with pytest.raises(RangeOverflowError,
+                       match="Choose a smaller step, or a larger model_range if"):
         Problem(model_range=128.0).train()
 
 
@@ -222,7 +223,8 @@ def test_least_squares_does_not_grow():
     problem = Problem(steps=[1.0] * 3)
     problem.objective = Objective()
     problem.config = pipeline_of(problem.outputs[0].rows, problem.objective)
-    with pytest.raises(SaturationError, match="Choose a smaller step, or a larger model_range if"):
+    with pytest.raises(RangeOverflowError,
+                       match="Choose a smaller step, or a larger model_range if"):
         problem.train(training=replace(problem.training, steps=np.full(3, 50.0)))
 
 
@@ -232,20 +234,20 @@ def test_the_last_range():
     problem.objective = Objective(loss=Loss.SQUARED_HINGE)
     problem.config = pipeline_of(problem.outputs[0].rows, problem.objective)
     training = replace(problem.training, steps=np.full(3, 300.0))
-    with pytest.raises(SaturationError) as caught:
+    with pytest.raises(RangeOverflowError) as caught:
         problem.train(training=training)
     reached = 128 * GROWTH ** MOST_RESTARTS
     text = str(caught.value)
     assert f"grown as far as it does by itself, to {reached:g} times the largest label, " in text
     assert f"{MOST_RESTARTS} restarts after 128: choose a smaller step, a penalty (l2)" in text
-    with pytest.raises(SaturationError, match="Choose a smaller step"):
+    with pytest.raises(RangeOverflowError, match="Choose a smaller step"):
         problem.train(training=replace(training, model_range=reached))
 
 
 def test_a_range_that_the_labels_or_steps_do_not_have():
     """Tiny later steps vanish in a large range, so there the range stays as it is."""
     problem = Problem(steps=[400.0, 400.0, 2e-8])
-    with pytest.raises(SaturationError, match=r"by itself, to \d+ times the largest label"):
+    with pytest.raises(RangeOverflowError, match=r"by itself, to \d+ times the largest label"):
         problem.train()
 
 

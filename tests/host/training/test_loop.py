@@ -11,8 +11,8 @@ from fakes import planned as plan
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import SaturationError, TrainingInterrupted
-from bitstep.quantization import quantize_rows, weave_rows
+from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted
+from bitstep.quantization import quantize_bit_planes, quantize_rows
 from bitstep.training.checkpoint import Checkpoint, describe_data, load_checkpoint
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.loop import TrainingLoop
@@ -32,9 +32,10 @@ CALM = [0.02] * 6
 SMALL = [0.3, 0.2, 0.2, 0.1, 0.1, 0.1]
 COMPENSATED = {"bits": 4, "encoding": "compensated"}
 
-# Rows (None: woven), objective and training. Then of a training of all epochs and of one that stops
-# early: digest of the words of all outputs, epochs (None: it leaves a range that cannot grow), and
-# outputs and epochs of restarts. The digests are those of the separate loops that were here before.
+# Rows (None: bit-plane rows), objective and training. Then of a training of all epochs and of one
+# that stops early: digest of the words of all outputs, epochs (None: it leaves a range that cannot
+# grow), and outputs and epochs of restarts. The digests are those of the separate loops that were
+# here before.
 CASES: dict[str, tuple[Any, dict[str, Any], list[Any]]] = {
     "grow": (
         {"bits": 8, "encoding": "stochastic", "copies": 2},
@@ -105,7 +106,8 @@ def test_grid(tmp_path, name, stopping, device, stop):
     """
     rows, options, expected = CASES[name]
     words, epochs, restarts = expected[stopping]
-    made = weave_rows(FEATURES) if rows is None else quantize_rows(FEATURES, seed=1, **rows)
+    made = quantize_bit_planes(FEATURES) if rows is None else quantize_rows(FEATURES, seed=1,
+                                                                            **rows)
     outputs = target_outputs(made, TARGETS)
     objective, training = settings(**options)
     if stopping:
@@ -128,14 +130,15 @@ def test_grid(tmp_path, name, stopping, device, stop):
             {"bits": 4}, describe_data(outputs), list(map(float, training.steps)), 3), pytest.fail))
     except TrainingInterrupted:
         pass
-    except SaturationError:
+    except RangeOverflowError:
         assert epochs is None
     kept = load_checkpoint(path)
     assert kept.epochs_done > 0
     later = CheckpointWriter(str(path), kept, pytest.fail)
     if epochs is None:
         for resume in (later, None):
-            with pytest.raises(SaturationError, match=r"^Class \d of 3: .* in epoch 3: ") as caught:
+            with pytest.raises(RangeOverflowError,
+                               match=r"^Class \d of 3: .* in epoch 3: ") as caught:
                 run(writer=resume)
             assert caught.value.epoch == 3
             assert caught.value.result.epochs_done == 2
@@ -146,7 +149,7 @@ def test_grid(tmp_path, name, stopping, device, stop):
             assert one.epochs_done == epochs
             np.testing.assert_array_equal(one.coefs, whole.coefs)
         if device != "fake":        # which does not count them
-            assert whole.counters["saturations"] == len(restarts)
+            assert whole.counters["overflows"] == len(restarts)
         assert (model.best, model.planes is None) == (whole.best, whole.planes is None)
     assert digest(load_checkpoint(path).results) == words
 

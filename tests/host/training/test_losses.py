@@ -176,7 +176,7 @@ def test_automatic_step():
 def test_report_counters():
     from bitstep.pipeline.results import COUNTER_NAMES
     counters = report_counters({name: place for place, name in enumerate(COUNTER_NAMES)})
-    assert list(counters) == ["cycles", "beats", "stall_cycles", "bytes_read", "saturations",
+    assert list(counters) == ["cycles", "beats", "stall_cycles", "bytes_read", "overflows",
                               "refetched_rows"]
     assert counters["stall_cycles"]["rows"] == COUNTER_NAMES.index("stall_rows")
     assert counters["stall_cycles"]["refetch"] == COUNTER_NAMES.index("stall_refetch")

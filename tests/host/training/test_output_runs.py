@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitstep.devices.golden import GoldenDevice
-from bitstep.pipeline.results import RunTimeoutError, SaturationError, TrainingInterrupted
+from bitstep.pipeline.results import RangeOverflowError, RunTimeoutError, TrainingInterrupted
 from bitstep.quantization import quantize_rows
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
@@ -57,8 +57,8 @@ def test_same_models_as_one_after_the_other(outputs, batch, models):
 
 
 @pytest.mark.parametrize("models", [1, 64])
-def test_saturation_names_the_class(outputs, models):
-    with pytest.raises(SaturationError, match=r"^Class [1-5] of 5: Training left") as caught:
+def test_overflow_names_the_class(outputs, models):
+    with pytest.raises(RangeOverflowError, match=r"^Class [1-5] of 5: Training left") as caught:
         trained(CpuDevice, outputs, step=50.0, models=models)
     assert caught.value.epoch >= 1
 

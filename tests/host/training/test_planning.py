@@ -250,7 +250,7 @@ def test_pipeline_for():
 
 def test_first_epoch_resumes():
     data = corrected()
-    data = with_rows(data, packed=(data.rows.packed[0], 1 * data.rows.packed[0]))
+    data = with_rows(data, stored=(data.rows.stored[0], 1 * data.rows.stored[0]))
     whole = plan(data, CONFIG, steps=[0.4, 0.2, 0.1])
     rest = plan(data, CONFIG, steps=[0.4, 0.2, 0.1], first_epoch=1)
     assert rest.job.epochs == whole.job.epochs[1:]
@@ -348,7 +348,7 @@ def test_more_beats_than_a_run_can_have():
 
 SIGNS = quantized([[7, -7], [1, 2], [3, -4]], [1, -1, 1], label_format=LabelFormat.SIGN)
 MARGINS = (Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC)
-LOGISTIC = dataclasses.replace(CONFIG, solver="logistic", cycles_per_update=6)
+LOGISTIC = dataclasses.replace(CONFIG, loss_family="logistic", update_interval=6)
 
 
 def config_of(loss):
@@ -626,7 +626,7 @@ def test_float_corrections_wait_for_the_lookahead():
     ({"encoding": "double", "loss": Loss.SQUARED_HINGE}, ("two_levels", "linear", 2))])
 def test_pipeline_of_a_loss(options, expected):
     config = pipeline_for(**{"n_features": 90, "bits": 8, "encoding": "nearest"} | options)
-    assert (config.row_format, config.solver, config.cycles_per_update) == expected
+    assert (config.row_format, config.loss_family, config.update_interval) == expected
     assert config.lookahead == config.stages.required_lookahead(config.rows.beats(90))
     assert not config.proximal
     assert not config.refetch
@@ -644,13 +644,13 @@ def test_pipeline_with_refetching():
     assert pipeline_for(n_features=8, bits=2, encoding="nearest", refetch=True,
                         lookahead=2).lookahead == 2
     for options in ({"encoding": "float", "bits": 32}, {"loss": Loss.LOGISTIC}):
-        with pytest.raises(ValueError, match=r"refetch=True does not go .* with (row_f|solver=)"):
+        with pytest.raises(ValueError, match=r"refetch=True does not go .* with (row_f|loss_f)"):
             pipeline_for(**{"n_features": 8, "bits": 8, "encoding": "nearest",  # type: ignore
                             "refetch": True} | options)
 
 
 def test_pipeline_of_an_unknown_encoding():
-    with pytest.raises(ValueError, match=r"encoding must be one of .*float, woven, not 'x'"):
+    with pytest.raises(ValueError, match=r"encoding must be one of .*float, bit_planes, not 'x'"):
         pipeline_for(n_features=8, bits=8, encoding="x")
 
 

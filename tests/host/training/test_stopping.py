@@ -10,8 +10,8 @@ import pytest
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import SaturationError, TrainingInterrupted
-from bitstep.quantization import quantize_rows, weave_rows
+from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted
+from bitstep.quantization import quantize_bit_planes, quantize_rows
 from bitstep.quantization.scaling import fit_scaler
 from bitstep.training.checkpoint import Checkpoint, describe_data, load_checkpoint
 from bitstep.training.checkpoint_writer import CheckpointWriter
@@ -36,7 +36,8 @@ EPOCHS = 30
 class Problem:
     """A logistic regression of some classes; half of its rows are held out."""
 
-    def __init__(self, *, n_classes=3, n_features=20, n_rows=300, seed=0, noise=1.0, woven=False,
+    def __init__(self, *, n_classes=3, n_features=20, n_rows=300, seed=0, noise=1.0,
+                 bit_planes=False,
                  bits=8):
         rng = np.random.default_rng(seed)
         features = rng.standard_normal((n_rows, n_features))
@@ -47,7 +48,8 @@ class Problem:
         targets = targets[:, 1:] if n_classes == 2 else targets
         train, held = held_out(n_rows, 0.5, 0, picked)
         self.scaler = fit_scaler(features[train])
-        rows = weave_rows(features[train], scaler=self.scaler) if woven else quantize_rows(
+        rows = quantize_bit_planes(features[train],
+                                   scaler=self.scaler) if bit_planes else quantize_rows(
             features[train], bits=bits, encoding="float" if bits == 32 else "stochastic",
             scaler=self.scaler)
         self.loss = Loss.LOGISTIC
@@ -232,8 +234,8 @@ def test_without_held_out_rows_the_last_model_is_kept():
     assert model.kept == model.epochs_done - 1 < EPOCHS - 1
 
 
-def test_woven_rows_whose_planes_are_chosen():
-    problem = Problem(woven=True, noise=2.0)
+def test_bit_plane_rows_whose_planes_are_chosen():
+    problem = Problem(bit_planes=True, noise=2.0)
     options = {"planes": "auto", "epochs": 20}
     whole = problem.train(problem.training(**options), "cpu")
     stopping = Stopping(problem.held, True, patience=2)
@@ -325,14 +327,14 @@ def test_epochs_are_reported():
     assert seen == list(range(1, 3 * model.epochs_done + 1))
 
 
-def test_saturation_names_the_epoch():
+def test_overflow_names_the_epoch():
     problem = Problem(n_classes=2)
     problem.objective = Objective(loss=problem.loss)
     steps = [0.01] * 4 + [200.0] * 4
     options = {"schedule": steps, "epochs": 8, "step": None, "model_range": 1.0}
-    with pytest.raises(SaturationError) as plain:
+    with pytest.raises(RangeOverflowError) as plain:
         problem.train(problem.training(**options))
-    with pytest.raises(SaturationError) as stopped:
+    with pytest.raises(RangeOverflowError) as stopped:
         problem.train(problem.training(stopping=Stopping(problem.held, True, patience=2),
                                        **options))
     assert stopped.value.epoch == plain.value.epoch == 5

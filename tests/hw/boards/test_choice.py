@@ -12,17 +12,17 @@ from bitstep_hw.boards.choice import parse_config
     ("bits=8,lookahead=auto", PipelineConfig(bits=8).with_lookahead()),
     ("", PipelineConfig().with_lookahead()),
     ("minibatch=False,refetch=True", PipelineConfig(minibatch=False, refetch=True, lookahead=0)),
-    ("bits=32,row_format=float32,cycles_per_update=4,lookahead=2",
-     PipelineConfig(bits=32, row_format="float32", cycles_per_update=4, lookahead=2)),
+    ("bits=32,row_format=float32,update_interval=4,lookahead=2",
+     PipelineConfig(bits=32, row_format="float32", update_interval=4, lookahead=2)),
 ])
 def test_parse_config(text, config):
     assert parse_config(text) == config
 
 
-def test_woven_rows():
-    woven = PipelineConfig(bits=16, row_format="woven", max_features=64, lookahead=1)
-    assert parse_config("max_features=64,lookahead=1", woven=True) == woven
-    assert parse_config("bits=16,row_format=woven,max_features=64,lookahead=1") == woven
+def test_bit_plane_rows():
+    bit_planes = PipelineConfig(bits=16, row_format="bit_planes", max_features=64, lookahead=1)
+    assert parse_config("max_features=64,lookahead=1", bit_planes=True) == bit_planes
+    assert parse_config("bits=16,row_format=bit_planes,max_features=64,lookahead=1") == bit_planes
 
 
 @pytest.mark.parametrize(("text", "message"), [

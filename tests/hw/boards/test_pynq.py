@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from amaranth.hdl import Fragment
-from stubbed_vivado import CONFIGS, MODELS, REFETCHING, SMALL, WOVEN, bitstream, verilog
+from stubbed_vivado import BIT_PLANES, CONFIGS, MODELS, REFETCHING, SMALL, bitstream, verilog
 
 from bitstep.pipeline.boards import BoardFacts
 from bitstep.pipeline.config import PipelineConfig
@@ -38,9 +38,9 @@ TO_VERILOG = "bitstep_hw.boards.vivado.sources.to_verilog"
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_default_pipelines(board):
     configs = {bits: board.facts.config(bits) for bits in board.facts.bus_widths}
-    widths = board.facts.bus_widths | {16: board.facts.woven_bus_width}
-    for bits, config in (configs | {16: board.facts.woven_config()}).items():
-        assert (config.bits, config.bus_width, config.cycles_per_update) == (bits, widths[bits], 4)
+    widths = board.facts.bus_widths | {16: board.facts.bit_plane_bus_width}
+    for bits, config in (configs | {16: board.facts.bit_plane_config()}).items():
+        assert (config.bits, config.bus_width, config.update_interval) == (bits, widths[bits], 4)
         assert all(config.allows_lookahead(config.stages.required_lookahead(beats), beats)
                    for beats in range(1, config.rows.max_beats + 1))
         board.check(config)
@@ -64,7 +64,8 @@ def test_default_pipelines_fit(board):
     """
     pipelines = counted()
     available = [board.facts.resources[name] for name in ("LUT", "FF", "RAMB36", "DSP")]
-    for config in (*map(board.facts.config, board.facts.bus_widths), board.facts.woven_config()):
+    for config in (*map(board.facts.config, board.facts.bus_widths),
+                   board.facts.bit_plane_config()):
         used = pipelines[config.name]
         assert max(a / b for a, b in zip(used, available, strict=True)) < 0.9
 
@@ -75,7 +76,7 @@ def test_bus_must_fit_the_memory_ports():
     BOARDS["kv260"].check(PipelineConfig(bus_width=128))
 
 
-@pytest.mark.parametrize("config", [WOVEN, MODELS], ids=["woven rows", "two models"])
+@pytest.mark.parametrize("config", [BIT_PLANES, MODELS], ids=["bit-plane rows", "two models"])
 def test_same_ports_as_the_others(config):
     """So what is checked for those holds for these."""
     assert Top(config).signature == Top(SMALL).signature
@@ -380,7 +381,7 @@ HWH, BIT = "bitstep.hwh must be the hardware handoff", "bitstep.bit must be the 
 @pytest.mark.parametrize(("name", "change", "message"), [
     ("bitstep.hwh", lambda found: found[:len(found) // 2], f"{HWH}.*but is no whole XML"),
     ("bitstep.hwh", lambda found: b"", f"{HWH}.*but is empty"),
-    ("bitstep.hwh", gzip.compress, f"{HWH}.*packed with gzip: unpack it"),
+    ("bitstep.hwh", gzip.compress, f"{HWH}.*compressed with gzip: unpack it"),
     ("bitstep.hwh", lambda found: found.replace(b"bitstep_0", b"bit\xffstep_0"),
      f"{HWH}.*but is no whole XML"),
     ("bitstep.hwh", lambda found: found.replace(b"UTF-8", b"other"), f"{HWH}.*but is no whole XML"),
@@ -394,11 +395,11 @@ HWH, BIT = "bitstep.hwh must be the hardware handoff", "bitstep.bit must be the 
     ("bitstep.bit", lambda found: b"\0\1" + found, f"{BIT}.*has no header of one"),
     ("bitstep.bit", lambda found: b"", f"{BIT}.*but is empty"),
     ("timing.rpt", lambda found: b"", "timing.rpt must be Vivado's report on timing, but is empty"),
-    ("timing.rpt", gzip.compress, "timing.rpt .*packed with gzip"),
+    ("timing.rpt", gzip.compress, "timing.rpt .*compressed with gzip"),
     ("timing.rpt", lambda found: found[:400], r"must tell the slack of setup as WNS\(ns\)"),
     ("timing.rpt", lambda found: bytes(range(256)), "must tell the slack of setup"),
     ("utilization.rpt", lambda found: b" \n", "utilization.rpt must be .* but is empty"),
-    ("utilization.rpt", gzip.compress, "utilization.rpt .*packed with gzip"),
+    ("utilization.rpt", gzip.compress, "utilization.rpt .*compressed with gzip"),
     ("result.txt", lambda found: b"", "result.txt must be .* but is empty"),
     ("result.txt", lambda found: b"vivado\n\n\xff\xfe\n", "must be of the sources that"),
 ])
@@ -547,17 +548,18 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("texts, config", [
-    ([], BOARDS["pynq-z2"].facts.woven_config()), (["max_features=32,lookahead=0"], WOVEN)])
-def test_sources_of_woven_rows(tmp_path, monkeypatch, texts, config):
-    monkeypatch.setattr(TO_VERILOG, lambda config: verilog(WOVEN))
-    assert boards.main(["pynq-z2", "--woven", "--tcl-only", str(tmp_path), *texts]) == 0
+    ([], BOARDS["pynq-z2"].facts.bit_plane_config()),
+    (["max_features=32,lookahead=0"], BIT_PLANES)])
+def test_sources_of_bit_plane_rows(tmp_path, monkeypatch, texts, config):
+    monkeypatch.setattr(TO_VERILOG, lambda config: verilog(BIT_PLANES))
+    assert boards.main(["pynq-z2", "--bit-planes", "--tcl-only", str(tmp_path), *texts]) == 0
     assert [path.name for path in tmp_path.iterdir()] == [f"pynq-z2-{config.name}"]
 
 
-def test_woven_rows_have_no_bits(capsys):
+def test_bit_plane_rows_have_no_bits(capsys):
     with pytest.raises(SystemExit, match="2"):
-        boards.main(["pynq-z2", "--woven", "4"])
-    assert "Bits must not be given with --woven, not 4" in capsys.readouterr().err
+        boards.main(["pynq-z2", "--bit-planes", "4"])
+    assert "Bits must not be given with --bit-planes, not 4" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "message"), [

@@ -98,7 +98,7 @@ def test_other_designs_are_refused(board, tmp_path):
     path.write_text(text_of(board.family.name), encoding="utf-8-sig")
     with pytest.raises(ToolError, match=f"has no {IP_INSTANCE} of type {IP_VLNV}"):
         check_handoff(path, board)
-    with pytest.raises(ToolError, match="is packed with gzip: unpack it"):
+    with pytest.raises(ToolError, match="is compressed with gzip: unpack it"):
         check_handoff(DATA / FILES[board.family.name], board)
     path.write_bytes(path.read_bytes()[:100_000])
     with pytest.raises(ToolError, match="is no whole XML"):

@@ -11,8 +11,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.parts.dither import Dither
 from bitstep_sim.testing.cases import each
 
-CONFIGS = [PipelineConfig(cycles_per_update=2), PipelineConfig(cycles_per_update=4),
-           PipelineConfig(cycles_per_update=6, solver="logistic")]
+CONFIGS = [PipelineConfig(update_interval=2), PipelineConfig(update_interval=4),
+           PipelineConfig(update_interval=6, loss_family="logistic")]
 KEYS = [0, 0xFFFF_FFFF, 0x1BD1_1BDA, 1]
 
 
@@ -43,14 +43,14 @@ def run(config, steps):
     return taken
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.cycles_per_update}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.update_interval}")
 @each("key", KEYS)
 def test_rows_at_full_rate(config, key):
-    (taken,) = run(config, [(key, 0, [config.cycles_per_update] * 50)])
+    (taken,) = run(config, [(key, 0, [config.update_interval] * 50)])
     assert taken == dithers(key, 50).tolist()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.cycles_per_update}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.update_interval}")
 @each("seed", range(3))
 def test_restarts_at_any_row(config, seed):
     """A restart at any time, also while a block is being made; the row after it comes late."""
@@ -59,7 +59,7 @@ def test_restarts_at_any_row(config, seed):
     steps = []
     for _ in range(25):
         distances = [late + rng.randrange(3)]
-        distances += [config.cycles_per_update + rng.choice([0, 0, 1,
+        distances += [config.update_interval + rng.choice([0, 0, 1,
                                                              9]) for _ in range(rng.randrange(9))]
         steps.append((rng.choice(KEYS), rng.randrange(40), distances))
     for (key, row, distances), taken in zip(steps, run(config, steps), strict=True):

@@ -24,11 +24,11 @@ from bitstep_hw.parts.lane_product import (
 from bitstep_sim.testing.random_jobs import random_floats
 
 FLOAT = PipelineConfig(bits=32, row_format="float32")
-LEVELS = [PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cycles_per_update)
+LEVELS = [PipelineConfig(bits=bits, row_format=row_format, update_interval=update_interval)
           for bits, row_format in ((1, "one_level"), (2, "one_level"), (2, "two_levels"),
                                    (4, "one_level"),
-                                   (8, "one_level"), (16, "woven"))
-          for cycles_per_update in (2, 4)]
+                                   (8, "one_level"), (16, "bit_planes"))
+          for update_interval in (2, 4)]
 TERNARY = [config for config in LEVELS if config.rows.ternary_levels]
 EXPONENTS = [*range(0, 3), *range(60, 68), *range(90, 128)]
 
@@ -175,7 +175,7 @@ class Difference(wiring.Component):
 def test_levels_of_minus_one_zero_and_one():
     assert [config for config in LEVELS if config.bits <= 2] == TERNARY
     assert PipelineConfig(bits=3, row_format="two_levels").rows.ternary_levels
-    assert not PipelineConfig(bits=1, level_tables=True).rows.ternary_levels
+    assert not PipelineConfig(bits=1, codebooks=True).rows.ternary_levels
     assert not FLOAT.rows.ternary_levels
 
 

@@ -9,8 +9,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.parts import memories
 from bitstep_hw.top import Top
 
-FAST = PipelineConfig(bits=4, max_features=64, lookahead=1, cycles_per_update=4)
-SLOW = PipelineConfig(bits=4, max_features=64, lookahead=1, cycles_per_update=2)
+FAST = PipelineConfig(bits=4, max_features=64, lookahead=1, update_interval=4)
+SLOW = PipelineConfig(bits=4, max_features=64, lookahead=1, update_interval=2)
 UNDEFINED = "COLLISION_X_MASK 1'1"
 
 

@@ -12,7 +12,7 @@ from bitstep.golden.dither import epoch_key
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import Elaborated, once
@@ -30,9 +30,9 @@ def check(config, *, lookahead=None, stall=0.0, dut=None, **options):
     results = run_pipeline(dut, job, lookahead=lookahead, stall=stall)
     expected = list(train(job))
     assert len(results) == len(expected)
-    for (model, intercept, saturated, _), golden in zip(results, expected, strict=True):
-        assert golden.saturation == Saturation(0)
-        assert saturated == 0
+    for (model, intercept, overflowed, _), golden in zip(results, expected, strict=True):
+        assert golden.overflow == Overflow(0)
+        assert overflowed == 0
         assert (model, intercept) == (golden.model.tolist(), golden.intercept)
     return [cycles for *_, cycles in results]
 
@@ -45,24 +45,24 @@ def test_every_format(row_format, bits):
 
 
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 2)])
-def test_lanes_without_a_feature(row_format, bits, cycles_per_update):
+def test_lanes_without_a_feature(row_format, bits, update_interval):
     """Where no code says 0, a mask does, in a row's last beat and in no other."""
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2,
-                            cycles_per_update=cycles_per_update, max_features=128)
+                            update_interval=update_interval, max_features=128)
     for n_features in (config.rows.lanes + 1, 2 * config.rows.lanes - 1):
         check(config, n_features=n_features, n_rows=9, seed=bits)
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 7])
 @pytest.mark.parametrize("n_features", [3, 20])
-def test_cycles_per_update_and_look_aheads(cycles_per_update, lookahead, n_features):
+def test_update_interval_and_look_aheads(update_interval, lookahead, n_features):
     config = PipelineConfig(bits=8, row_format="two_levels", lookahead=lookahead,
-                            cycles_per_update=cycles_per_update, **SMALL)
-    check(config, n_features=n_features, n_rows=14, epochs=1, seed=cycles_per_update)
+                            update_interval=update_interval, **SMALL)
+    check(config, n_features=n_features, n_rows=14, epochs=1, seed=update_interval)
 
 
 @pytest.mark.parametrize("lookahead", range(5))
@@ -108,7 +108,7 @@ def garble(memory, platform):
 def test_no_word_is_used_that_is_being_written(n_features, monkeypatch):
     """Rows of 1 to 4 beats for a fast clock, with everything that keeps words in memories."""
     monkeypatch.setattr(memory.Memory, "elaborate", garble)
-    config = PipelineConfig(bits=8, lookahead=3, cycles_per_update=4, max_features=32)
+    config = PipelineConfig(bits=8, lookahead=3, update_interval=4, max_features=32)
     dut = Elaborated(Pipeline(config=config))
     check(config, n_features=n_features, n_rows=40, epochs=2, batch=3, correction_period=9,
           warm=True, dut=dut)
@@ -126,11 +126,11 @@ def test_stalls_change_nothing(stall):
           label_format=LabelFormat.SIGN)
 
 
-@pytest.mark.parametrize("bits, cell, lookahead, cycles_per_update", [
+@pytest.mark.parametrize("bits, cell, lookahead, update_interval", [
     (5, 2, 4, 2), pytest.param(3, 1, 0, 2, marks=pytest.mark.slow), (3, 1, 4, 4),
     pytest.param(8, 2, 4, 2, marks=pytest.mark.slow)])
-def test_refetching(bits, cell, lookahead, cycles_per_update):
-    config = PipelineConfig(bits=bits, lookahead=lookahead, cycles_per_update=cycles_per_update,
+def test_refetching(bits, cell, lookahead, update_interval):
+    config = PipelineConfig(bits=bits, lookahead=lookahead, update_interval=update_interval,
                             refetch=True, proximal=True, **SMALL)
     check(config, n_features=min(config.rows.lanes + 1, 15), n_rows=60, epochs=2, loss=Loss.HINGE,
           cell_half_levels=cell, correction_period=7, warm=True, stall=0.2)
@@ -138,13 +138,13 @@ def test_refetching(bits, cell, lookahead, cycles_per_update):
           proximal_period=9, warm=True)
 
 
-@pytest.mark.parametrize("lookahead, cycles_per_update", [
+@pytest.mark.parametrize("lookahead, update_interval", [
     (0, 2), pytest.param(4, 2, marks=pytest.mark.slow), (4, 4)])
-def test_refetching_with_small_updates(lookahead, cycles_per_update):
+def test_refetching_with_small_updates(lookahead, update_interval):
     """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
     decided wrongly by a bound for updates of 0, which K rounds down to.
     """
-    config = PipelineConfig(bits=4, lookahead=lookahead, cycles_per_update=cycles_per_update,
+    config = PipelineConfig(bits=4, lookahead=lookahead, update_interval=update_interval,
                             refetch=True, **SMALL)
     job = random_job(config, n_features=8, n_rows=40, epochs=1, loss=Loss.HINGE, cell_half_levels=1,
                      warm=True, seed=3)
@@ -167,8 +167,8 @@ def test_hinges(loss, row_format, bits):
 
 @pytest.mark.parametrize("row_format, bits", [("one_level", 3), ("float32", 32)])
 def test_logistic(row_format, bits):
-    config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2, solver="logistic",
-                            cycles_per_update=6, **SMALL)
+    config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2, loss_family="logistic",
+                            update_interval=6, **SMALL)
     check(config, n_features=5, n_rows=30, loss=Loss.LOGISTIC, correction_period=10)
 
 
@@ -180,25 +180,25 @@ def test_without_parts(parts):
           correction_period=2 if config.corrections else 0, intercept=False)
 
 
-@pytest.mark.parametrize("cycles_per_update, n_features", [(2, 8), (4, 8), (2, 20), (4, 40)])
-def test_cycles(cycles_per_update, n_features):
-    """Rows follow each other in max(beats, cycles_per_update) cycles; then the last updates."""
+@pytest.mark.parametrize("update_interval, n_features", [(2, 8), (4, 8), (2, 20), (4, 40)])
+def test_cycles(update_interval, n_features):
+    """Rows follow each other in max(beats, update_interval) cycles; then the last updates."""
     config = PipelineConfig(bits=8, bus_width=64, max_features=40,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     config = config.with_lookahead(n_features)
     rows, beats = 40, config.rows.beats(n_features)
-    pitch = max(beats, cycles_per_update)
+    pitch = max(beats, update_interval)
     (cycles,) = check(config, n_features=n_features, n_rows=rows, epochs=1)
     assert cycles <= (rows + config.lookahead + 1) * pitch + config.latency + 2 \
         + config.stages.start_delay
 
 
-def test_saturation_is_reported():
+def test_overflow_is_reported():
     config = PipelineConfig(bits=8, lookahead=2, **SMALL)
     job = random_job(config, n_features=4, n_rows=30, epochs=1, speed=400)
     (golden,) = train(job)
-    assert golden.saturation
-    (*_, saturated, _), = run_pipeline(once(Pipeline, config=config), job)
-    assert saturated & golden.saturation == golden.saturation
+    assert golden.overflow
+    (*_, overflowed, _), = run_pipeline(once(Pipeline, config=config), job)
+    assert overflowed & golden.overflow == golden.overflow
     calm = dataclasses.replace(job, epochs=random_job(config, n_features=4, n_rows=1).epochs)
     assert all(result[2] == 0 for result in run_pipeline(once(Pipeline, config=config), calm))

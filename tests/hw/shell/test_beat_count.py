@@ -4,7 +4,7 @@ import random
 
 from support import put
 
-from bitstep.pipeline.parts.formats import DENSE_COUNT_CYCLES
+from bitstep.pipeline.parts.formats import PACKED_COUNT_CYCLES
 from bitstep_hw.shell.beat_count import BeatCount
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
@@ -22,7 +22,7 @@ def test_rows_divided_by_those_of_a_beat(rows_per_beat):
             await ctx.tick()
             put(ctx, dut.start, 0)
             put(ctx, dut.rows, rng.getrandbits(32))
-            for _ in range(DENSE_COUNT_CYCLES):
+            for _ in range(PACKED_COUNT_CYCLES):
                 assert not ctx.get(dut.ready)
                 await ctx.tick()
             assert ctx.get(dut.ready)

@@ -5,12 +5,12 @@ import random
 from support import put_all_of, ticks
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep_hw.shell.derivative_writer import DEPTH, ROOM, DerivativeWriter
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, once, simulate
 
-CONFIG = PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=1)
+CONFIG = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=64, lookahead=1)
 ADDRESS = 0x1_2345_6780
 
 

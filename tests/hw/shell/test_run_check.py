@@ -41,13 +41,13 @@ def test_sizes(rows, beats, wrong, period):
 
 
 @each("choices, least", [
-    ({}, 0), ({"models": 2}, 0), ({"solver": "logistic", "cycles_per_update": 6}, 13),
+    ({}, 0), ({"models": 2}, 0), ({"loss_family": "logistic", "update_interval": 6}, 13),
     # Their label shifts stand in the table.
-    ({"solver": "logistic", "cycles_per_update": 6, "models": 2}, 0)])
+    ({"loss_family": "logistic", "update_interval": 6, "models": 2}, 0)])
 def test_label_shift(choices, least):
     config = PipelineConfig(bits=3, max_features=63, **choices)
     dut = once(RunCheck, config=config)
-    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
+    loss = Loss.LOGISTIC if config.loss_family == "logistic" else Loss.LEAST_SQUARES
 
     async def testbench(ctx):
         for shift in sorted({0, max(least - 1, 0), least, 40, 41}):

@@ -6,7 +6,7 @@ import pytest
 from support import put, put_all_of, ticks
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import Error, LabelFormat, Loss, Saturation
+from bitstep.pipeline.registers import Error, LabelFormat, Loss, Overflow
 from bitstep_hw.shell.run_control import RunControl
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
@@ -14,9 +14,9 @@ from bitstep_sim.testing.harness import once, simulate
 CONFIG = PipelineConfig(bits=8, max_features=800, lookahead=4)      # 8 lanes, 100 beats
 SIMPLE = PipelineConfig(bits=8, max_features=800, minibatch=False, corrections=False)
 FULL = PipelineConfig(bits=8, max_features=800, lookahead=4, proximal=True, refetch=True)
-LOGISTIC = PipelineConfig(bits=8, max_features=800, solver="logistic", cycles_per_update=6)
+LOGISTIC = PipelineConfig(bits=8, max_features=800, loss_family="logistic", update_interval=6)
 FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=800)
-WOVEN = PipelineConfig(bits=16, row_format="woven", max_features=800, lookahead=4)
+BIT_PLANES = PipelineConfig(bits=16, row_format="bit_planes", max_features=800, lookahead=4)
 GOOD = {
     "rows": 10, "beats_per_row": 3, "last_lanes": 8, "epochs": 2, "batch": 1, "label_format": 1,
     "label_shift": 40, "intercept_level": 127, "lookahead": 1, "correction_period": 0,
@@ -113,12 +113,12 @@ def run(changes, config=CONFIG, during=None, twice=True):
         if during is not None:
             await during(ctx, dut, around)
         error, epochs = await around.finish()
-        result.extend([error, epochs, list(around.events), ctx.get(dut.saturation)])
+        result.extend([error, epochs, list(around.events), ctx.get(dut.overflow)])
         if twice:
             around.events.clear()
             await around.start(GOOD)
             assert await around.finish() == (Error.NONE, 2)
-            assert ctx.get(dut.saturation) == 0
+            assert ctx.get(dut.overflow) == 0
             assert around.events == good_events()
 
     simulate(dut, testbench, limit=5000)
@@ -142,8 +142,8 @@ def good_events(*, model=("clear",), coefficients=(), epochs=2):
      good_events(coefficients=["load_coefficients", *["model"] * 3])),
 ])
 def test_order_of_a_run(changes, expected):
-    error, epochs, events, saturation = run(changes)
-    assert (error, epochs, saturation) == (Error.NONE, changes.get("epochs", 2), 0)
+    error, epochs, events, overflow = run(changes)
+    assert (error, epochs, overflow) == (Error.NONE, changes.get("epochs", 2), 0)
     # The port takes its words in the cycle after its command too: here as many as it waits.
     assert events == expected
 
@@ -369,17 +369,17 @@ def test_a_model_whose_last_response_is_an_error_does_not_count():
 
 
 @each("epoch", [1, 2])
-@pytest.mark.parametrize("kind", Saturation)
-def test_saturation_ends_the_run_after_its_epoch(epoch, kind):
+@pytest.mark.parametrize("kind", Overflow)
+def test_overflow_ends_the_run_after_its_epoch(epoch, kind):
     async def during(ctx, dut, around):
         while around.events.count("epoch_start") < epoch:
             await around.tick()
-        put(ctx, dut.saturated, kind.value)
+        put(ctx, dut.overflowed, kind.value)
         await around.tick()
-        put(ctx, dut.saturated, 0)
+        put(ctx, dut.overflowed, 0)
 
-    error, epochs, events, saturation = run({"epochs": 3}, during=during)
-    assert (error, epochs, saturation) == (Error.SATURATED, epoch - 1, kind)
+    error, epochs, events, overflow = run({"epochs": 3}, during=during)
+    assert (error, epochs, overflow) == (Error.OVERFLOW, epoch - 1, kind)
     assert events.count("epoch_start") == epoch
     assert events.count("unload") == epoch - 1
 
@@ -387,7 +387,7 @@ def test_saturation_ends_the_run_after_its_epoch(epoch, kind):
 @each("busy", [0, 30])
 def test_derivatives_come_in_place_of_a_model(busy):
     """No model is unloaded; the epoch counts when the writer is idle."""
-    dut = once(RunControl, config=WOVEN)
+    dut = once(RunControl, config=BIT_PLANES)
 
     async def testbench(ctx):
         around = Surroundings(ctx, dut)
@@ -407,10 +407,11 @@ def test_derivatives_come_in_place_of_a_model(busy):
 
 
 @pytest.mark.parametrize("config, changes", [
-    (WOVEN, {"gradient": 0}), (WOVEN, {"label_format": 1, "loss": Loss.LEAST_SQUARES}),
-    (WOVEN, {"label_format": 2}), (WOVEN, {"loss": Loss.HINGE}),
-    (WOVEN, {"loss": Loss.LEAST_SQUARES}), (WOVEN, {"epochs": 2}), (WOVEN, {"batch": 9}),
-    (replace(WOVEN, minibatch=False), {}), (replace(WOVEN, corrections=False), {}),
+    (BIT_PLANES, {"gradient": 0}), (BIT_PLANES, {"label_format": 1, "loss": Loss.LEAST_SQUARES}),
+    (BIT_PLANES, {"label_format": 2}), (BIT_PLANES, {"loss": Loss.HINGE}),
+    (BIT_PLANES, {"loss": Loss.LEAST_SQUARES}), (BIT_PLANES, {"epochs": 2}),
+    (BIT_PLANES, {"batch": 9}),
+    (replace(BIT_PLANES, minibatch=False), {}), (replace(BIT_PLANES, corrections=False), {}),
     (CONFIG, {"beats_per_row": 3, "last_lanes": 8, "intercept_level": 127})], ids=str)
 def test_derivatives_that_no_run_writes(config, changes):
     error, epochs, events, _ = run({**FULL_PASS, **changes}, config=config, twice=False)

@@ -19,7 +19,7 @@ from bitstep_lab.board_report.boards import board_named, board_of, largest_share
 from bitstep_lab.commands import report
 
 ROOT = Path(__file__).parents[3]
-BUILT = PipelineConfig(bits=4, cycles_per_update=4, lookahead=2, corrections=False)
+BUILT = PipelineConfig(bits=4, update_interval=4, lookahead=2, corrections=False)
 SVM = ("--model", "ls-svm")      # whose default pipelines have been synthesized
 
 
@@ -123,18 +123,18 @@ def test_a_width_that_cannot_be_trained_is_told(two_classes, capsys):
     assert re.search(r"^ *8: .*room for 32 levels", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_woven_rows(two_classes, tmp_path, capsys):
+def test_bit_plane_rows(two_classes, tmp_path, capsys):
     """The default pipeline of the board, at the planes asked for."""
-    path = tmp_path / "woven.npz"
-    assert main(["quantize", two_classes, "--woven", "--out", str(path)]) == 0
+    path = tmp_path / "bit-planes.npz"
+    assert main(["quantize", two_classes, "--bit-planes", "--out", str(path)]) == 0
     assert run(path, "--planes", 4, "--epochs", 1) == 0
     text = capsys.readouterr().out
-    assert FACTS["pynq-z2"].woven_config().name in text
+    assert FACTS["pynq-z2"].bit_plane_config().name in text
     assert "at least 4 (1 slot, an update every 4 cycles)" in text
     for data in (two_classes, str(tmp_path / "codes.npz")):
         if data != two_classes:
             assert main(["quantize", two_classes, "--bits", "4", "--out", data]) == 0
-        with pytest.raises(UsageError, match="--planes needs a file of woven rows"):
+        with pytest.raises(UsageError, match="--planes needs a file of bit-plane rows"):
             run(data, "--planes", 4)
 
 
@@ -181,7 +181,7 @@ def test_recorded_resources_are_those_of_the_pages():
 @pytest.mark.parametrize("name", FACTS)
 def test_default_pipelines_have_recorded_resources(name):
     board, facts = board_named(name), FACTS[name]
-    for config in (*map(facts.config, facts.bus_widths), facts.woven_config()):
+    for config in (*map(facts.config, facts.bus_widths), facts.bit_plane_config()):
         found = board.resources(config)
         share = largest_share(found)
         assert share is not None

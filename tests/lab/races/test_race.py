@@ -269,7 +269,7 @@ def test_names_are_unique():
         FLOAT, Pipeline(bits=1, encoding="nearest"), Pipeline(bits=8, encoding="nearest"),
         Pipeline(bits=8, encoding="nearest", refetch=True),
         Pipeline(bits=8, encoding="nearest", lookahead=0),
-        Pipeline(bits=8, encoding="nearest", cycles_per_update=4),
+        Pipeline(bits=8, encoding="nearest", update_interval=4),
         Pipeline(bits=8, encoding="nearest", batch=16), Cpu(method="hogwild", threads=2),
         Cpu(method="hogwild"), Cpu(method="minibatch", batch=16), Sklearn())]
     assert names[:3] == ["float", "1 bit nearest", "8 bits nearest"]
@@ -285,23 +285,23 @@ def test_optimal_levels_in_a_race():
                                  Task(race, np.full(2, 0.1), 1))
                for levels in ("uniform", "optimal")}
     rows = {levels: entry.outputs[0].rows for levels, entry in entries.items()}
-    assert rows["uniform"].level_tables is None
-    tables = rows["optimal"].level_tables
+    assert rows["uniform"].codebooks is None
+    tables = rows["optimal"].codebooks
     assert tables is not None
     assert tables.shape == (4, 8)
     assert rows["optimal"].variance.sum() < 0.7 * rows["uniform"].variance.sum()
-    assert [entry.config.level_tables for entry in entries.values()] == [False, True]
+    assert [entry.config.codebooks for entry in entries.values()] == [False, True]
     moved = [_bytes_moved(entry.outputs) for entry in entries.values()]
     assert moved[1] - moved[0] == 4 * 8
 
 
-def test_cycles_per_update_of_a_race():
+def test_update_interval_of_a_race():
     """The contestant's choice is the pipeline's, whose look-ahead suits it."""
     data = Dataset("four", np.eye(4), np.arange(4.0), "regression")
     race = Race(RaceData("four", data, "drawn", 4), "linreg", profile("paper"), ())
-    configs = [_Entry.of(Pipeline(bits=4, encoding="compensated", cycles_per_update=cycles),
+    configs = [_Entry.of(Pipeline(bits=4, encoding="compensated", update_interval=cycles),
                          Task(race, np.full(2, 0.1), 1)).config for cycles in (None, 2, 4)]
-    assert [config.cycles_per_update for config in configs] == [2, 2, 4]
+    assert [config.update_interval for config in configs] == [2, 2, 4]
     assert [config.lookahead for config in configs] == [7, 7, 5]
 
 

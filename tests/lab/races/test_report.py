@@ -210,8 +210,8 @@ def test_run_curves(tmp_path, monkeypatch):
      "--encoding compensated does not go together with --model svm: its codes are corre"),
     (["noisy-8", "--refetch"], "--refetch needs --model svm"),
     (["noisy-8", "--no-float", "--bits", "32", "--cpu"], "No contestant selected"),
-    (["noisy-8", "--cycles-per-update", "6"], "must be one of 2, 4, not 6"),
-    (["breast_cancer", "--model", "logistic", "--cycles-per-update", "2"],
+    (["noisy-8", "--update-interval", "6"], "must be one of 2, 4, not 6"),
+    (["breast_cancer", "--model", "logistic", "--update-interval", "2"],
      "of --model logistic must be 6, not 2")])
 def test_wrong_use_of_bench(options, message, capsys):
     with pytest.raises(SystemExit) as caught:

@@ -72,7 +72,7 @@ def test_8_bits_reach_full_precision_and_4_do_not():
 def test_a_model_that_leaves_its_words_is_said_to():
     found = reconstruct(small_scan(), Storage(8), schedule="constant", step=8.0, epochs=60,
                         device="golden")
-    assert found.saturated
+    assert found.overflowed
     assert len(found.decibels) < 60
 
 
@@ -91,13 +91,13 @@ def test_ratio_by_hand():
     assert peak_ratio(np.ones(2), np.ones(2)) == np.inf
 
 
-def fake(storage, decibels, n_bytes, saturated=False):
-    return Reconstruction(storage, n_bytes, np.zeros((8, 8)), np.array(decibels), 0.0, saturated)
+def fake(storage, decibels, n_bytes, overflowed=False):
+    return Reconstruction(storage, n_bytes, np.zeros((8, 8)), np.array(decibels), 0.0, overflowed)
 
 
 def test_conclusion_takes_the_least_data_that_is_near():
     runs = [fake(FLOAT, [30.0], 3200), fake(Storage(8), [29.6], 800),
-            fake(Storage(4), [29.0], 400), fake(Storage(2), [29.9], 200, saturated=True)]
+            fake(Storage(4), [29.0], 400), fake(Storage(2), [29.9], 200, overflowed=True)]
     found = Comparison(small_scan(), 1, {}, {"constant": runs, "inverse": runs[:1]})
     assert "8 bits" in conclusion(found, "constant")
     assert "4.00 times less data, at least the paper's 2.7" in conclusion(found, "constant")

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bit_plane_runs import FAST as BIT_PLANES
 from centred_runs import constants_of
-from drawn_jobs import CONFIGS, DENSE, REFETCH, TABLES
+from drawn_jobs import CONFIGS, PACKED, REFETCH, TABLES
 from simulated import TestedDevice, check_against_golden, compare, open_board
-from woven_runs import FAST as WOVEN
 
 from bitstep.golden.sgd import train
 from bitstep.pipeline.memory import ModelLayout
@@ -22,14 +22,15 @@ from bitstep.pipeline.results import BadConfigurationError, RunError, RunResult
 from bitstep_sim.board.compiled import BASE
 from bitstep_sim.board.device import SimBuffer, SimDevice
 from bitstep_sim.board.verilog import generate
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
-from bitstep_sim.testing.woven_jobs import random_woven_job
 
 GIB_4 = 1 << 32
 CONFIG = CONFIGS[1]
 OPTIONS = {"n_rows": 70, "epochs": 3, "copies": 2, "warm": True, "correction_period": 4}
 JOB = random_job(CONFIG, n_features=50, **OPTIONS)
-WOVEN_JOB = random_woven_job(WOVEN, planes=(16, 5, 3), n_features=70, n_rows=130, copies=2,
+BIT_PLANE_JOB = random_bit_plane_job(BIT_PLANES, planes=(16, 5, 3), n_features=70, n_rows=130,
+                                     copies=2,
                              correction_period=4, **constants_of(70, 0))
 # Jobs of a run, and the buffers that it has, in the order in which the driver asks for them.
 COMMON = ("rows", "labels", "epoch table", "models", "first model", "coefficients")
@@ -37,9 +38,9 @@ RUNS = {
     "codes": ([JOB], COMMON),
     "refetch": ([random_job(REFETCH, n_features=50, n_rows=90, loss=Loss.HINGE, warm=True,
                             correction_period=4, cell_half_levels=2)], (*COMMON, "fine rows")),
-    "tables": ([random_job(TABLES[0], n_features=50, **OPTIONS)], (*COMMON, "level tables")),
-    "woven": ([WOVEN_JOB], COMMON),
-    "dense": (random_jobs(DENSE, 3, n_features=3, **OPTIONS), COMMON),
+    "tables": ([random_job(TABLES[0], n_features=50, **OPTIONS)], (*COMMON, "codebooks")),
+    "bit_planes": ([BIT_PLANE_JOB], COMMON),
+    "packed": (random_jobs(PACKED, 3, n_features=3, **OPTIONS), COMMON),
 }
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bit_plane_runs import CLOCK_HZ, FAST, FEATURES, LINEAR, LOGISTIC, MEMORIES, WIDE, run
 from centred_runs import check_training, constants_of, gradient_job
 from drawn_jobs import PROFILE, fresh_seed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import TestedDevice, compare, lookahead_registers, open_board
-from woven_runs import CLOCK_HZ, FAST, FEATURES, LINEAR, LOGISTIC, MEMORIES, WIDE, run
 
 from bitstep.cli import main
 from bitstep.cycles import Memory, count_epochs
@@ -18,17 +18,17 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.estimators import LowPrecisionRegressor
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
+from bitstep.pipeline.bit_planes import BitPlaneLayout, to_bit_planes
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.parts.formats import WOVEN
-from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
+from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.registers import Control, LabelFormat, Loss, Overflow
 from bitstep.pipeline.results import DeviceError, RunError
-from bitstep.pipeline.woven import WovenLayout, weave
-from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows
+from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels, sign_labels
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
-from bitstep_sim.testing.woven_jobs import random_woven_job
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 
 LIMIT = (1 << 31) - 1
 
@@ -37,14 +37,14 @@ LIMIT = (1 << 31) - 1
 def centred_jobs(draw, config):
     """A job as inner passes have it, and a look-ahead for it."""
     n_features = draw(st.sampled_from([n for n in FEATURES if n <= config.max_features]))
-    loss = Loss.LOGISTIC if config.solver == "logistic" else \
+    loss = Loss.LOGISTIC if config.loss_family == "logistic" else \
         draw(st.sampled_from([Loss.LEAST_SQUARES, Loss.SQUARED_HINGE]))
     batch, seed = draw(st.sampled_from([1, 1, 1, 3, 64])), draw(st.integers(0, 1 << 30))
     options = {"loss": loss, "batch": batch, "label_format": LabelFormat.INT32}
     if config.corrections:
         options |= constants_of(n_features, seed, draw(st.sampled_from([9, 1 << 22, 1 << 31])))
         options["correction_period"] = batch * draw(st.sampled_from([1, 2, 8, 33]))
-    job = random_woven_job(
+    job = random_bit_plane_job(
         config, n_features=n_features, n_rows=draw(st.sampled_from([1, 2, 7, 64, 129, 300])),
         planes=tuple(draw(st.lists(st.integers(1, 16), min_size=1, max_size=3))), seed=seed,
         speed=draw(st.sampled_from([0.01, 0.3, 0.3, 100.0])), **options)
@@ -72,9 +72,9 @@ def check_gradient(config, job, lookahead=None, **options):
         device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
         found = device.gradient(job)
         assert board.board.stray_accesses == 0
-    assert bool(found.saturation) == bool(expected.saturation)
-    if expected.saturation:
-        assert found.saturation & Saturation.UPDATE
+    assert bool(found.overflow) == bool(expected.overflow)
+    if expected.overflow:
+        assert found.overflow & Overflow.UPDATE
         return found
     np.testing.assert_array_equal(found.words, expected.words)
     assert found.intercept == expected.intercept
@@ -120,16 +120,16 @@ def test_any_gradient(config, examples):
 @pytest.mark.parametrize("n_features, n_rows, batch", [
     (4096, 9, 1), (4095, 12, 3), (256, 520, 256), (256, 300, 64)])
 def test_wide_rows_and_batches(n_features, n_rows, batch):
-    job = random_woven_job(LINEAR, n_features=n_features, n_rows=n_rows, batch=batch,
+    job = random_bit_plane_job(LINEAR, n_features=n_features, n_rows=n_rows, batch=batch,
                            planes=(4, 16), correction_period=batch, **constants_of(n_features, 1))
     run(LINEAR, job)
     check_gradient(LINEAR, gradient_job(LINEAR, n_features=n_features, n_rows=n_rows, scale=1e-5))
 
 
-@pytest.mark.parametrize("value, saturation", [
-    (LIMIT, Saturation.CORRECTION), (-LIMIT - 1, Saturation.CORRECTION), (1 << 13, 0)])
+@pytest.mark.parametrize("value, overflow", [
+    (LIMIT, Overflow.CORRECTION), (-LIMIT - 1, Overflow.CORRECTION), (1 << 13, 0)])
 @pytest.mark.parametrize("place", [0, 4, "intercept"])
-def test_constants_beyond_the_range(value, saturation, place):
+def test_constants_beyond_the_range(value, overflow, place):
     """A correction that does not fit ends the run, wherever it is."""
     constants = np.zeros(5, np.int32)
     fields = {"constants": constants, "constant_intercept": 0}
@@ -137,16 +137,16 @@ def test_constants_beyond_the_range(value, saturation, place):
         fields["constant_intercept"] = value
     else:
         constants[place] = value
-    job = random_woven_job(LINEAR, n_features=5, n_rows=30, correction_period=8, speed=1e-3,
+    job = random_bit_plane_job(LINEAR, n_features=5, n_rows=30, correction_period=8, speed=1e-3,
                            **fields)
     job = replace(job, coefficients=np.zeros(5, np.int32), epochs=(
         replace(job.epochs[0], correction_mantissa=1 << 10, correction_shift=3),))
-    assert list(train(job))[-1].saturation == saturation
+    assert list(train(job))[-1].overflow == overflow
     run(LINEAR, job)
 
 
-@pytest.mark.parametrize("n_rows, saturates", [(65_000, False), (65_600, True)])
-def test_sum_of_all_updates(n_rows, saturates):
+@pytest.mark.parametrize("n_rows, overflows", [(65_000, False), (65_600, True)])
+def test_sum_of_all_updates(n_rows, overflows):
     """Updates of nearly 2^31 of so many rows that their sum could leave 64 bits."""
     job = gradient_job(LINEAR, n_features=1, n_rows=n_rows, model=np.zeros(1, np.int32),
                        intercept=0, label_format=LabelFormat.INT16)
@@ -158,8 +158,8 @@ def test_sum_of_all_updates(n_rows, saturates):
         found = board.gradient(job)
     with CpuDevice(LINEAR) as cpu:
         expected = cpu.gradient(job)
-    assert bool(found.saturation) == bool(expected.saturation) == saturates
-    if not saturates:
+    assert bool(found.overflow) == bool(expected.overflow) == overflows
+    if not overflows:
         np.testing.assert_array_equal(found.words, expected.words)
         assert found.intercept == expected.intercept
         assert found.counters == expected.counters
@@ -171,7 +171,8 @@ def test_updates_of_a_training_have_no_limit():
     job = gradient_job(LINEAR, n_features=1, n_rows=n_rows, model=np.array([1 << 30], np.int32),
                        intercept=0, intercept_level=0, label_format=LabelFormat.INT16)
     labels = pack_labels(np.where(np.arange(n_rows) % 2, 32_767, -32_767), LabelFormat.INT16)
-    job = replace(job, rows=(weave(np.full((n_rows, 1), 0x8000, np.uint16)),), labels=labels,
+    job = replace(job, rows=(to_bit_planes(np.full((n_rows, 1), 0x8000, np.uint16)),),
+                  labels=labels,
                   label_shift=24, epochs=(EpochSteps(65_000, 3, planes=16),))
     run(LINEAR, job)
 
@@ -179,7 +180,7 @@ def test_updates_of_a_training_have_no_limit():
 @pytest.mark.parametrize("n_features", [64, 256, 1001])
 def test_full_pass_at_the_rate_of_the_memory(n_features):
     """A beat a cycle of all 16 planes, within 2 %, without start and end."""
-    layout, cycles = WovenLayout(n_features), []
+    layout, cycles = BitPlaneLayout(n_features), []
     for blocks in (10, 60):
         job = gradient_job(LINEAR, n_features=n_features, n_rows=blocks * layout.block_rows)
         counters, _ = count_epochs(job, gradient=True)
@@ -197,10 +198,10 @@ def test_board_keeps_nothing_between_runs(config):
             options = {"n_features": n_features, "n_rows": [300, 40, 77][number % 3],
                        "seed": number}
             hinge = {"loss": Loss.SQUARED_HINGE, "label_format": LabelFormat.INT32}
-            jobs = [random_woven_job(config, correction_period=4, planes=(5, 3), **options,
+            jobs = [random_bit_plane_job(config, correction_period=4, planes=(5, 3), **options,
                                      **constants_of(n_features, number)),
-                    random_woven_job(config, correction_period=4, planes=(4,), **options),
-                    random_woven_job(config, planes=(6,), **options, **hinge)]
+                    random_bit_plane_job(config, correction_period=4, planes=(4,), **options),
+                    random_bit_plane_job(config, planes=(6,), **options, **hinge)]
             full = gradient_job(config, scale=1e-4, **options)
             for place, job in enumerate(jobs):
                 changed = TestedDevice(board, during=lambda: board.write(0x20, Control.ABORT),
@@ -224,7 +225,7 @@ def test_registers_that_no_gradient_can_have(registers):
 
 
 def test_gradients_that_no_pipeline_sums():
-    none = PipelineConfig(row_format=WOVEN, bits=16, max_features=16, corrections=False)
+    none = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=16, corrections=False)
     with open_board(LINEAR) as board:
         board.config = none
         with pytest.raises(DeviceError, match="must have corrections and mini-batches"):
@@ -237,7 +238,7 @@ def test_training(config, n_features, l2):
     rng = np.random.default_rng(0)
     features = rng.standard_normal((700, n_features))
     labels = features @ rng.standard_normal(n_features) + 0.1 * rng.standard_normal(700) + 3
-    data = QuantizedDataset(weave_rows(features), quantize_labels(labels, 700))
+    data = QuantizedDataset(quantize_bit_planes(features), quantize_labels(labels, 700))
     model = check_training(config, data, Objective(l2=l2), epochs=4, planes=[2, 4, 4, 6])
     assert model.gradients is not None
     assert model.gradients[-1].max() < 0.05
@@ -249,7 +250,7 @@ def test_least_squares_of_classes():
     rng = np.random.default_rng(3)
     features = rng.random((1500, 6))
     classes = rng.random(1500) < 0.2 + 0.6 * features[:, 0]
-    data = QuantizedDataset(weave_rows(features), sign_labels(np.where(classes, 1, -1)))
+    data = QuantizedDataset(quantize_bit_planes(features), sign_labels(np.where(classes, 1, -1)))
     check_training(LINEAR, data, Objective(), epochs=3, planes=[2, 4])
 
 
@@ -260,7 +261,7 @@ def test_training_of_classes(loss):
     features = rng.standard_normal((400, 12))
     classes = features @ rng.standard_normal(12) + 0.5 * rng.standard_normal(400) > 0
     objective = Objective(loss=loss, l2=1e-2)
-    data = QuantizedDataset(weave_rows(features), sign_labels(np.where(classes, 1, -1)))
+    data = QuantizedDataset(quantize_bit_planes(features), sign_labels(np.where(classes, 1, -1)))
     config = LINEAR if loss != Loss.LOGISTIC else pipeline_of(data.rows, objective)
     model = check_training(config, data, objective, epochs=4, planes=4)
     assert model.gradients is not None

@@ -6,34 +6,34 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bit_plane_runs import CLOCK_HZ, FAST, FEATURES, LINEAR, LOGISTIC, MEMORIES, WIDE
 from centred_runs import check_training, constants_of, gradient_job
 from drawn_jobs import PROFILE, fresh_seed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import TestedDevice, compare, lookahead_registers, open_board
-from woven_runs import CLOCK_HZ, FAST, FEATURES, LINEAR, LOGISTIC, MEMORIES, WIDE
 
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.devices.derivatives import derivative_job
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
+from bitstep.pipeline.bit_planes import to_bit_planes
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
-from bitstep.pipeline.registers import OFFSETS, Control, LabelFormat, Loss, Saturation
+from bitstep.pipeline.registers import OFFSETS, Control, LabelFormat, Loss, Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT, RunError, sum_counters
-from bitstep.pipeline.woven import weave
-from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
+from bitstep.quantization import QuantizedDataset, quantize_bit_planes, sign_labels
 from bitstep.training.objective import Objective
-from bitstep_sim.testing.woven_jobs import random_woven_job
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 
 CONFIGS = [LINEAR, FAST, LOGISTIC]
 
 
 def loss_of(config):
     """The smooth loss of classes that a pipeline has."""
-    return Loss.LOGISTIC if config.solver == "logistic" else Loss.SQUARED_HINGE
+    return Loss.LOGISTIC if config.loss_family == "logistic" else Loss.SQUARED_HINGE
 
 
 def full_pass(config, **options):
@@ -59,9 +59,9 @@ def check_full_pass(config, job, planes, lookahead=None, **options):
         found = device.gradient(job, derivative_planes=planes)
         assert board.board.stray_accesses == 0
         assert not board._allocator.blocks
-    assert bool(found.saturation) == bool(expected.saturation)
-    if expected.saturation:
-        assert found.saturation == Saturation.UPDATE
+    assert bool(found.overflow) == bool(expected.overflow)
+    if expected.overflow:
+        assert found.overflow == Overflow.UPDATE
         return found
     check_same(found, expected)
     if "stall_probability" in options:
@@ -159,7 +159,7 @@ def test_board_keeps_nothing_between_runs(config):
         for number, n_features in enumerate([256, 1, 65]):
             options = {"n_features": n_features, "n_rows": [130, 40, 77][number],
                        "seed": number, "loss": loss_of(config)}
-            inner = random_woven_job(config, planes=(6, 3), label_format=LabelFormat.INT32,
+            inner = random_bit_plane_job(config, planes=(6, 3), label_format=LabelFormat.INT32,
                                      correction_period=4, **options,
                                      **constants_of(n_features, number))
             full = full_pass(config, scale=1e-4, **{key: options[key] for key in (
@@ -192,15 +192,15 @@ def test_label_shift_that_the_finer_sigmoid_cannot_have():
         np.testing.assert_array_equal(board.gradient(job).words, gradient(job).words)
 
 
-@pytest.mark.parametrize("word, saturates", [(1 << 30, False), ((1 << MODEL_WIDTH - 1) - 1, True)])
+@pytest.mark.parametrize("word, overflows", [(1 << 30, False), ((1 << MODEL_WIDTH - 1) - 1, True)])
 @pytest.mark.parametrize("config", [LINEAR, FAST], ids=lambda config: config.name)
-def test_derivatives_beyond_their_label(config, word, saturates):
+def test_derivatives_beyond_their_label(config, word, overflows):
     """A derivative of 31 bits is an update that fits, but no label."""
     job = full_pass(config, n_features=1, n_rows=300, model=np.array([word], np.int32),
                     intercept=0)
     job = replace(job, label_shift=32, epochs=(EpochSteps(1, 3, planes=16),))
-    assert not gradient(job).saturation
-    assert bool(gradient(job, 16).saturation) == saturates
+    assert not gradient(job).overflow
+    assert bool(gradient(job, 16).overflow) == overflows
     check_full_pass(config, job, 16)
 
 
@@ -210,7 +210,8 @@ def test_derivatives_have_no_limit_together():
     job = full_pass(FAST, n_features=1, n_rows=n_rows, model=np.array([word], np.int32),
                     intercept=0)
     labels = pack_labels(np.full(n_rows, -1), LabelFormat.SIGN)
-    job = replace(job, rows=(weave(np.full((n_rows, 1), 0xFFFF, np.uint16)),), labels=labels,
+    job = replace(job, rows=(to_bit_planes(np.full((n_rows, 1), 0xFFFF, np.uint16)),),
+                  labels=labels,
                   label_shift=32, epochs=(EpochSteps(1, 3, planes=16),))
     found = check_full_pass(FAST, job, 16)
     assert found.derivatives is not None
@@ -234,7 +235,7 @@ def test_inner_passes_read_the_labels_where_they_are(config):
         with device.keep_rows():
             labels, held = written(4)
             assert held is not None
-            inner = random_woven_job(config, n_features=20, n_rows=129, loss=loss_of(config),
+            inner = random_bit_plane_job(config, n_features=20, n_rows=129, loss=loss_of(config),
                                      label_format=LabelFormat.INT32, planes=(4, 4))
             inner = replace(inner, rows=job.rows, labels=labels)
             for _ in range(2):
@@ -266,7 +267,7 @@ def classes(n_rows, n_features):
     rng = np.random.default_rng(n_features)
     features = rng.standard_normal((n_rows, n_features))
     scores = features @ rng.standard_normal(n_features) + 0.5 * rng.standard_normal(n_rows)
-    return QuantizedDataset(weave_rows(features), sign_labels(np.where(scores > 0, 1, -1)))
+    return QuantizedDataset(quantize_bit_planes(features), sign_labels(np.where(scores > 0, 1, -1)))
 
 
 @pytest.mark.parametrize("config, n_rows, n_features, epochs", [

@@ -73,8 +73,9 @@ def test_what_counts(digest, module, old, new):
 
 def test_components_and_the_register_table_are_among_the_modules():
     modules = code._modules(code.ROOT)
-    assert {"bitstep_hw.top", "bitstep_hw.pipeline.rows.sequencer", "bitstep_hw.dense.pipeline",
-            "bitstep_hw.woven.unweaver", "bitstep.pipeline.registers", "bitstep.pipeline.config",
+    assert {"bitstep_hw.top", "bitstep_hw.pipeline.rows.sequencer", "bitstep_hw.packed.pipeline",
+            "bitstep_hw.bit_planes.transpose", "bitstep.pipeline.registers",
+            "bitstep.pipeline.config",
             "bitstep.golden.threefry"} <= set(modules)
     assert not [name for name in modules if name.startswith(("bitstep_hw.boards", "numpy"))]
 

@@ -101,7 +101,7 @@ def test_memory_options_change_time_only(tmp_path):
     assert found["slow"]["counters"]["cycles"] > 1.5 * found["fast"]["counters"]["cycles"]
 
 
-def test_step_that_saturates(tmp_path, capsys):
+def test_step_that_overflows(tmp_path, capsys):
     """The same message as from golden, up to what else left its range in that epoch."""
     for device in ("sim", "golden"):
         out = tmp_path / "model.npz"

@@ -27,7 +27,7 @@ def train(config, *, lookahead=None, memory=None, **options):
 def epoch_cycles(job, lookahead):
     """Cycles of an epoch with an ideal memory, without corrections, as docs/pipeline.md says."""
     config, beats = job.config, job.beats
-    pitch = max(beats, config.cycles_per_update)
+    pitch = max(beats, config.update_interval)
     group = max((lookahead + 1) * pitch, config.latency + beats - 1)    # of lookahead + 1 rows
     rows = ceil_div(job.n_rows + lookahead + 1, lookahead + 1) * group
     model = beats * config.rows.model_lanes // 2
@@ -52,7 +52,7 @@ def test_beats_and_bytes_are_exact(config, label_format, extra):
     assert counters["bytes_read"] == (
         3 * (37 * job.beats * config.rows.beat_bytes + 16 + 8 * label_words(job))
         + model_bytes * (("warm" in extra) + ("correction_period" in extra)))
-    assert counters["saturations"] == counters["refetched_rows"] == 0
+    assert counters["overflows"] == counters["refetched_rows"] == 0
     assert counters["stall_refetch"] == 0
 
 
@@ -136,8 +136,8 @@ def test_rows_never_wait_for_updates_with_enough_look_ahead():
     for n_features in (1, CONFIG.rows.lanes, CONFIG.rows.capacity):
         job, counters = train(CONFIG, n_features=n_features, n_rows=300, epochs=1)
         assert counters["stall_lookahead"] == 0
-        assert counters["stall_recursion"] <= max(CONFIG.cycles_per_update - job.beats, 0) * 300
-        assert counters["stall_recursion"] >= max(CONFIG.cycles_per_update - job.beats, 0) * 299
+        assert counters["stall_recursion"] <= max(CONFIG.update_interval - job.beats, 0) * 300
+        assert counters["stall_recursion"] >= max(CONFIG.update_interval - job.beats, 0) * 299
         assert counters["stall_correction"] == 0
 
 

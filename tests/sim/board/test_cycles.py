@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from simulated import TestedDevice, lookahead_registers, open_board
 
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import RangeOverflowError
 from bitstep_sim.testing.random_jobs import random_job
 
 AMPLE = st.sampled_from([{}, {"memory_latency": 1}, {"memory_latency": 32}])
@@ -32,7 +32,7 @@ def run(config, job, lookahead, options):
         device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
         try:
             return device.train(job), False
-        except SaturationError as error:
+        except RangeOverflowError as error:
             return error.result, True
 
 
@@ -91,7 +91,7 @@ def test_runs_that_leave_the_range(config):
         job = random_job(config, n_features=config.rows.capacity, n_rows=30 + 20 * seed, epochs=6,
                          speed=40, seed=seed)
         measured, counted = compared(config, job, config.effective_lookahead(job.beats), {})
-        ended += "saturations" not in counted
+        ended += "overflows" not in counted
         are_equal(measured, counted)
     assert ended > 2
 

@@ -105,9 +105,9 @@ def test_floating_point_rows(name, options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATA_SETS)
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_floating_point_rows_of_every_length(name, cycles_per_update):
-    check(PipelineConfig(bits=32, row_format="float32", cycles_per_update=cycles_per_update,
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_floating_point_rows_of_every_length(name, update_interval):
+    check(PipelineConfig(bits=32, row_format="float32", update_interval=update_interval,
                          max_features=64).with_lookahead(), find(name), "float")
 
 
@@ -124,7 +124,7 @@ def test_refetching_at_every_width(bits, encoding):
                                             (4, "double"), (32, "float")])
 def test_logistic_at_every_width(bits, encoding):
     config = PipelineConfig(bits=bits, row_format=ENCODINGS[encoding].row_format, max_features=64,
-                            solver="logistic", cycles_per_update=6).with_lookahead()
+                            loss_family="logistic", update_interval=6).with_lookahead()
     check(config, find("breast_cancer"), encoding, loss=Loss.LOGISTIC)
 
 

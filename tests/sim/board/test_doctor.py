@@ -23,10 +23,10 @@ from bitstep_sim.board.uart import UartBoard
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 DOUBLE = PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8)
 WIDE = PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False)
-TWO = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
-                     cycles_per_update=6)
-WOVEN = PipelineConfig(row_format="woven", bits=16, max_features=272, lookahead=4,
-                       cycles_per_update=4, proximal=True)
+TWO = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
+                     update_interval=6)
+BIT_PLANES = PipelineConfig(row_format="bit_planes", bits=16, max_features=272, lookahead=4,
+                       update_interval=4, proximal=True)
 MIB = 1 << 20
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 
@@ -43,7 +43,8 @@ def named(report, title):
     return " ".join("\n".join(found).split())
 
 
-@pytest.mark.parametrize("config", [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH, WOVEN, TWO],
+@pytest.mark.parametrize("config",
+                         [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH, BIT_PLANES, TWO],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)
@@ -71,7 +72,7 @@ def test_wrong_model_beside_another(monkeypatch):
 
     monkeypatch.setattr(SimDevice, "train_models", train_models)
     report = diagnose(SimDevice(TWO, memory_bytes=8 * MIB))
-    assert "model 1: after epoch 2 of 3, 1 of 17 model words differ" in named(
+    assert "model 1: after epoch 2 of 3, 1 of 17 weights differ" in named(
         report, "2 models side by side")
 
 
@@ -290,7 +291,7 @@ class NoAbort(Broken):
 
 class ReadFails(Broken):
     def read_name(self, name, value):
-        if name == "SATURATION":
+        if name == "OVERFLOW":
             raise OSError("bus error")
         return value
 
@@ -383,13 +384,13 @@ FAULTS = [
     (ForeignDividers, "clock dividers", ["62.5 MHz found after loading"]),
     (TooFast, "clock", ["125 MHz read back", "may be wrong at a faster clock"]),
     (RowsStuck, "reads rows at", ["all in lane 2 of 12"]),
-    (WrongSteps, "training (plain)", ["after epoch 1 of 3", "model words differ"]),
+    (WrongSteps, "training (plain)", ["after epoch 1 of 3", "weights differ"]),
     (WrongAddress, "copies models", ["an address that the pipeline writes is wrong"]),
-    (LeavesSomething, "after an abort", ["model words differ"]),
+    (LeavesSomething, "after an abort", ["weights differ"]),
     (CountsOnAfterAbort, "counters after an abort", ["beats 541 instead of 540"]),
     (AbortIsNoError, "abort", ["expected ERROR 6 (ABORTED) found ERROR 0"]),
     (AnswersEverywhere, "addresses without", ["0x014 gave 0x0000004d"]),
-    (ModelStuck, "bits of a model's words", ["of each word of 32 bits", "7 (reads 1)"]),
+    (ModelStuck, "bits of a model's weights", ["of each word of 32 bits", "7 (reads 1)"]),
     (NeverEnds, "training (plain)", ["made no progress"]),
     (NeverEnds, "ends with an interrupt", ["STATUS 0x1: it goes on"]),
     (NeverEnds, "large buffer", ["did not end within 0.3 s", "it was aborted"]),
@@ -434,7 +435,7 @@ def test_no_run_with_wrong_registers(fault):
     report = diagnose(device)
     assert not started
     skipped = [finding.title for finding in report.findings if finding.verdict == Verdict.SKIPPED]
-    assert skipped[:3] == ["refused run", "interrupt", "words of a model"]
+    assert skipped[:3] == ["refused run", "interrupt", "weights of a model"]
     assert skipped[-1] == "speed of the row stream"
     assert [finding.title for finding in report.findings
             if finding.section == "Memory" and finding.verdict == Verdict.OK] == [

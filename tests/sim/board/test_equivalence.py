@@ -46,7 +46,7 @@ def check_config(config, examples):
     @given(jobs(config), MEMORIES)
     def check(job_and_lookahead, memory):
         job, lookahead = job_and_lookahead
-        assume(not any(epoch.saturation for epoch in train(job)))
+        assume(not any(epoch.overflow for epoch in train(job)))
         with open_board(config, **memory) as board:
             device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
             check_against_golden(device, job)

@@ -19,14 +19,14 @@ from bitstep_sim.testing.random_jobs import random_job
 MORE = [
     PipelineConfig(bits=4, max_features=80, lookahead=8, proximal=True, rounded_updates=True),
     PipelineConfig(bits=3, max_features=300, lookahead=3, proximal=True, model_bits=16,
-                   cycles_per_update=4, rounded_updates=True),
-    PipelineConfig(bits=5, max_features=256, lookahead=3, model_bits=4, solver="logistic",
-                   cycles_per_update=6, rounded_updates=True),
+                   update_interval=4, rounded_updates=True),
+    PipelineConfig(bits=5, max_features=256, lookahead=3, model_bits=4, loss_family="logistic",
+                   update_interval=6, rounded_updates=True),
     PipelineConfig(bits=1, bus_width=128, max_features=300, lookahead=2, model_bits=5),
     PipelineConfig(bits=6, row_format="two_levels", max_features=70, lookahead=0, model_bits=3,
                    corrections=False),
     PipelineConfig(bits=4, max_features=100, lookahead=4, model_bits=8, rounded_updates=True,
-                   level_tables=True, proximal=True),
+                   codebooks=True, proximal=True),
     PipelineConfig(bits=7, max_features=40, lookahead=5, model_bits=2, minibatch=False),
 ]
 
@@ -40,7 +40,7 @@ def board():
 def check(board, job, lookahead=None):
     """Models of golden, counters of the cycle model; False for a job that leaves its range."""
     expected = list(train(job))
-    if any(epoch.saturation for epoch in expected):
+    if any(epoch.overflow for epoch in expected):
         return False
     changed = {} if lookahead is None else lookahead_registers(job, lookahead)
     result = TestedDevice(board, registers=changed).train(job)

@@ -9,33 +9,33 @@ import random
 from contextlib import contextmanager
 
 import pytest
+from bit_plane_runs import FAST as BIT_PLANES
 from centred_runs import constants_of, gradient_job
 from drawn_jobs import (
     CONFIGS,
-    DENSE,
     FEW_BITS,
     FLOAT,
     LARGE,
     LOGISTIC,
+    PACKED,
     REFETCH,
     SEVERAL,
     TABLES,
 )
 from replays import FullPass, Replay, Training
 from simulated import open_board
-from woven_runs import FAST as WOVEN
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Error, LabelFormat, Loss, Status
 from bitstep.pipeline.results import DeviceError
 from bitstep_sim.board.compiled import DECERR, PORTS, SLVERR
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
-from bitstep_sim.testing.woven_jobs import random_woven_job
 
 FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
-                              cycles_per_update=4)
+                              update_interval=4)
 FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
-                            cycles_per_update=4)
+                            update_interval=4)
 ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES]
 MEMORIES = {"near": {"memory_latency": 9},
             "far": {"memory_latency": 300, "stall_probability": 0.2, "stall_seed": 3}}
@@ -46,7 +46,7 @@ ERRORS = {"rows": Error.ROW_READ, "aux_read": Error.AUX_READ, "aux_write": Error
 def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
     """A job of a few hundred cycles that uses what the pipeline has."""
     loss, cell, beats = Loss.LEAST_SQUARES, 0, min(beats, config.rows.max_beats)
-    if config.solver == "logistic":
+    if config.loss_family == "logistic":
         loss = Loss.LOGISTIC
     if config.refetch:
         loss, cell, batch = Loss.HINGE, 2, 1
@@ -91,10 +91,10 @@ def several_jobs():
             (1, 2, 9, LabelFormat.SIGN)])]
 
 
-def dense_jobs():
+def packed_jobs():
     """Runs of three models, of two, and of one."""
     return [Training(tuple(random_jobs(
-        DENSE, count, n_features=n_features, n_rows=n_rows, batch=batch,
+        PACKED, count, n_features=n_features, n_rows=n_rows, batch=batch,
         correction_period=4 * batch, warm=True, epochs=3 - number, seed=number,
         label_format=label_format, copies=1 + number % 2)))
         for number, (count, n_features, n_rows, batch, label_format) in enumerate([
@@ -102,29 +102,30 @@ def dense_jobs():
             (1, 3, 17, 1, LabelFormat.SIGN)])]
 
 
-def woven_jobs(cut_off):
+def bit_plane_jobs(cut_off):
     """Runs of bit planes: trainings with corrections by constants, and the two of a full pass;
     ``cut_off`` comes first.
     """
     shape = {"n_features": 272, "n_rows": 33}
-    inner = random_woven_job(WOVEN, planes=(5, 2), correction_period=6, batch=2, proximal_period=4,
+    inner = random_bit_plane_job(BIT_PLANES, planes=(5, 2), correction_period=6, batch=2,
+                                 proximal_period=4,
                              copies=2, **shape, **constants_of(272, 1))
-    other = random_woven_job(WOVEN, planes=(1,), n_features=67, n_rows=70,
+    other = random_bit_plane_job(BIT_PLANES, planes=(1,), n_features=67, n_rows=70,
                              label_format=LabelFormat.SIGN, loss=Loss.HINGE)
-    full = gradient_job(WOVEN, loss=Loss.SQUARED_HINGE, scale=1e-4, **shape)
+    full = gradient_job(BIT_PLANES, loss=Loss.SQUARED_HINGE, scale=1e-4, **shape)
     runs = {"training": Training((inner,)), "gradient": FullPass(full),
             "derivatives": FullPass(full, 4), "other": Training((other,))}
     return [runs.pop(cut_off), *runs.values()]
 
 
 # Of each: pipeline, runs, and cycles between two ends that CI tries. Their walks through a model,
-# of 72 cycles and more, outlast the 64 for which a run settles at its end. Those of dense rows do
+# of 72 cycles and more, outlast the 64 for which a run settles at its end. Those of packed rows do
 # not: their models have at most 33 words of 64 bits.
 LONG = {
     "few-bits": (FEW_BITS, few_bits_jobs, 53),
     "several": (SEVERAL, several_jobs, 101),
-    "dense": (DENSE, dense_jobs, 3),
-    **{f"woven-{kind}": (WOVEN, functools.partial(woven_jobs, kind), stride)
+    "packed": (PACKED, packed_jobs, 3),
+    **{f"bit_planes-{kind}": (BIT_PLANES, functools.partial(bit_plane_jobs, kind), stride)
        for kind, stride in (("training", 37), ("gradient", 17), ("derivatives", 11))},
 }
 

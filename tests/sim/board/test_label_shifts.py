@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from centred_runs import gradient_job
 from drawn_jobs import LOGISTIC
-from run_modes import MODELS, WOVEN_FAST, WOVEN_LOGISTIC, values_of
+from run_modes import BIT_PLANE_FAST, BIT_PLANE_LOGISTIC, MODELS, values_of
 from simulated import TestedDevice, open_board
 
 from bitstep.devices.cpu.device import CpuDevice
@@ -15,11 +15,11 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import OFFSETS, Control, LabelFormat, Loss
 from bitstep.pipeline.results import BadConfigurationError, DeviceError
 from bitstep_sim.board.compiled import BASE
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
-from bitstep_sim.testing.woven_jobs import random_woven_job
 
 FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=3,
-                       solver="logistic", cycles_per_update=6)
+                       loss_family="logistic", update_interval=6)
 SIZES = {"n_features": 5, "n_rows": 30}
 DERIVATIVES = {"label_format": LabelFormat.INT32, "planes": (6, 9)}
 
@@ -29,9 +29,9 @@ def plain(config, **options):
     return random_job(config, loss=Loss.LOGISTIC, **SIZES, **options)
 
 
-def woven(config, **options):
-    """A job on woven rows, with few planes in its first epoch."""
-    return random_woven_job(config, speed=0.01, **SIZES, **options)
+def bit_planes(config, **options):
+    """A job on bit-plane rows, with few planes in its first epoch."""
+    return random_bit_plane_job(config, speed=0.01, **SIZES, **options)
 
 
 def whole(config, **options):
@@ -57,20 +57,25 @@ def written(device, job):
 CASES = {       # configuration, job, run, least label shift
     "logistic": (LOGISTIC, plain(LOGISTIC), trained, 13),
     "logistic, float32": (FLOAT, plain(FLOAT, warm=True), trained, 13),
-    "least squares, woven": (WOVEN_FAST, woven(WOVEN_FAST, planes=(6, 9)), trained, 10),
-    "hinge, woven": (WOVEN_FAST, woven(WOVEN_FAST, planes=(6, 9), loss=Loss.HINGE), trained, 10),
-    "logistic, woven": (
-        WOVEN_LOGISTIC, woven(WOVEN_LOGISTIC, planes=(6, 9), loss=Loss.LOGISTIC), trained, 23),
+    "least squares, bit_planes": (BIT_PLANE_FAST, bit_planes(BIT_PLANE_FAST, planes=(6, 9)),
+                                  trained, 10),
+    "hinge, bit_planes": (BIT_PLANE_FAST,
+                          bit_planes(BIT_PLANE_FAST, planes=(6, 9), loss=Loss.HINGE), trained, 10),
+    "logistic, bit_planes": (
+        BIT_PLANE_LOGISTIC, bit_planes(BIT_PLANE_LOGISTIC, planes=(6, 9), loss=Loss.LOGISTIC),
+        trained, 23),
     "squared hinge, derivatives as labels": (
-        WOVEN_FAST, woven(WOVEN_FAST, loss=Loss.SQUARED_HINGE, **DERIVATIVES), trained, 26),
+        BIT_PLANE_FAST, bit_planes(BIT_PLANE_FAST, loss=Loss.SQUARED_HINGE, **DERIVATIVES), trained,
+        26),
     "logistic, derivatives as labels": (
-        WOVEN_LOGISTIC, woven(WOVEN_LOGISTIC, loss=Loss.LOGISTIC, **DERIVATIVES), trained, 26),
+        BIT_PLANE_LOGISTIC, bit_planes(BIT_PLANE_LOGISTIC, loss=Loss.LOGISTIC, **DERIVATIVES),
+        trained, 26),
     "logistic, gradient": (
-        WOVEN_LOGISTIC, whole(WOVEN_LOGISTIC, loss=Loss.LOGISTIC), summed, 17),
+        BIT_PLANE_LOGISTIC, whole(BIT_PLANE_LOGISTIC, loss=Loss.LOGISTIC), summed, 17),
     "logistic, derivatives": (
-        WOVEN_LOGISTIC, whole(WOVEN_LOGISTIC, loss=Loss.LOGISTIC), written, 26),
+        BIT_PLANE_LOGISTIC, whole(BIT_PLANE_LOGISTIC, loss=Loss.LOGISTIC), written, 26),
     "squared hinge, derivatives": (
-        WOVEN_FAST, whole(WOVEN_FAST, loss=Loss.SQUARED_HINGE), written, 26),
+        BIT_PLANE_FAST, whole(BIT_PLANE_FAST, loss=Loss.SQUARED_HINGE), written, 26),
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import RangeOverflowError
 from bitstep_sim.board.device import SimDevice
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -43,7 +43,7 @@ def outcome(device, job):
     """Result of a job, and the epoch in which it left the range, or None."""
     try:
         return device.train(job), None
-    except SaturationError as error:
+    except RangeOverflowError as error:
         return error.result, error.epoch
 
 
@@ -69,7 +69,7 @@ def test_models_and_counters(config, memory):
             else:
                 cycles = (result.counters.pop("cycles"), expected.counters.pop("cycles"))
                 assert cycles[0] == pytest.approx(cycles[1], rel=0.005)
-                for name in ("beats", "bytes_read", "saturations", "refetched_rows"):
+                for name in ("beats", "bytes_read", "overflows", "refetched_rows"):
                     assert result.counters[name] == expected.counters[name]
             assert result.epoch_cycles is not None
             assert len(result.epoch_cycles) == 3

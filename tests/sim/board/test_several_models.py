@@ -10,11 +10,16 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.results import AbortedError, RunResult, SaturationError, TrainingInterrupted
+from bitstep.pipeline.results import (
+    AbortedError,
+    RangeOverflowError,
+    RunResult,
+    TrainingInterrupted,
+)
 from bitstep_sim.testing.random_jobs import random_jobs
 
-LOGISTIC = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
-                          cycles_per_update=6)
+LOGISTIC = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
+                          update_interval=6)
 FORMATS = list(LabelFormat)
 
 
@@ -79,7 +84,7 @@ def test_logistic_loss(logistic_board, count, batch, period):
 
 def outcomes(found):
     """The end of each model, its flags aside: those that follow the first are the pipeline's."""
-    return [(one.result if (ended := isinstance(one, SaturationError)) else one, ended)
+    return [(one.result if (ended := isinstance(one, RangeOverflowError)) else one, ended)
             for one in found]
 
 
@@ -154,10 +159,10 @@ OTHERS = [
     PipelineConfig(bits=8, max_features=256, lookahead=0, models=2),
     PipelineConfig(bits=4, max_features=256, lookahead=3, models=3, row_format="two_levels"),
     PipelineConfig(bits=32, max_features=64, lookahead=2, models=2, row_format="float32",
-                   cycles_per_update=4),
-    PipelineConfig(bits=3, max_features=256, lookahead=4, models=2, level_tables=True),
+                   update_interval=4),
+    PipelineConfig(bits=3, max_features=256, lookahead=4, models=2, codebooks=True),
     PipelineConfig(bits=1, max_features=512, lookahead=3, models=5, bus_width=128,
-                   cycles_per_update=4),
+                   update_interval=4),
 ]
 
 

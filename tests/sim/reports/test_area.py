@@ -62,9 +62,9 @@ def test_an_option_changes_one_choice(bits):
         if "look-ahead" in label:
             assert changed == {"lookahead"}
         elif "cycles" in label:
-            assert changed - {"lookahead"} == {"cycles_per_update"}
+            assert changed - {"lookahead"} == {"update_interval"}
         else:
             n_changed = 2 if label == "model of 4 bits, updates of few bits" else 1
-            assert len(changed - {"lookahead", "cycles_per_update"}) == n_changed, label
+            assert len(changed - {"lookahead", "update_interval"}) == n_changed, label
     assert ("two samples a value" in table) == (bits >= 2)
-    assert ("tables of levels" in table) == (bits <= 5)
+    assert ("codebooks" in table) == (bits <= 5)

@@ -124,7 +124,7 @@ def test_other_cycles_than_the_rtls_end_a_race(monkeypatch):
 
 
 @pytest.mark.parametrize("rtl", [True, False])
-def test_saturation_is_a_result(rtl):
+def test_overflow_is_a_result(rtl):
     result = race_of(2, step=8.0, rtl=rtl)["results"][0]
     assert "left" in result["status"]
     assert result["finish"] == {"optimum": None}

@@ -18,7 +18,7 @@ class Sequencer:
 
     Times are cycles since the run's first. A row is known by the cycle of its last slot. Its
     first slot waits until the row D + 1 before has its update, its last one until
-    ``cycles_per_update`` cycles after the last slot of the row before, both for what the streams
+    ``update_interval`` cycles after the last slot of the row before, both for what the streams
     give.
 
     Parameters
@@ -36,7 +36,7 @@ class Sequencer:
     def __init__(self, shape: Shape, streams):
         self.shape, self.streams = shape, streams
         config = shape.config
-        self.latency, self.cycles_per_update = shape.latency, config.cycles_per_update
+        self.latency, self.update_interval = shape.latency, config.update_interval
         self.beats, self.depth = shape.beats, shape.lookahead + 1
         self.distance = config.clock.slot_distance(shape.beats)
         self.counts = [0] * len(CAUSES)
@@ -59,7 +59,7 @@ class Sequencer:
         stuck = self.periods.ready
         if self.shape.config.refetch and self.periods.at_boundary:
             stuck = max(stuck, self.decided + 1)
-        close = self.ends[-1] + (max(self.cycles_per_update,
+        close = self.ends[-1] + (max(self.update_interval,
                                      self.distance) if single else self.distance)
         causes = ((CORRECTION, stuck), (RECURSION, close),
                   (LOOKAHEAD, self.ends[0] + self.latency))
@@ -84,7 +84,7 @@ class Sequencer:
             self.counts[ROWS] += self.time - start - taken
             if taken < slots:
                 return taken
-            self._wait(RECURSION, self.ends[-1] + self.cycles_per_update)
+            self._wait(RECURSION, self.ends[-1] + self.update_interval)
         start = self.time
         with_beat, end = self.streams.last(start, self.limit)
         self.counts[ROWS] += with_beat - start
@@ -114,7 +114,7 @@ class Sequencer:
         if self.hold is not None:
             start = max(start, self.hold[1] + 1)
             self.hold = None
-        end = max(start + self.beats - slots - 1, self.ends[-1] + self.cycles_per_update)
+        end = max(start + self.beats - slots - 1, self.ends[-1] + self.update_interval)
         if end >= self.limit:
             entered = min(max(self.limit - start, 0), self.beats - slots - 1)
             self.time = self.limit

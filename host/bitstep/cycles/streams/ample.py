@@ -37,7 +37,7 @@ class AmpleStreams:
     def begin(self, time):
         """Start the readers; the strobe arrives at ``time``."""
         read = READ_CYCLES + self.latency + self.late      # with a register for the jobs
-        tables = int(self.shape.config.level_tables)        # a stage of a cycle
+        tables = int(self.shape.config.codebooks)        # a stage of a cycle
         self.rows_from = time + 1 + read + tables + self.queue
         self.words_from = time + self.first_job + read + self.late
 
@@ -46,7 +46,7 @@ class AmpleStreams:
         return max(time, self.words_from) + number - 1
 
     def load_tables(self, time, number):
-        """Take so many words of the tables of levels; return the cycle of the last."""
+        """Take so many words of the codebooks; return the cycle of the last."""
         end = self.words(time, number)
         self.rows_from = max(self.rows_from, end + 3 + self.queue)
         return end
@@ -121,7 +121,7 @@ class AmpleStreams:
         shape = self.shape
         loads = shape.warm + (shape.correction_period > 0)
         words = shape.epochs * (2 * shape.models + shape.label_words) \
-            + loads * shape.all_model_words + shape.table_words + self.fetched * shape.fine_words
+            + loads * shape.all_model_words + shape.codebook_words + self.fetched * shape.fine_words
         return self.beats_entered * shape.config.rows.beat_bytes + words * WORD_BYTES
 
     def state(self, time):

@@ -7,7 +7,7 @@ from bitstep.cycles.shape import Shape
 
 def row_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
     """Yield the blocks of the rows, an epoch's copy each, for
-    :class:`bitstep.cycles.streams.bus.Address`. Those of woven rows come with each epoch.
+    :class:`bitstep.cycles.streams.bus.Address`. Those of bit-plane rows come with each epoch.
     """
     if shape.planes:
         return
@@ -16,7 +16,7 @@ def row_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
 
 
 def aux_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
-    """Yield the blocks of the first model, the coefficients and constants, the tables of levels,
+    """Yield the blocks of the first model, the coefficients and constants, the codebooks,
     and every epoch's entry of the table and labels.
     """
     wait = 1
@@ -26,8 +26,8 @@ def aux_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
             yield wait, 0, shape.models * words
             wait = 0
         wait += 1
-    if shape.table_words:
-        yield wait, 0, shape.table_words
+    if shape.codebook_words:
+        yield wait, 0, shape.codebook_words
         wait = 1
     for epoch in range(shape.epochs):
         yield (1 if epoch else wait), 2 * shape.models * epoch, 2 * shape.models

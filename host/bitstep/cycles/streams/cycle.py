@@ -39,7 +39,7 @@ class StreamCycle:
             self.row_stage, self.label_stage = Register(), Register()
         else:
             self.row_stage, self.label_stage = Direct(), Direct()
-        self.table_stage = Held() if config.level_tables else Direct()
+        self.table_stage = Held() if config.codebooks else Direct()
         self.aux_stage, self.word_stage = (
             (Register(), Register()) if self.late else (Direct(), Direct()))
         self.anchor = max(1 << (BURST // shape.beats).bit_length() >> 1, 1)

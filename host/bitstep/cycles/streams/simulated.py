@@ -43,7 +43,7 @@ class SimulatedStreams(StreamCycle):
                 return self.time - 1
 
     def load_tables(self, time, number):
-        """Take so many words of the tables of levels; return the cycle of the last."""
+        """Take so many words of the codebooks; return the cycle of the last."""
         end = self.words(time, number)
         self.table_stage.open()
         return end

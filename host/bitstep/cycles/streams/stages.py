@@ -61,7 +61,7 @@ class Register(Direct):
 
 
 class Held(Register):
-    """Register of one item, a cycle long, behind tables (:class:`bitstep_hw.shell.level_tables`).
+    """Register of one item, a cycle long, behind tables (:class:`bitstep_hw.shell.codebooks`).
     """
 
     def __init__(self):

@@ -17,14 +17,14 @@ from bitstep.data.tables.table import Table, readable, task_of_labels
 from bitstep.data.tables.texts import CsvTable, LibsvmTable
 
 TEXT_SUFFIXES = (".svm", ".libsvm", ".txt")
-PACKED_SUFFIXES = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
+COMPRESSED_SUFFIXES = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
 
 
 def has_known_suffix(path: Path) -> bool:
     """Return True if :func:`read_file` knows what a file of this name holds."""
-    suffix, packed = _suffix(path), path.suffix.lower() in PACKED_SUFFIXES
+    suffix, compressed = _suffix(path), path.suffix.lower() in COMPRESSED_SUFFIXES
     return suffix in (*TEXT_SUFFIXES, *CSV_SUFFIXES) or (
-        suffix in (".npy", ".npz", *ARROW_SUFFIXES) and not packed)
+        suffix in (".npy", ".npz", *ARROW_SUFFIXES) and not compressed)
 
 
 def is_stream(path: str | Path) -> bool:
@@ -134,7 +134,8 @@ def _check_suffix(path: Path) -> None:
         raise DataError(f"{path}: found the suffix {path.suffix!r}; it must be "
                         f"{', '.join(TEXT_SUFFIXES)} (LIBSVM), {' or '.join(CSV_SUFFIXES)}, all of "
                         "them also with "
-                        f"{', '.join(PACKED_SUFFIXES)}, .npy, .npz, or {', '.join(ARROW_SUFFIXES)} "
+                        f"{', '.join(COMPRESSED_SUFFIXES)}, .npy, .npz, or "
+                        f"{', '.join(ARROW_SUFFIXES)} "
                         "(pyarrow); rename or convert the file")
 
 
@@ -148,15 +149,15 @@ def _check_label_column(path: Path, suffix: str, label_column: str | int) -> Non
 
 
 def _opener(path: Path) -> Any:
-    return PACKED_SUFFIXES.get(path.suffix.lower(), open)
+    return COMPRESSED_SUFFIXES.get(path.suffix.lower(), open)
 
 
 def _plain(path: Path) -> str:
     """Name of a data set from that of its file."""
-    return (Path(path.stem) if path.suffix.lower() in PACKED_SUFFIXES else path).stem
+    return (Path(path.stem) if path.suffix.lower() in COMPRESSED_SUFFIXES else path).stem
 
 
 def _suffix(path: Path) -> str:
     """Suffix of a file without that of a compression: it tells what the file holds."""
-    inner = Path(path.stem) if path.suffix.lower() in PACKED_SUFFIXES else path
+    inner = Path(path.stem) if path.suffix.lower() in COMPRESSED_SUFFIXES else path
     return inner.suffix.lower()

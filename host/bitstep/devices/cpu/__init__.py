@@ -1,1 +1,1 @@
-"""The native device: the golden model's integers in compiled loops over packed rows."""
+"""The native device: the golden model's integers in compiled loops over stored rows."""

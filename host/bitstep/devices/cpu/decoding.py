@@ -1,4 +1,4 @@
-"""Levels of one packed row at a time (docs/memory-layout.md), as int8.
+"""Levels of one stored row at a time (docs/memory-layout.md), as int8.
 
 A level is computed from its code by the same steps for every width and row format::
 
@@ -51,7 +51,7 @@ class Level(NamedTuple):
 
 
 class RowFormat(NamedTuple):
-    """Shape of a packed row; numbers alone, since arrays in here would be counted in every row.
+    """Shape of a stored row; numbers alone, since arrays in here would be counted in every row.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class RowFormat(NamedTuple):
     two_levels : bool
         True if the two differ.
     tabled : bool
-        True if codes are indices into tables of levels.
+        True if codes are indices into codebooks.
     """
 
     bits: int
@@ -80,7 +80,7 @@ class RowFormat(NamedTuple):
 
 
 def padded(n_features: int) -> int:
-    """Length of the arrays of levels and of model words: at least 8 more than the features."""
+    """Length of the arrays of levels and of weights: at least 8 more than the features."""
     return -(-(n_features + 8) // BLOCK) * BLOCK
 
 
@@ -92,7 +92,7 @@ def row_format(config: PipelineConfig, n_features: int) -> RowFormat:
         bits=bits, lanes=config.rows.lanes, beat_bytes=config.rows.beat_bytes,
         n_features=n_features,
         four=_places(4, bits), two=_places(2, bits), one=_places(1, bits),
-        dot=dot, gradient=gradient, two_levels=two, tabled=config.level_tables)
+        dot=dot, gradient=gradient, two_levels=two, tabled=config.codebooks)
 
 
 def _places(codes, bits):

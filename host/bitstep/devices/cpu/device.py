@@ -8,12 +8,17 @@ import numpy as np
 
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.arithmetic import Rule
+from bitstep.devices.cpu.bit_planes import (
+    BitPlaneModel,
+    GradientArrays,
+    add_gradients,
+    bit_plane_shape,
+)
 from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
-from bitstep.devices.cpu.woven import GradientArrays, WovenModel, add_gradients, woven_shape
 from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
@@ -23,9 +28,9 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Run, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import SHIFT_UNIT
-from bitstep.pipeline.registers import LabelFormat, Saturation
+from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     GradientSum,
@@ -40,9 +45,9 @@ MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing besi
 class CpuDevice(SoftwareDevice):
     """The golden model's integers in compiled loops: the same models, bit for bit, at native speed.
 
-    Rows are read as they are packed, so a job needs no more memory than they do. Time is checked
+    Rows are read as they are stored, so a job needs no more memory than they do. Time is checked
     every few milliseconds. The counters are those of the pipeline, by :mod:`bitstep.cycles`; of
-    a run that saturated, only those that the golden model knows.
+    a run that overflowed, only those that the golden model knows.
 
     Parameters
     ----------
@@ -82,21 +87,21 @@ class CpuDevice(SoftwareDevice):
         dithers_of(0, 0, 0)
         self._model(job).begin(read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)
 
-    def _model(self, job: TrainingJob) -> IntegerModel | FloatModel | WovenModel:
+    def _model(self, job: TrainingJob) -> IntegerModel | FloatModel | BitPlaneModel:
         if job.config.row_format == "float32":
             return FloatModel(job)
-        if job.config.row_format == WOVEN:
-            return WovenModel(job)
+        if job.config.row_format == BIT_PLANES:
+            return BitPlaneModel(job)
         return IntegerModel(job, self.config.effective_lookahead(job.beats))
 
-    def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
-        """Result of a run, with the pipeline's counters unless it saturated or there is no such
+    def result(self, job: TrainingJob, epochs: list[EpochModel], *, overflowed: bool) -> RunResult:
+        """Result of a run, with the pipeline's counters unless it overflowed or there is no such
         pipeline.
         """
-        known = super().result(job, epochs, saturated=saturated)
+        known = super().result(job, epochs, overflowed=overflowed)
         rounds = (job.model_bits and not self.config.model_bits) \
             or (job.update_bits and not self.config.rounded_updates)
-        if saturated or rounds:
+        if overflowed or rounds:
             return known
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
@@ -110,19 +115,19 @@ class CpuDevice(SoftwareDevice):
             then = job.at(steps)
             rule = rule_of(then, steps)
             if rule is None:
-                yield model.result(Saturation.UPDATE)
+                yield model.result(Overflow.UPDATE)
                 return
             take = model.begin(read_only(job.rows[number % len(job.rows)]), rule, steps)
-            saturation = 0
+            overflow = 0
             for first, n_rows in portions(job):
-                saturation = take(then.targets(first, n_rows),
+                overflow = take(then.targets(first, n_rows),
                                   dithers_of(steps.key, first, n_rows), first)
-                if saturation:
+                if overflow:
                     break
                 self._look()
                 yield None
-            yield model.result(Saturation(saturation))
-            if saturation:
+            yield model.result(Overflow(overflow))
+            if overflow:
                 return
 
     def _look(self) -> None:
@@ -141,18 +146,18 @@ class CpuDevice(SoftwareDevice):
         sums, model = np.zeros(length + 2, np.int64), np.zeros(length + 1, np.int64)
         model[:job.n_features], model[length] = job.model, job.intercept
         written = np.zeros(job.n_rows if derivative_planes else 0, np.int64)
-        rule, saturation = rule_of(then, steps), int(Saturation.UPDATE)
+        rule, overflow = rule_of(then, steps), int(Overflow.UPDATE)
         for first, n_rows in portions(job) if rule else ():
-            saturation = add_gradients(
-                read_only(job.rows[0]), woven_shape(job, steps.planes), rule,
+            overflow = add_gradients(
+                read_only(job.rows[0]), bit_plane_shape(job, steps.planes), rule,
                 then.intercept_level, GradientArrays(model, np.zeros(length, np.int32), sums),
                 then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first,
                 derivative_planes, written[first:first + n_rows])
             self._look()
-            if saturation:
+            if overflow:
                 break
-        if saturation or (written.size and not fits(written, 32)):
-            return GradientSum(np.zeros(job.n_features, np.int64), 0, Saturation.UPDATE)
+        if overflow or (written.size and not fits(written, 32)):
+            return GradientSum(np.zeros(job.n_features, np.int64), 0, Overflow.UPDATE)
         counters = None
         if self.config.stages.full_passes:
             counters = self._count_passes(job, derivative_planes)
@@ -189,6 +194,6 @@ class CpuDevice(SoftwareDevice):
     def joins(self, jobs: Sequence[TrainingJob]) -> bool:
         """True if one pass over the rows trains the models of these jobs."""
         first = jobs[0]
-        return first.config.row_format not in ("float32", WOVEN) \
+        return first.config.row_format not in ("float32", BIT_PLANES) \
             and not any(job.cell_half_levels for job in jobs) \
             and all(share_rows(first, job) for job in jobs[1:])

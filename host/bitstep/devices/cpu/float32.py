@@ -8,7 +8,7 @@ from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, update_of
 from bitstep.devices.cpu.words import LIMIT, correction, proximal
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
-from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.registers import Overflow
 
 # Numbers that go on from one call to the next, in the array ``state``; SINCE counts the rows since
 # the last boundary, -1 before the first one.
@@ -17,7 +17,7 @@ INTERCEPT, PENDING, SINCE, SEEN_INTERCEPT, OLDEST = range(5)
 _BIAS = 150                 # exponent field of m 2^0, with m's 23 fraction bits counted in
 _FAR = 62                   # a shift beyond every product's width: what is left rounds to 0
 _UPDATE, _MODEL, _CORRECTION = (
-    int(Saturation.UPDATE), int(Saturation.MODEL), int(Saturation.CORRECTION))
+    int(Overflow.UPDATE), int(Overflow.MODEL), int(Overflow.CORRECTION))
 
 
 class FloatArrays(NamedTuple):
@@ -67,7 +67,7 @@ def take_float_rows(rows, rule, epoch, arrays, targets, dithers, first):
     Returns
     -------
     int
-        0, or the Saturation of the row that left a range.
+        0, or the Overflow of the row that left a range.
     """
     rows, arrays = uncounted(rows), _uncounted_arrays(arrays)
     state = arrays.state
@@ -180,7 +180,7 @@ def _append(arrays, update):
 
 @compiled
 def _apply_oldest(epoch, arrays):
-    """Take the oldest row's update from the words; return 0 or a Saturation."""
+    """Take the oldest row's update from the words; return 0 or an Overflow."""
     state, model = arrays.state, arrays.model
     oldest = state[OLDEST]
     update = arrays.updates[oldest]
@@ -201,7 +201,7 @@ def _apply_oldest(epoch, arrays):
 @compiled
 def _settle_correction(epoch, arrays, row):
     """Write the correction into the words in the row D after a boundary, and compute the next one;
-    return 0 or a Saturation.
+    return 0 or an Overflow.
     """
     state, model, period = arrays.state, arrays.model, epoch.correction_period
     if state[SINCE] < 0:
@@ -230,7 +230,7 @@ def _settle_correction(epoch, arrays, row):
 
 @compiled
 def _drain(epoch, arrays, row):
-    """Rows without data, until every update has reached the words; return 0 or a Saturation."""
+    """Rows without data, until every update has reached the words; return 0 or an Overflow."""
     for _ in range(arrays.updates.size):
         wrong = _apply_oldest(epoch, arrays)
         wrong = wrong or _settle_correction(epoch, arrays, row)

@@ -36,7 +36,7 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     Returns
     -------
     int
-        0, or the Saturation of the row that left a range.
+        0, or the Overflow of the row that left a range.
     """
     rows, fine, arrays = uncounted(rows), uncounted(fine), uncounted_arrays(arrays)
     model, state = arrays.model, arrays.state

@@ -8,15 +8,15 @@ import numpy as np
 from bitstep.devices.cpu import tiles, words
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
-from bitstep.devices.cpu.numbers import epoch_numbers, level_tables_of, read_only, rule_of
+from bitstep.devices.cpu.numbers import codebooks_of, epoch_numbers, read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.rows import Epoch
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.device import Run
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.registers import Saturation
-from bitstep.pipeline.results import Outcome, RunTimeoutError, SaturationError
+from bitstep.pipeline.registers import Overflow
+from bitstep.pipeline.results import Outcome, RangeOverflowError, RunTimeoutError
 
 TILE_BYTES = 1 << 14        # levels of a tile: with a model of its size they fit the nearest cache
 MIN_TILE_ROWS, MAX_TILE_ROWS = 4, 256
@@ -50,7 +50,7 @@ class JointRun(Run):
         rows = min(max(TILE_BYTES // length, MIN_TILE_ROWS), MAX_TILE_ROWS)
         levels = np.zeros((rows, length), np.int8)
         self.tile = tiles.Tile(levels, levels.copy() if self.shape.two_levels else levels,
-                               byte_tables(job.config), level_tables_of(job),
+                               byte_tables(job.config), codebooks_of(job),
                                np.zeros(length, np.int64))
         streams = _numbers([(id(job.labels), job.label_format) for job in jobs])
         self._streams = [jobs[streams.index(number)] for number in range(max(streams) + 1)]
@@ -95,8 +95,8 @@ class JointRun(Run):
         found: list[Outcome] = []
         for job, done, ending in zip(self.jobs, self.done, self.models.endings.tolist(),
                                      strict=True):
-            result = self.device.result(job, done, saturated=bool(ending))
-            found.append(SaturationError(Saturation(ending), result) if ending else result)
+            result = self.device.result(job, done, overflowed=bool(ending))
+            found.append(RangeOverflowError(Overflow(ending), result) if ending else result)
         return found
 
     def _portions(self) -> Iterator[None]:
@@ -127,7 +127,7 @@ class JointRun(Run):
                 models.rules[place] = rule
                 models.epochs[place] = epoch_numbers(job, job.epochs[number])
             elif not models.endings[place]:
-                models.endings[place] = Saturation.UPDATE
+                models.endings[place] = Overflow.UPDATE
 
     def _take(self, rows: np.ndarray, first: int, n_rows: int) -> None:
         """Take rows; none of them, of a run that has not begun."""
@@ -159,7 +159,7 @@ class JointRun(Run):
             f"Device {self.device.name!r} took {elapsed:.1f} s for {self.device.portion} of "
             f"{len(self.jobs)} models, more than the limit of {self.timeout_s:g} s, with "
             f"{self._epochs_done()} of {epochs} epochs done; give it more time or use fewer rows",
-            self.device.result(self.jobs[0], self.done[0], saturated=False))
+            self.device.result(self.jobs[0], self.done[0], overflowed=False))
 
 
 def _numbers(things: Sequence) -> list[int]:

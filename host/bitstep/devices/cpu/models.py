@@ -9,12 +9,12 @@ from bitstep.cycles import OpenRows
 from bitstep.devices.cpu import float32, integer, portions, words
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
-from bitstep.devices.cpu.numbers import epoch_numbers, level_tables_of, read_only
+from bitstep.devices.cpu.numbers import codebooks_of, epoch_numbers, read_only
 from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
 from bitstep.devices.cpu.rows import Arrays
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.registers import Overflow
 
 NO_ROWS = OpenRows(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -46,7 +46,7 @@ class IntegerModel:
             pending=np.zeros(length, np.int32), coefficients=np.zeros(length, np.int64),
             constants=np.zeros(length, np.int64), dot_levels=levels,
             gradient_levels=levels.copy() if self.shape.two_levels else levels,
-            lookup=byte_tables(job.config), level_tables=level_tables_of(job),
+            lookup=byte_tables(job.config), codebooks=codebooks_of(job),
             state=np.zeros(words.STATE, np.int64))
         self.arrays.model[:job.n_features] = job.model
         self.arrays.coefficients[:job.n_features] = job.coefficients
@@ -61,7 +61,7 @@ class IntegerModel:
         self.opened: list[np.ndarray] = []
 
     def begin(self, rows: np.ndarray, rule: Rule, steps: EpochSteps) -> Callable[..., int]:
-        """Begin an epoch over these packed rows; return the function that takes a portion."""
+        """Begin an epoch over these stored rows; return the function that takes a portion."""
         self.arrays.state[[words.BOUND, words.PENDING, words.REFETCHED]] = words.LIMIT, 0, 0
         self.flight.updates[:] = self.flight.place[:] = 0
         self.opened.clear()
@@ -69,19 +69,19 @@ class IntegerModel:
 
         def take(*portion):
             self.flight.place[COUNT] = 0
-            saturation = integer.take_rows(rows, self.fine, self.shape, rule, numbers, self.arrays,
+            overflow = integer.take_rows(rows, self.fine, self.shape, rule, numbers, self.arrays,
                                            self.flight, *portion)
             if self.job.cell_half_levels:
                 self.opened.append(self.flight.opened[:self.flight.place[COUNT]].copy())
-            return saturation
+            return overflow
         return take
 
-    def result(self, saturation: Saturation) -> EpochModel:
+    def result(self, overflow: Overflow) -> EpochModel:
         """The model as it is now."""
         state = self.arrays.state
         opened = np.concatenate([np.empty((0, 2), np.int64), *self.opened])
         return NativeEpoch(self.arrays.model[:self.job.n_features].copy(),
-                           int(state[words.INTERCEPT]), saturation, int(state[words.REFETCHED]),
+                           int(state[words.INTERCEPT]), overflow, int(state[words.REFETCHED]),
                            OpenRows(opened[:, ROW], opened[:, OUTCOME]))
 
 
@@ -104,14 +104,14 @@ class FloatModel:
         self.arrays.state[float32.INTERCEPT] = job.intercept
 
     def begin(self, rows: np.ndarray, rule: Rule, steps: EpochSteps) -> Callable[..., int]:
-        """Begin an epoch over these packed rows; return the function that takes a portion."""
+        """Begin an epoch over these stored rows; return the function that takes a portion."""
         self.arrays.updates[:] = self.arrays.correction[:] = 0
         self.arrays.state[[float32.PENDING, float32.SINCE, float32.OLDEST]] = 0, -1, 0
         numbers = epoch_numbers(self.job, steps)
         return lambda *portion: float32.take_float_rows(
             rows, rule, numbers, self.arrays, *portion)
 
-    def result(self, saturation: Saturation) -> EpochModel:
+    def result(self, overflow: Overflow) -> EpochModel:
         """The model as it is now."""
         return EpochModel(self.arrays.model.astype(np.int32),
-                          int(self.arrays.state[float32.INTERCEPT]), saturation)
+                          int(self.arrays.state[float32.INTERCEPT]), overflow)

@@ -31,9 +31,9 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def level_tables_of(job: TrainingJob) -> np.ndarray:
+def codebooks_of(job: TrainingJob) -> np.ndarray:
     """The tables of a job; of no features if it has none."""
-    tables = np.empty((0, 1), np.int8) if job.level_tables is None else job.level_tables
+    tables = np.empty((0, 1), np.int8) if job.codebooks is None else job.codebooks
     return read_only(np.ascontiguousarray(tables))
 
 

@@ -72,7 +72,7 @@ def _pass_row(flight):
 
 @compiled
 def take_row(row, fine, rule, epoch, arrays, flight, product, target, dither):
-    """Decide and apply a row whose levels are decoded; return 0 or a Saturation.
+    """Decide and apply a row whose levels are decoded; return 0 or an Overflow.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _left_open(rule, epoch, model, flight, difference):
 
 @compiled
 def _fetch(values, rule, epoch, arrays, target, dither):
-    """Decide and apply a fine row; return 0 or a Saturation, and whether the row is active."""
+    """Decide and apply a fine row; return 0 or an Overflow, and whether the row is active."""
     model, state, fraction = arrays.model, arrays.state, epoch.fine_fraction
     product = dot(values, model) + (epoch.level * state[INTERCEPT] << fraction)
     update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, target << fraction, dither)

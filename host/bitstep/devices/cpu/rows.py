@@ -69,10 +69,10 @@ class Arrays(NamedTuple):
         Correction that the next boundary adds.
     coefficients, constants : ndarray of int64
         What a correction multiplies with a word, and adds.
-    dot_levels, gradient_levels : ndarray of int8 (of woven rows int32)
+    dot_levels, gradient_levels : ndarray of int8 (of bit-plane rows int32)
         Of the row that is taken; the same array where codes have one level.
     lookup : ndarray of uint64, shape (2, 256)
-    level_tables : ndarray of int8, shape (n_features, 2 ** bits)
+    codebooks : ndarray of int8, shape (n_features, 2 ** bits)
         Of no features where codes are levels.
     state : ndarray of int64
     """
@@ -85,7 +85,7 @@ class Arrays(NamedTuple):
     dot_levels: np.ndarray
     gradient_levels: np.ndarray
     lookup: np.ndarray
-    level_tables: np.ndarray
+    codebooks: np.ndarray
     state: np.ndarray
 
 
@@ -96,7 +96,7 @@ def uncounted_arrays(arrays):
         uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
         uncounted(arrays.coefficients), uncounted(arrays.constants),
         uncounted(arrays.dot_levels), uncounted(arrays.gradient_levels), uncounted(arrays.lookup),
-        uncounted(arrays.level_tables), uncounted(arrays.state))
+        uncounted(arrays.codebooks), uncounted(arrays.state))
 
 
 @compiled
@@ -129,14 +129,14 @@ def decode(rows, row, shape, arrays, dot_levels, gradient_levels):
     """Write the levels of a row; where codes have one level, to ``dot_levels`` alone."""
     decode_row(rows, row, shape, shape.dot, arrays.lookup[0], dot_levels)
     if shape.tabled:
-        look_up_row(shape, arrays.level_tables, dot_levels)
+        look_up_row(shape, arrays.codebooks, dot_levels)
     if shape.two_levels:
         decode_row(rows, row, shape, shape.gradient, arrays.lookup[1], gradient_levels)
 
 
 @compiled
 def correct(epoch, arrays, row):
-    """Add the correction that is due and compute the next one; return 0 or a Saturation."""
+    """Add the correction that is due and compute the next one; return 0 or an Overflow."""
     model, pending, state = arrays.model, arrays.pending, arrays.state
     if state[PENDING]:
         largest = np.int64(0)

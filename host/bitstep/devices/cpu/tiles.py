@@ -35,7 +35,7 @@ class Models(NamedTuple):
         Fields of the models' :class:`~bitstep.devices.cpu.arithmetic.Rule` and
         :class:`~bitstep.devices.cpu.rows.Epoch`.
     endings : ndarray of int64, shape (n_models,)
-        0, or the Saturation of a model that left a range: it takes no more rows.
+        0, or the Overflow of a model that left a range: it takes no more rows.
     streams, keys : ndarray of int64, shape (n_models,)
         Number of each model's stream of labels, and of dithers.
     turns : ndarray of int64, shape (n_models, 3)
@@ -62,14 +62,14 @@ class Tile(NamedTuple):
     ----------
     dot_levels, gradient_levels : ndarray of int8, shape (tile_rows, padded(n_features))
         The same array where codes have one level.
-    lookup, level_tables, constants
+    lookup, codebooks, constants
         See :class:`bitstep.devices.cpu.rows.Arrays`.
     """
 
     dot_levels: np.ndarray
     gradient_levels: np.ndarray
     lookup: np.ndarray
-    level_tables: np.ndarray
+    codebooks: np.ndarray
     constants: np.ndarray
 
 
@@ -147,7 +147,7 @@ def _take_row(tile, models, k, i, row, label, dither):
 @compiled
 def _uncounted_tile(tile):
     return Tile(uncounted(tile.dot_levels), uncounted(tile.gradient_levels),
-                uncounted(tile.lookup), uncounted(tile.level_tables), uncounted(tile.constants))
+                uncounted(tile.lookup), uncounted(tile.codebooks), uncounted(tile.constants))
 
 
 @compiled
@@ -163,7 +163,7 @@ def _uncounted_models(models):
 def _arrays(tile, models, k):
     return Arrays(models.model[k], models.seen[k], models.pending[k], models.coefficients[k],
                   tile.constants, tile.dot_levels, tile.gradient_levels, tile.lookup,
-                  tile.level_tables, models.state[k])
+                  tile.codebooks, models.state[k])
 
 
 @compiled

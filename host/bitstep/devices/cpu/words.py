@@ -1,10 +1,10 @@
-"""Model words: dot products, updates, corrections and proximal steps."""
+"""Weights: dot products, updates, corrections and proximal steps."""
 
 import numpy as np
 
 from bitstep.compiling import compiled
 from bitstep.pipeline.parts.widths import MODEL_WIDTH, UPDATE_WIDTH
-from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.registers import Overflow
 
 LIMIT = 1 << MODEL_WIDTH - 1
 UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
@@ -13,14 +13,14 @@ UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
 INTERCEPT, BOUND, PENDING, SEEN_INTERCEPT, REFETCHED, SEEN_EXPONENT = range(6)
 STATE = 6
 UPDATE, MODEL, CORRECTION = (
-    int(Saturation.UPDATE), int(Saturation.MODEL), int(Saturation.CORRECTION))
+    int(Overflow.UPDATE), int(Overflow.MODEL), int(Overflow.CORRECTION))
 
 _HALF = 18                  # bits of the low part of a correction's factor
 
 
 @compiled
 def dot(levels, words):
-    """Exact sum of products of levels and model words."""
+    """Exact sum of products of levels and weights."""
     total = np.int64(0)
     for j in range(levels.size):
         total += np.int64(levels[j]) * np.int64(words[j])
@@ -29,7 +29,7 @@ def dot(levels, words):
 
 @compiled
 def apply(epoch, model, levels, update, state):
-    """Subtract ``update * levels``; return 0 or a Saturation."""
+    """Subtract ``update * levels``; return 0 or an Overflow."""
     if update == 0:
         return 0
     if update < -UPDATE_LIMIT or update >= UPDATE_LIMIT:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import Manifest, read_manifest
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.results import DeviceError
 
 _REMEDY = ("Choose bits and bus_width accordingly",
-           "Choose rows of fixed bits instead of woven ones, or another bus_width")
+           "Choose rows of fixed bits instead of bit-plane rows, or another bus_width")
 DEFAULT_FOLDER = Path("/usr/local/share/bitstep/bitstreams")
 
 
@@ -99,7 +99,8 @@ def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
         flags = "".join(f", {name}" for name in ("proximal", "refetch") if getattr(config, name))
         raise DeviceError(
             f"No bitstream in {folder} is for {config.bits} bits, a {config.bus_width}-bit bus, "
-            f"row format {config.row_format!r} and solver {config.solver!r}{flags}; there are: "
-            f"{', '.join(present) or 'none'}. {_REMEDY[config.row_format == WOVEN]}, copy "
+            f"row format {config.row_format!r} and loss family {config.loss_family!r}{flags}; "
+            f"there are: "
+            f"{', '.join(present) or 'none'}. {_REMEDY[config.row_format == BIT_PLANES]}, copy "
             "another with `bitstep deploy`, or name one as bitfile")
     return max(fitting, key=lambda entry: entry[0])[1]

@@ -72,7 +72,7 @@ class PynqDevice(RegisterDevice):
     """
 
     name = "pynq"
-    woven = True                # where a bitstream has such a pipeline
+    bit_planes = True                # where a bitstream has such a pipeline
 
     @staticmethod
     def problem() -> str:

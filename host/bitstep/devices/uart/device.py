@@ -93,7 +93,7 @@ class UartDevice(RegisterDevice):
     shows_models = False        # a model takes the line a while
 
     name = "uart"
-    woven = True                # where the bitstream has such a pipeline
+    bit_planes = True                # where the bitstream has such a pipeline
 
     def __init__(self, config: PipelineConfig, *, port: str | None = None,
                  manifest: str | Path | None = None, timeout_s: float = 1.0,

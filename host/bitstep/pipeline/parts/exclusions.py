@@ -4,26 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bitstep.pipeline.parts.formats import MAX_TABLE_BITS, WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES, MAX_CODEBOOK_BITS
 
 # Groups of choices that exclusions are about: values of fields, each of which is of the group.
 TRAITS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "refetching": {"refetch": bool},
-    "level tables": {"level_tables": bool},
+    "codebooks": {"codebooks": bool},
     "proximal steps": {"proximal": bool},
     "few bits": {"model_bits": bool, "rounded_updates": bool},
-    "dense rows": {"dense": bool},
+    "packed rows": {"packed": bool},
     "several models": {"models": lambda models: models is not None and models > 1},
     "look-ahead": {"lookahead": lambda rows: rows not in (None, "auto", 0)},
-    "slow updates": {"cycles_per_update": lambda cycles: cycles not in (None, 2)},
-    "logistic loss": {"solver": lambda solver: solver == "logistic"},
+    "slow updates": {"update_interval": lambda cycles: cycles not in (None, 2)},
+    "logistic loss": {"loss_family": lambda family: family == "logistic"},
     "one bit": {"bits": lambda bits: bits == 1},
-    "many levels": {"bits": lambda bits: bits is not None and bits > MAX_TABLE_BITS},
+    "many levels": {"bits": lambda bits: bits is not None and bits > MAX_CODEBOOK_BITS},
     "two levels": {"row_format": lambda rows: rows == "two_levels"},
     "unbounded codes": {"row_format": lambda rows: rows not in (None, "one_level")},
-    "untabled codes": {"row_format": lambda rows: rows not in (None, "one_level")},
-    "woven rows": {"row_format": lambda rows: rows == WOVEN},
-    "no whole codes": {"row_format": lambda rows: rows in ("float32", WOVEN)},
+    "codes without a codebook": {"row_format": lambda rows: rows not in (None, "one_level")},
+    "bit-plane rows": {"row_format": lambda rows: rows == BIT_PLANES},
+    "no whole codes": {"row_format": lambda rows: rows in ("float32", BIT_PLANES)},
 }
 
 
@@ -42,30 +42,32 @@ EXCLUSIONS = (
               "bound their values"),
     Exclusion("refetching", "logistic loss", "only the update of the hinge loss depends on nothing "
               "but the side of a bound"),
-    Exclusion("refetching", "level tables", "refetching needs equally spaced levels"),
-    Exclusion("level tables", "untabled codes", "a table has the level of each code of one sample"),
-    Exclusion("level tables", "many levels", "a table takes memory in every lane, which has "
-              f"room for {1 << MAX_TABLE_BITS} levels"),
+    Exclusion("refetching", "codebooks", "refetching needs equally spaced levels"),
+    Exclusion("codebooks", "codes without a codebook",
+              "a table has the level of each code of one sample"),
+    Exclusion("codebooks", "many levels", "a table takes memory in every lane, which has "
+              f"room for {1 << MAX_CODEBOOK_BITS} levels"),
     Exclusion("several models", "refetching", "each model would have rows of its own to read "
               "again"),
-    Exclusion("several models", "woven rows", "each model would scale the rows differently"),
+    Exclusion("several models", "bit-plane rows", "each model would scale the rows differently"),
     Exclusion("several models", "few bits", "a pass can round only one model"),
     Exclusion("few bits", "no whole codes", "a model and updates are rounded for rows of 1 to 8 "
               "bits alone"),
     Exclusion("few bits", "refetching", "rows are decided by bounds of a model of all bits"),
-    Exclusion("dense rows", "few bits", "the pipeline for dense rows does not round a model or "
+    Exclusion("packed rows", "few bits", "the pipeline for packed rows does not round a model or "
               "updates"),
-    Exclusion("dense rows", "no whole codes", "dense rows have codes of 1 to 8 bits"),
-    Exclusion("dense rows", "logistic loss", "the pipeline for dense rows takes a beat every 2 "
+    Exclusion("packed rows", "no whole codes", "packed rows have codes of 1 to 8 bits"),
+    Exclusion("packed rows", "logistic loss", "the pipeline for packed rows takes a beat every 2 "
               "cycles, and the update of the logistic loss takes 6"),
-    Exclusion("dense rows", "slow updates", "the pipeline for dense rows takes a beat every 2 "
+    Exclusion("packed rows", "slow updates", "the pipeline for packed rows takes a beat every 2 "
               "cycles"),
-    Exclusion("dense rows", "look-ahead", "it would need the products of each row with all rows of "
+    Exclusion("packed rows", "look-ahead",
+              "it would need the products of each row with all rows of "
               "the beats before"),
-    Exclusion("dense rows", "proximal steps", "the pipeline for dense rows does not shrink or "
+    Exclusion("packed rows", "proximal steps", "the pipeline for packed rows does not shrink or "
               "bound weights"),
-    Exclusion("dense rows", "level tables", "the pipeline for dense rows has no tables of levels"),
-    Exclusion("dense rows", "refetching", "the pipeline for dense rows trains on the rows of a "
+    Exclusion("packed rows", "codebooks", "the pipeline for packed rows has no codebooks"),
+    Exclusion("packed rows", "refetching", "the pipeline for packed rows trains on the rows of a "
               "beat together, and reads none again"),
 )
 

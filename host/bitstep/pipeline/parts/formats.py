@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 from bitstep.pipeline.parts.widths import AUX_WIDTH, MODEL_WIDTH, ceil_div
 
 ROW_FORMATS = ("one_level", "two_levels", "float32")
-WOVEN = "woven"             # row format of bit planes
+BIT_PLANES = "bit_planes"             # row format of bit planes
 FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
-WOVEN_BITS = 16             # stored bits of a value of row format ``woven``
-WOVEN_LANE_BITS = 4         # bits of a beat for each lane of such a pipeline
+BIT_PLANE_BITS = 16             # stored bits of a value of row format ``bit_planes``
+BIT_PLANE_LANE_BITS = 4         # bits of a beat for each lane of such a pipeline
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
-TABLE_LEVEL_BITS = 8        # bits of a level in a table of levels, signed
-MAX_TABLE_BITS = 5          # largest stored bits of a value whose levels are in a table
-MAX_DENSE_FEATURES = 64     # features of a dense row
-DENSE_COUNT_CYCLES = 34     # cycles in which the beats of dense rows are counted
+CODEBOOK_LEVEL_BITS = 8        # bits of a level in a codebook, signed
+MAX_CODEBOOK_BITS = 5          # largest stored bits of a value whose levels are in a table
+MAX_PACKED_FEATURES = 64     # features of a packed row
+PACKED_COUNT_CYCLES = 34     # cycles in which the beats of packed rows are counted
 
 
 @dataclass(frozen=True)
@@ -205,13 +205,13 @@ class RowFormat:
         last = n_features - (beats - 1) * self.lanes
         return ceil_div((beats - 1) * self.model_lanes + last, 4) * 4
 
-    def table_words(self, n_features: int) -> int:
-        """64-bit words of the tables of levels; 0 without."""
-        return self.beats(n_features) * self.table_beat_words
+    def codebook_words(self, n_features: int) -> int:
+        """64-bit words of the codebooks; 0 without."""
+        return self.beats(n_features) * self.codebook_beat_words
 
     @property
-    def table_beat_words(self) -> int:
-        """64-bit words of the tables of levels of a beat's features; 0 without."""
+    def codebook_beat_words(self) -> int:
+        """64-bit words of the codebooks of a beat's features; 0 without."""
         return 0
 
     def check_cycles(self, n_features: int) -> int:
@@ -256,8 +256,8 @@ class TwoLevelRows(RowFormat):
         return self.bits > 2
 
 
-class TableRows(RowFormat):
-    """Rows whose codes are places in a table of levels that every feature has."""
+class CodebookRows(RowFormat):
+    """Rows whose codes are places in a codebook that every feature has."""
 
     front_end = "tables"
 
@@ -269,20 +269,20 @@ class TableRows(RowFormat):
     @property
     def code_bits(self) -> int:
         """Bits of a level, which the tables put in the place of a code."""
-        return TABLE_LEVEL_BITS
+        return CODEBOOK_LEVEL_BITS
 
     @property
     def beat_width(self) -> int:
         """Bits of a beat of levels."""
-        return self.lanes * TABLE_LEVEL_BITS
+        return self.lanes * CODEBOOK_LEVEL_BITS
 
     @property
     def row_words(self) -> int:
         """64-bit words of a level of every lane."""
-        return ceil_div(self.lanes * TABLE_LEVEL_BITS, AUX_WIDTH)
+        return ceil_div(self.lanes * CODEBOOK_LEVEL_BITS, AUX_WIDTH)
 
     @property
-    def table_beat_words(self) -> int:
+    def codebook_beat_words(self) -> int:
         """64-bit words of the tables of a beat's features: for each code, a level of every lane."""
         return self.row_words << self.bits
 
@@ -312,10 +312,10 @@ class FloatRows(RowFormat):
         return 1
 
 
-class WovenRows(RowFormat):
+class BitPlaneRows(RowFormat):
     """Rows in bit planes, of which each epoch reads as many as its entry says."""
 
-    short = WOVEN
+    short = "planes"
     front_end = "planes"
     centred = True
 
@@ -352,7 +352,7 @@ class WovenRows(RowFormat):
     @property
     def lanes(self) -> int:
         """Values of a row that the pipeline takes in a cycle, a quarter of a beat of one plane."""
-        return self.bus_width // WOVEN_LANE_BITS
+        return self.bus_width // BIT_PLANE_LANE_BITS
 
     @property
     def used_share(self) -> float:
@@ -363,11 +363,11 @@ class WovenRows(RowFormat):
         """Cycles in which the hardware checks the registers of a run; the factor is the groups of
         bits that a plane of a row has.
         """
-        return ceil_div(n_features, WOVEN_LANE_BITS).bit_length()
+        return ceil_div(n_features, BIT_PLANE_LANE_BITS).bit_length()
 
 
 class PackedRows(RowFormat):
-    """Dense rows: they follow each other without padding, as many in a beat as fit."""
+    """Packed rows: they follow each other without padding, as many in a beat as fit."""
 
     packed = True
 
@@ -384,22 +384,22 @@ class PackedRows(RowFormat):
     def check_cycles(self, n_features: int) -> int:
         """Cycles in which the hardware checks the registers of a run: it divides the rows."""
         del n_features
-        return DENSE_COUNT_CYCLES
+        return PACKED_COUNT_CYCLES
 
 
 class PackedTwoLevelRows(PackedRows, TwoLevelRows):
-    """Dense rows whose codes hold two samples."""
+    """Packed rows whose codes hold two samples."""
 
 
 _PADDED = {"one_level": RowFormat, "two_levels": TwoLevelRows, "float32": FloatRows,
-           WOVEN: WovenRows}
+           BIT_PLANES: BitPlaneRows}
 _PACKED = {"one_level": PackedRows, "two_levels": PackedTwoLevelRows}
 
 
 def format_of(choices: Any) -> RowFormat:
     """Return the row format of a configuration's choices."""
-    kinds = _PACKED if choices.dense else _PADDED
-    kind = TableRows if choices.level_tables else kinds[choices.row_format]
+    kinds = _PACKED if choices.packed else _PADDED
+    kind = CodebookRows if choices.codebooks else kinds[choices.row_format]
     return kind(choices.bits, choices.bus_width, choices.max_features, choices.models)
 
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from bitstep.pipeline.parts.formats import RowFormat, format_of
 from bitstep.pipeline.parts.widths import MODEL_WIDTH, ceil_div
 
-CYCLES_PER_UPDATE = {"linear": (2, 4), "logistic": (6,)}
+UPDATE_INTERVALS = {"linear": (2, 4), "logistic": (6,)}
 ROUNDING_STAGES = 4         # cycles in which an update is rounded to few bits
 FINE_STAGES = 4             # by which updates with the finer sigmoid of a full pass come later
-DENSE_DITHER_STAGES = 6     # cycles until the dither of the first dense rows is there
+PACKED_DITHER_STAGES = 6     # cycles until the dither of the first packed rows is there
 EXPONENT_STAGES = 3         # cycles from the largest magnitude of a model to its exponent
 
 
@@ -24,16 +24,16 @@ class Clock:
 
     Parameters
     ----------
-    cycles_per_update : int
+    update_interval : int
         Least cycles from a row to the next; with 4 the clock is a fast one.
     """
 
-    cycles_per_update: int
+    update_interval: int
 
     @property
     def fast(self) -> bool:
         """True if registers stand everywhere that a fast clock needs them."""
-        return self.cycles_per_update == 4
+        return self.update_interval == 4
 
     @property
     def memory_wait(self) -> int:
@@ -86,7 +86,7 @@ class Dither:
         """Cycles in which the dither of four rows is generated: few enough that rows never wait for
         it, and a multiple of 5, the groups of four rounds.
         """
-        return 5 if self.clock.cycles_per_update == 2 else 15
+        return 5 if self.clock.update_interval == 2 else 15
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,12 @@ class Solver:
     @property
     def cycles(self) -> int:
         """Cycles from a dot product to the update, before it is rounded to few bits."""
-        return self._STAGES[self.clock.cycles_per_update]
+        return self._STAGES[self.clock.update_interval]
 
 
 @dataclass(frozen=True)
 class ModelStore:
-    """The words of the model and their updates."""
+    """The weights of the model and their updates."""
 
     dot: DotProduct
 
@@ -212,7 +212,7 @@ class Corrections:
 
     @property
     def lanes(self) -> int:
-        """Model words that the engine treats in a cycle; an even number."""
+        """Weights that the engine treats in a cycle; an even number."""
         return max(2, ceil_div(self.rows.model_lanes, 32) * 2)
 
     @property
@@ -250,7 +250,7 @@ class RoundedModel:
 
     @property
     def lanes(self) -> int:
-        """Model words that are rounded in a cycle, a power of two: a quarter of a beat's, at most
+        """Weights that are rounded in a cycle, a power of two: a quarter of a beat's, at most
         32. Four rounds of the generator of dithers in a cycle keep up with 32, fewer with 16.
         """
         most = 32 if self.dither.cycles == 5 else 16
@@ -343,7 +343,7 @@ class Stages:
 
     def __init__(self, choices: Any):
         self.rows = rows = format_of(choices)
-        self.clock = clock = Clock(choices.cycles_per_update)
+        self.clock = clock = Clock(choices.update_interval)
         self.dither, self.port = Dither(clock), ModelPort(clock)
         self.dot = self._dot_product(choices)
         self.store = self._model_store(choices)
@@ -356,7 +356,7 @@ class Stages:
         self.solver = Solver(
             clock, correlated_rows=0 if choices.drains else choices.lookahead,
             rounding=ROUNDING_STAGES if choices.rounded_updates else 0,
-            fine=FINE_STAGES if self.full_passes and choices.solver == "logistic" else 0)
+            fine=FINE_STAGES if self.full_passes and choices.loss_family == "logistic" else 0)
 
     def _dot_product(self, choices):
         return DotProduct(self.rows, self.clock, choices.model_bits)
@@ -383,7 +383,7 @@ class Stages:
 
     def required_lookahead(self, beats: int) -> int:
         """Least look-ahead with which rows of ``beats`` beats never wait for an update."""
-        pitch = max(beats, self.clock.cycles_per_update)
+        pitch = max(beats, self.clock.update_interval)
         return ceil_div(self.latency + beats - 1, pitch) - 1
 
 
@@ -406,7 +406,7 @@ class PackedDotProduct(DotProduct):
 
 @dataclass(frozen=True)
 class PackedModelStore(ModelStore):
-    """The words of all models, each a word of the memory."""
+    """The weights of all models, each a word of the memory."""
 
     corrected: bool
 
@@ -417,7 +417,7 @@ class PackedModelStore(ModelStore):
 
     @property
     def words(self) -> int:
-        """Cycles from a slot to its model words: one more with corrections."""
+        """Cycles from a slot to its weights: one more with corrections."""
         return 1 + self.corrected
 
     @property
@@ -429,8 +429,8 @@ class PackedModelStore(ModelStore):
 
 
 class PackedStages(Stages):
-    """The stages of a pipeline for dense rows: models take turns on one path, and a beat of the
-    engine of corrections is a model.
+    """The stages of a pipeline for packed rows: models are interleaved on one path, and a beat of
+    the engine of corrections is a model.
     """
 
     store: PackedModelStore
@@ -456,14 +456,14 @@ class PackedStages(Stages):
         """Cycles by which an epoch's first slot comes later, so that its dither is there beside its
         beat.
         """
-        return DENSE_DITHER_STAGES
+        return PACKED_DITHER_STAGES
 
     def required_lookahead(self, beats: int) -> int:
-        """0: batches of dense rows wait for their updates."""
+        """0: batches of packed rows wait for their updates."""
         del beats
         return 0
 
 
 def stages_of(choices: Any) -> Stages:
     """Return the stages of a configuration's pipeline."""
-    return (PackedStages if choices.dense else Stages)(choices)
+    return (PackedStages if choices.packed else Stages)(choices)

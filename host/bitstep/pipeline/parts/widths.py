@@ -17,7 +17,7 @@ AUX_WIDTH = 64              # bits of the bus that carries labels, tables and mo
 MAX_FEATURES = 1 << 20
 MAX_LOOKAHEAD = 32
 MAX_MODELS = 8              # models that one pass over the rows trains
-MAX_DENSE_MODELS = 16       # models likewise of a pipeline for dense rows, which share one path
+MAX_PACKED_MODELS = 16       # models likewise of a pipeline for packed rows, which share one path
 FEW_BITS = (2, 16)          # bits of a rounded model or update, least and most
 
 

@@ -18,7 +18,7 @@ from bitstep.golden.rounding import fits
 from bitstep.golden.steps import correction, proximal_step
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
-from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.registers import Overflow
 
 
 def without_corrections(job: TrainingJob) -> TrainingJob:
@@ -28,8 +28,8 @@ def without_corrections(job: TrainingJob) -> TrainingJob:
 
 
 def corrected(job: TrainingJob, before: np.ndarray, after: np.ndarray,
-              steps: EpochSteps) -> np.ndarray | Saturation:
-    """Model words after the rows, the correction and the proximal step of an epoch, or what left
+              steps: EpochSteps) -> np.ndarray | Overflow:
+    """Weights after the rows, the correction and the proximal step of an epoch, or what left
     its range.
 
     Parameters
@@ -41,8 +41,8 @@ def corrected(job: TrainingJob, before: np.ndarray, after: np.ndarray,
     """
     exact = correction(before.astype(np.int64), job.coefficients.astype(np.int64), steps)
     if not all(fits(value, MODEL_WIDTH) for value in exact):
-        return Saturation.CORRECTION
+        return Overflow.CORRECTION
     words = after.astype(np.int64) + exact.astype(np.int64)
     if job.proximal_period:
         words = proximal_step(words, steps.threshold, job.box_limit)
-    return words.astype(np.int32) if fits(words, MODEL_WIDTH) else Saturation.MODEL
+    return words.astype(np.int32) if fits(words, MODEL_WIDTH) else Overflow.MODEL

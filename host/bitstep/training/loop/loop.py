@@ -24,7 +24,7 @@ After every finished epoch, while the run goes on (where each epoch is a run: af
 
 7. *Progress*: the number of finished epochs of all jobs.
 8. *Checkpoint* (:class:`bitstep.training.checkpoint_writer.CheckpointWriter`): the file.
-9. *Progress*: the words of the models, where the device shows them.
+9. *Progress*: the weights of the models, where the device shows them.
 
 After a round:
 
@@ -56,7 +56,7 @@ from bitstep.training.loop.passes import passes_of, run_together
 from bitstep.training.loop.tracks import Track
 from bitstep.training.planning import Plan
 
-# Called with the number of a job, its plan, and the model words and intercept word of its last
+# Called with the number of a job, its plan, and the weights and intercept word of its last
 # epoch.
 OnWords = Callable[[int, Plan, np.ndarray, int], None]
 
@@ -92,7 +92,7 @@ class TrainingLoop:
     on_epoch : callable or None
         Called with the finished epochs, summed over the jobs.
     on_words : callable or None
-        Called with the number of a job, its plan, and the model words and intercept word of its
+        Called with the number of a job, its plan, and the weights and intercept word of its
         last epoch.
     checkpoint : CheckpointWriter or None
         Keeps every epoch; those that it holds are not trained again. Jobs are trained one after the

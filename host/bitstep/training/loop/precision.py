@@ -1,8 +1,8 @@
-"""Planes that a training of woven rows chooses as it goes: ``planes="auto"``.
+"""Planes that a training of bit-plane rows chooses as it goes: ``planes="auto"``.
 
 An epoch with few planes costs few bytes, and is as good as any while the model is far from where it
 goes. So training begins with :data:`FIRST_PLANES` and doubles the planes, up to 8, after an epoch
-that no longer gains. That is one whose change d of the model words
+that no longer gains. That is one whose change d of the weights
 
 - has d . d' <= 0, with d' the change of the epoch before at the same planes: the model goes to and
   fro about a point; or

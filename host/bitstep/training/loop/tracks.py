@@ -8,9 +8,9 @@ import numpy as np
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.results import (
     Outcome,
+    RangeOverflowError,
     RunError,
     RunResult,
-    SaturationError,
     result_of,
     sum_counters,
 )
@@ -46,7 +46,7 @@ class Track:
         Finished epochs.
     begun : bool
         True if a run of it was begun.
-    error : SaturationError or None
+    error : RangeOverflowError or None
         With which the job has ended; its result has the epochs before.
     """
 
@@ -64,7 +64,7 @@ class Track:
         """Give the epochs up."""
         self._runs: list[RunResult] = []
         self.done = 0
-        self.error: SaturationError | None = None
+        self.error: RangeOverflowError | None = None
 
     def restart(self, planned: tuple[Plan, PlaneChoice | None]) -> None:
         """Start again with the plan of another range."""
@@ -117,21 +117,21 @@ class Track:
         a run become epochs of a training, in results and in errors.
         """
         self.begun = True
-        run, saturation = result_of(outcome), None
-        if isinstance(outcome, SaturationError):
-            saturation = outcome.saturation
+        run, overflow = result_of(outcome), None
+        if isinstance(outcome, RangeOverflowError):
+            overflow = outcome.overflow
         before = self.last()
         if self.plan.between_epochs and run.epochs_done:
             words = corrected(self.job, before[0], run.models[-1], self._steps())
             if isinstance(words, np.ndarray):
                 run = replace(run, models=words[None])
             else:
-                saturation, run = words, run.first(0)
+                overflow, run = words, run.first(0)
         self._add(run)
         if self.planes is not None and run.epochs_done:
             self.planes.see([*before[0].tolist(), before[1]], run.models[-1], run.intercepts[-1])
-        if saturation is not None:
-            self.error = SaturationError(saturation, self.result)
+        if overflow is not None:
+            self.error = RangeOverflowError(overflow, self.result)
 
     def fail(self, error: RunError) -> None:
         """Take the result of a run that another error ended, and let the error tell of the whole
@@ -180,7 +180,7 @@ def _ends(runs: list[RunResult]) -> Iterator[int]:
         start = ends[-1] if ends else start
 
 
-def first_error(tracks: Sequence[Track]) -> SaturationError | None:
+def first_error(tracks: Sequence[Track]) -> RangeOverflowError | None:
     """Error of the first job that left its range; it names one of several."""
     for number, track in enumerate(tracks):
         if track.error:
@@ -193,7 +193,7 @@ def results_of(tracks: Sequence[Track]) -> list[RunResult]:
 
     Raises
     ------
-    SaturationError
+    RangeOverflowError
         If one left its range.
     TrainingInterrupted
         After Ctrl-C before every output had an epoch.

@@ -1,7 +1,7 @@
 """Rows that models are scored on while they are trained, by sums without any rounding.
 
 A score decides after which epoch a training ends, so all devices, machines and BLAS libraries must
-agree on it. Features are integers here, in units of 2**-15 of a column's scale, and model words are
+agree on it. Features are integers here, in units of 2**-15 of a column's scale, and weights are
 split into halves of 16 bits. So every product and every sum of a dot product is an integer below
 2**53, which floating-point numbers hold exactly in any order. Losses of rows are added without
 rounding, too (:func:`math.fsum`).
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.pipeline.losses import LossFunction, formula_of
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, Scaler
 from bitstep.training.losses import CHUNK_VALUES, decide
@@ -61,7 +61,7 @@ class ScoredRows:
         plans : sequence of Plan
             Of each output.
         models : ndarray of int32, shape (n_outputs, n_features)
-            Model words.
+            Weights.
         intercepts : sequence of int
             Intercept words.
         """
@@ -151,7 +151,8 @@ def scored_codes(outputs: Sequence[QuantizedDataset], loss: Loss | LossFunction,
         values[start:stop] = _integers(first.rows.values(pick[start:stop])[0])
     targets = np.column_stack([data.label_offset + data.label_scale * _labels(data, pick)
                                for data in outputs])
-    exact = first.fine_rows is not None or first.encoding == WOVEN or first.row_format == "float32"
+    exact = first.fine_rows is not None or first.encoding == BIT_PLANES \
+        or first.row_format == "float32"
     return ScoredRows(values, targets, loss, classes,
                       None if exact else np.asarray(first.variance))
 

@@ -104,7 +104,7 @@ class EarlyStopping:
     """The rule at work: rounds of epochs, after each of which the models are scored.
 
     A round has as many epochs as there are before the rule can end the training, so none is trained
-    in vain. It is a run of its own, which goes on from the model words of the one before, as a
+    in vain. It is a run of its own, which goes on from the weights of the one before, as a
     training from a checkpoint does: bit for bit the epochs of one long run.
 
     Parameters

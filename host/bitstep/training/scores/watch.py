@@ -64,7 +64,7 @@ class TrainingWatch:
         self._done = done
 
     def show(self, number: int, plan: Plan, words: np.ndarray, intercept: int) -> None:
-        """Take in the words of a model."""
+        """Take in the weights of a model."""
         self._latest[number] = plan, words, intercept
 
     def say(self, text: str) -> None:

@@ -31,7 +31,7 @@ FOLDER = Path("build/ecp5")
 BITSTREAMS = Path("bitstreams")
 # What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
 DEFAULT = "bits=4,lookahead=1,max_features=1024"
-WOVEN_DEFAULT = "lookahead=1,max_features=1024"
+BIT_PLANE_DEFAULT = "lookahead=1,max_features=1024"
 
 
 def _report(routed: Path) -> dict:
@@ -163,9 +163,10 @@ def main(arguments: list[str] | None = None) -> int:
         "FPGA (ECP5-85, speed grade 6), by Yosys, nextpnr and ecppack. Takes from 5 minutes to "
         "half an hour a configuration; what was done before is not done again.")
     parser.add_argument("configs", nargs="*", metavar="CONFIG",
-                        help=f"field=value,... (default: {DEFAULT}, with --woven {WOVEN_DEFAULT})")
-    parser.add_argument("--woven", action="store_true",
-                        help="pipelines for woven rows (`bitstep quantize --woven`)")
+                        help=f"field=value,... (default: {DEFAULT}, with --bit-planes "
+                             f"{BIT_PLANE_DEFAULT})")
+    parser.add_argument("--bit-planes", action="store_true",
+                        help="pipelines for bit-plane rows (`bitstep quantize --bit-planes`)")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--clock-only", action="store_true",
                       help="measure pipelines alone; make no bitstream")
@@ -188,8 +189,8 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.clock_mhz is None:
         chosen.clock_mhz = 150.0 if chosen.clock_only else 40.0
     try:
-        configs = [parse_config(text, woven=chosen.woven) for text in
-                   chosen.configs or [WOVEN_DEFAULT if chosen.woven else DEFAULT]]
+        configs = [parse_config(text, bit_planes=chosen.bit_planes) for text in
+                   chosen.configs or [BIT_PLANE_DEFAULT if chosen.bit_planes else DEFAULT]]
     except ValueError as error:
         parser.error(str(error))
     for config in configs:

@@ -144,7 +144,7 @@ def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path, 
         if value < 0:
             raise ToolError(f"{config.name} misses {board.clock_mhz} MHz on {board.name}: its "
                             f"{kind} slack is {value:g} ns; see {work / 'timing.rpt'}; choose "
-                            "fewer bits, a smaller look-ahead or cycles_per_update=4")
+                            "fewer bits, a smaller look-ahead or update_interval=4")
     used = utilization(work / "utilization.rpt")
     check_bitstream(work / "bitstep.bit")
     for warning in check_handoff(work / "bitstep.hwh", board):

@@ -29,7 +29,7 @@ def _read(path: Path, what: str) -> bytes:
     Raises
     ------
     ToolError
-        If it cannot be read, is empty or packed.
+        If it cannot be read, is empty or compressed.
     """
     try:
         content = path.read_bytes()
@@ -39,7 +39,8 @@ def _read(path: Path, what: str) -> bytes:
     if not content.strip():
         raise ToolError(f"{path} must be {what}, but is empty: {_REPAIR}")
     if content.startswith(_GZIP):
-        raise ToolError(f"{path} must be {what}, but is packed with gzip: unpack it (gunzip) under "
+        raise ToolError(f"{path} must be {what}, but is compressed with gzip: unpack it (gunzip) "
+                        f"under "
                         "this name")
     return content
 
@@ -57,7 +58,7 @@ def read_report(path: Path, what: str) -> str:
     Raises
     ------
     ToolError
-        If it cannot be read, is empty or packed.
+        If it cannot be read, is empty or compressed.
     """
     return _read(path, what).decode("utf-8-sig", "replace")
 

@@ -23,7 +23,7 @@ from bitstep_hw.pipeline.slot import slot_layout
 class CorrectionEngine(wiring.Component):
     """Memory of the sampled model, which it turns into corrections and hands to the slots.
 
-    A row of slots with ``sample`` set fills the store with model words. When its last slot is
+    A row of slots with ``sample`` set fills the store with weights. When its last slot is
     stored, the engine walks through the store, ``corrections.lanes`` words a cycle, and replaces
     each word by its correction. Rows go on meanwhile; the next boundary waits for ``done``.
     Storage: ``capacity`` words of 32 bits, and as many coefficients of 18.
@@ -62,7 +62,7 @@ class CorrectionEngine(wiring.Component):
         Ends the walk.
     done : Out(1)
         All corrections are in the store.
-    saturated : Out(1), saturated_beat : Out
+    overflowed : Out(1), overflowed_beat : Out
         A correction of this beat did not fit.
     walked : Out
         Beat whose words are being read.
@@ -84,13 +84,13 @@ class CorrectionEngine(wiring.Component):
             "load": In(1),
             "load_i": In(AUX_WIDTH),
             "done": Out(1), "stop": In(1),
-            "saturated": Out(1),
+            "overflowed": Out(1),
             **({"load_constants": In(1), "load_intercept": In(1),
                 "intercept": Out(signed(MODEL_WIDTH))} if config.stages.has_constants else {}),
             **({"sums": In(1), "index": In(range(self.beats_kept))}
                if config.stages.full_passes else {}),
             "walked": Out(range(self.beats_kept)),
-            "saturated_beat": Out(range(self.beats_kept)),
+            "overflowed_beat": Out(range(self.beats_kept)),
         })
 
     def elaborate(self, platform):
@@ -135,7 +135,7 @@ class CorrectionEngine(wiring.Component):
             shape=groups * lanes * MODEL_WIDTH, depth=self.beats_kept, init=[],
             attrs=memories.attributes(config, depth=self.beats_kept))
         write = store.write_port(granularity=lanes * MODEL_WIDTH)
-        # Sums of short rows are read while they are written, as the words of the model are.
+        # Sums of short rows are read while they are written, as the weights of the model are.
         forwards = config.stages.full_passes and not config.clock.memory_wait
         read = store.read_port(transparent_for=(write,) if forwards else ())
         finished = delay(m, walking, self.stages, name="finished")
@@ -168,7 +168,7 @@ class CorrectionEngine(wiring.Component):
             left |= finished_last & beyond[0]
             with m.If(finished_last):
                 m.d.sync += self.intercept.eq(corrections[0])
-        m.d.sync += [self.saturated.eq(left), self.saturated_beat.eq(at_beat)]
+        m.d.sync += [self.overflowed.eq(left), self.overflowed_beat.eq(at_beat)]
 
     def _half(self, m):
         """Half of the last bit that is left after the shift."""

@@ -69,7 +69,7 @@ class Refetcher(wiring.Component):
         without a feature must be 0.
     words : Out(ModelWords)
         The store's words.
-    saturated : Out(1)
+    overflowed : Out(1)
         Strobe: a word left its range. 1 cycle after the word was written, which may be the cycle
         after ``done``.
     """
@@ -86,7 +86,7 @@ class Refetcher(wiring.Component):
             "address": In(64), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "job": Out(stream.Signature(JOB_LAYOUT)), "i": In(stream.Signature(AUX_WIDTH)),
             "words": Out(ModelWords(config=config, clear=False)),
-            "saturated": Out(1),
+            "overflowed": Out(1),
         })
 
     def elaborate(self, platform):
@@ -201,7 +201,7 @@ class Refetcher(wiring.Component):
         return read.data
 
     def _products(self, m, values, words, update, applying, valid):
-        """Values times model words or, rounded, times the update; 2 cycles after the values."""
+        """Values times weights or, rounded, times the update; 2 cycles after the values."""
         rounding = Mux(applying, 1 << self.config.rows.fine_fraction - 1, 0)
         return [multiply(m, value, Mux(applying, update, word), stages=2, valid=valid,
                          name=f"product_{side}", width=FINE_WIDTH + MODEL_WIDTH, addend=rounding)
@@ -235,5 +235,5 @@ class Refetcher(wiring.Component):
             with m.Else():
                 m.d.comb += changed[side].eq(word - (product >> fraction))
         m.d.comb += self.words.write_data.eq(Cat(result[:MODEL_WIDTH] for result in changed))
-        m.d.sync += self.saturated.eq(
+        m.d.sync += self.overflowed.eq(
             self.words.write & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())

@@ -19,7 +19,7 @@ _SHARERS = 8        # lanes that share a copy of c with a fast clock
 
 
 class ModelStore(wiring.Component):
-    """Model words of a slot, after the update of the row ``lookahead + 1`` before.
+    """Weights of a slot, after the update of the row ``lookahead + 1`` before.
 
     In the cycle after a slot enters (two cycles for floating-point rows, whose products take one
     more), its words are read and c times the older row's levels is formed; then V = X - c g; then
@@ -59,7 +59,7 @@ class ModelStore(wiring.Component):
         With ``model_bits``: words of the beat ``words.index``, when ``words.read_data`` has them.
     sampled : Out(ArrayLayout(signed(32), lanes))
         Words to correct next time, one cycle before ``slot_words``.
-    saturated : Out(1)
+    overflowed : Out(1)
         A word left its range.
     words : In(ModelWords)
         The words between epochs.
@@ -82,7 +82,7 @@ class ModelStore(wiring.Component):
                {"slot_words": Out(signed(config.stages.dot.word_width)).array(config.rows.lanes)}),
             "intercept": Out(signed(MODEL_WIDTH)),
             "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
-            "saturated": Out(1),
+            "overflowed": Out(1),
             "words": In(ModelWords(config=config)),
             **({"intercept_correction": In(signed(MODEL_WIDTH))} if config.stages.has_constants
                else {}),
@@ -145,7 +145,7 @@ class ModelStore(wiring.Component):
             m.d.comb += constant.sums.eq(self.sums)
             left &= ~self.sums
             intercepts.append(constant.high.as_unsigned())
-        m.d.sync += self.saturated.eq(left | constant.overflow)
+        m.d.sync += self.overflowed.eq(left | constant.overflow)
         self._read(m, words, olds, intercepts)
         return m
 

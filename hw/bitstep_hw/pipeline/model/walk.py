@@ -1,4 +1,4 @@
-"""Pairs of model words that hold features, one after the other."""
+"""Pairs of weights that hold features, one after the other."""
 
 from amaranth import C, Module, Mux, Signal
 from amaranth.lib import wiring

@@ -1,4 +1,4 @@
-"""Access to the words of the model between slots."""
+"""Access to the weights of the model between slots."""
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -7,7 +7,7 @@ from bitstep.pipeline.parts.widths import AUX_WIDTH
 
 
 class ModelWords(wiring.Signature):
-    """Two words of the model at a time, in the layout of docs/memory-layout.md, as a user of a
+    """Two weights of the model at a time, in the layout of docs/memory-layout.md, as a user of a
     :class:`bitstep_hw.pipeline.model.store.ModelStore` has it. While slots pass, nothing may be
     written, and what is read means nothing.
 

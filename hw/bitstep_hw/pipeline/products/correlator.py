@@ -12,7 +12,8 @@ from bitstep_hw.parts.lane_product import level_product, level_product_stages
 
 def square_width(config):
     """Return the bits of the square of the intercept's level."""
-    return FLOAT_GUARD + 1 if config.row_format != "woven" else 2 * config.rows.intercept_width - 1
+    return FLOAT_GUARD + 1 if config.row_format != "bit_planes" \
+        else 2 * config.rows.intercept_width - 1
 
 
 class Correlator(wiring.Component):

@@ -39,7 +39,7 @@ class DotProduct(wiring.Component):
     levels : In(signed(level_width)).array(lanes)
         Dot levels of the beat.
     words : In(signed(seen_width)).array(lanes)
-        Model words of the beat.
+        Weights of the beat.
     exponent : In(5)
         With ``model_bits``: the power of two that they count; constant while a row is here.
     intercept_level : In(23)

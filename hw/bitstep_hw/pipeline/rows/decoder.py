@@ -4,7 +4,7 @@ from amaranth import Cat, Const, Module, Mux, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 
 
 def _one_level(code, bits, sample):
@@ -33,7 +33,7 @@ def _middle(code, bits, sample):
 
 
 DECODINGS = {"one_level": _one_level, "two_levels": _two_levels, "float32": _number,
-             WOVEN: _middle}
+             BIT_PLANES: _middle}
 
 
 def decode(code, *, bits, row_format, sample):
@@ -48,7 +48,7 @@ def decode(code, *, bits, row_format, sample):
 class Decoder(wiring.Component):
     """Levels of one beat, combinationally.
 
-    A level table per feature (variance-optimal levels) would take the place of this component; it
+    A codebooks per feature (variance-optimal levels) would take the place of this component; it
     would need the beat's index as a further input.
 
     Parameters
@@ -61,7 +61,7 @@ class Decoder(wiring.Component):
     Members
     -------
     beat : In(beat_width)
-        Packed codes.
+        Stored codes.
     used : In(lanes)
         Lanes that hold a feature; the others give level 0.
     levels : Out(signed(level_width)).array(lanes)

@@ -15,14 +15,14 @@ class IssueGate(wiring.Component):
     """Gate that decides in every cycle whether a slot enters.
 
     A row begins when the row D + 1 before it has its update, with D the run's look-ahead; rows end
-    at least ``cycles_per_update`` cycles apart; with a fast clock, slots with the same index are 4
+    at least ``update_interval`` cycles apart; with a fast clock, slots with the same index are 4
     cycles apart. A row with data also needs its beats, and its label with the last of them. Stores
     when rows ended, ``config.latency`` bits, and ``solver.fine`` more.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``latency``, ``cycles_per_update``, ``clock.fast`` and ``drains``.
+        Gives ``latency``, ``update_interval``, ``clock.fast`` and ``drains``.
 
     Members
     -------
@@ -115,9 +115,9 @@ class IssueGate(wiring.Component):
 
     def _close(self, m, row_ends, just):
         """1 if the rows before ended too short a time ago for this slot."""
-        # Rows that ended in one of the last ``cycles_per_update`` - 1 cycles.
+        # Rows that ended in one of the last ``update_interval`` - 1 cycles.
         ended = [row_ends, *(delay(m, row_ends, age, name=f"ended_{age}")
-                             for age in range(1, self.config.cycles_per_update - 1))]
+                             for age in range(1, self.config.update_interval - 1))]
         recent = Signal()
         m.d.sync += recent.eq(Cat(ended).any())
         if not self.config.clock.fast:

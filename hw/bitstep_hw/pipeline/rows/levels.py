@@ -19,7 +19,7 @@ class Levels(wiring.Component):
 
     The way of a beat: a register; the delay lines, which give the same beat of the rows before; the
     decoders, one for each use; a register for each level. A slot a cycle; the levels come 2 cycles
-    after the slot. Two are later: ``late_dot`` comes with the slot's model words
+    after the slot. Two are later: ``late_dot`` comes with the slot's weights
     (``config.stages.store.words``), and ``applied`` by
     ``config.stages.dot.product - config.stages.dot.term``.
     Storage: :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`.
@@ -37,7 +37,7 @@ class Levels(wiring.Component):
     last_lanes, lookahead : In
         As the registers of these names; constant during an epoch.
     dot, late_dot : Out(signed(level_width)).array(lanes)
-        Levels for products with the rows before; the same ones, beside the model's words.
+        Levels for products with the rows before; the same ones, beside the model's weights.
     previous : Out(signed(level_width)).array(lookahead, lanes)
         Gradient levels of the rows before, nearest first.
     applied : Out(signed(level_width)).array(lanes)

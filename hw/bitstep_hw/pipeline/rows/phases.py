@@ -17,7 +17,7 @@ class Phase(enum.Enum, shape=4):
     ROWS
         Rows with data enter.
     FLUSH
-        Rows without data enter, which carry the last updates to the model's words.
+        Rows without data enter, which carry the last updates to the model's weights.
     SETTLE
         Nothing enters until every row has its update.
     PROXIMAL

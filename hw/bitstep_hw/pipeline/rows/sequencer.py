@@ -23,10 +23,10 @@ class Sequencer(wiring.Component):
     A slot is issued when its beat is there and nothing it needs is still to come. What a slot
     means never depends on when it is issued: row i is applied to the words of row i + D + 1, with
     D the run's look-ahead, so a row waits until the row D + 1 before has its update, and rows are
-    ``cycles_per_update`` cycles apart. Rows without data are put in where updates must be applied
+    ``update_interval`` cycles apart. Rows without data are put in where updates must be applied
     and no row is left to carry them: D + 1 at an epoch's end and before a proximal step, and before
     a correction whose period is too short, and with ``drains`` after every batch. One slot a
-    cycle, or one row every ``cycles_per_update`` cycles if rows are shorter.
+    cycle, or one row every ``update_interval`` cycles if rows are shorter.
 
     Its parts: :class:`~bitstep_hw.pipeline.rows.phases.Phases` of the epoch,
     :class:`~bitstep_hw.pipeline.rows.row_flags.RowFlags` and
@@ -37,7 +37,7 @@ class Sequencer(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``latency``, ``cycles_per_update``, ``proximal``, ``refetch`` and
+        Gives ``max_beats``, ``latency``, ``update_interval``, ``proximal``, ``refetch`` and
         ``drains``.
 
     Members
@@ -59,8 +59,8 @@ class Sequencer(wiring.Component):
     decided : In(1)
         Strobe, with ``refetch``: a row has its update.
     replay : In(1)
-        Strobe, with ``refetch``: only the model's words can decide a row, so it and the rows after
-        it must come again.
+        Strobe, with ``refetch``: only the model's weights can decide a row, so it and the rows
+        after it must come again.
     hold : In(1)
         With ``refetch``: a row is fetched again, so no slot is issued.
     rewind : Out(1)

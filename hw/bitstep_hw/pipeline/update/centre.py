@@ -1,11 +1,11 @@
-"""Derivatives at a centre, which labels of woven rows may hold, on their way into an update."""
+"""Derivatives at a centre, which labels of bit-plane rows may hold, on their way into an update."""
 
 from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import (
     LABEL_WIDTH,
     MANTISSA_WIDTH,
@@ -30,7 +30,7 @@ class Centre(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``clock.fast``, ``cycles_per_update`` and ``dot_width``.
+        Gives ``clock.fast``, ``update_interval`` and ``dot_width``.
 
     Members
     -------
@@ -100,7 +100,7 @@ def shifted_by(m, exact, shift):
 
 def place_centre(m, solver, mantissa, shift, addend):
     """Make a :class:`Centre` a part of a solver; None where labels are never derivatives."""
-    if solver.config.row_format != WOVEN:
+    if solver.config.row_format != BIT_PLANES:
         return None
     m.submodules.centre = centre = Centre(config=solver.config)
     m.d.comb += [centre.mantissa.eq(mantissa), centre.shift.eq(shift), centre.addend.eq(addend)]

@@ -40,7 +40,7 @@ class LinearSolver(wiring.Component):
     With Z the dot product with the model D + 1 rows ago and G_d the products with the rows
     before, z_i = Z - sum over d of c_(i-d) G_d. The last few terms decide the rate, so for them
     the mantissa is multiplied into G_d beforehand and c_(i-1) meets one product, one subtraction
-    and one shift: ``cycles_per_update`` cycles. Time is counted backwards, in cycles left
+    and one shift: ``update_interval`` cycles. Time is counted backwards, in cycles left
     (:class:`bitstep_hw.pipeline.update.update_history.UpdateHistory`).
 
     The dither is added with the residual's product, so it is not part of what decides the rate.
@@ -48,23 +48,23 @@ class LinearSolver(wiring.Component):
     give c = 0, and the hinge loss takes K, rounded by the dither, for every other row. So does the
     Huber loss for rows that are further from their target than its bound, on either side.
 
-    Of woven rows a label may hold the derivative at a centre, which counts as a part of the target
-    but where the sides are compared. It is all that a row beyond the hinge has.
+    Of bit-plane rows a label may hold the derivative at a centre, which counts as a part of the
+    target but where the sides are compared. It is all that a row beyond the hinge has.
 
     Latency is ``config.stages.solver.cycles`` cycles from ``dot``, with ``rounded_updates``
-    ``ROUNDING_STAGES`` more; throughput a row every ``cycles_per_update`` cycles.
+    ``ROUNDING_STAGES`` more; throughput a row every ``update_interval`` cycles.
     Golden model: :func:`bitstep.golden.steps.update_rule`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives widths, ``correlated_rows``, ``cycles_per_update``, ``clock.fast``, ``refetch`` and
+        Gives widths, ``correlated_rows``, ``update_interval``, ``clock.fast``, ``refetch`` and
         ``rounded_updates``.
 
     Members
     -------
     Those of :func:`bitstep_hw.pipeline.update.solver_ports.solver_ports`; with a fast clock
-    ``saturated`` comes one cycle after ``o``. Also:
+    ``overflowed`` comes one cycle after ``o``. Also:
 
     loss : In(Loss)
         Any but logistic; constant during an epoch.
@@ -182,7 +182,7 @@ class LinearSolver(wiring.Component):
 
     def _factor(self, m, history, mantissa, d):
         """Mantissa times G_d, when c_(i-d) is known."""
-        config, cycles = self.config, history.entry - self.config.cycles_per_update * d
+        config, cycles = self.config, history.entry - self.config.update_interval * d
         stages = min(2, cycles) if config.clock.fast else 1
         factor = multiply(m, self.products[d - 1], mantissa, stages=stages, name=f"factor_{d}",
                           valid=enable_of(config, history.stage_valid[history.entry]),
@@ -220,7 +220,7 @@ class LinearSolver(wiring.Component):
                          name="scaled", width=width, addend=addend)
         ready, product = left - 1, C(0)                     # cycles left with ``final``
         for d in range(self._near, 0, -1):
-            start = self.config.cycles_per_update * d       # cycles left when c_(i-d) is known
+            start = self.config.update_interval * d       # cycles left when c_(i-d) is known
             product = multiply(m, history.before(d, start), self._factor(m, history, mantissa, d),
                                stages=1, valid=history.stage_valid[start], name=f"near_{d}",
                                width=width)
@@ -247,7 +247,7 @@ class LinearSolver(wiring.Component):
         the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
         width = scaled_width(self.config) + 1
-        start = self.config.cycles_per_update               # cycles left when c_(i-1) is known
+        start = self.config.update_interval               # cycles left when c_(i-1) is known
         left = history.dotted - 1                           # with the residual
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
         scaled = multiply_carry_save(m, residual, mantissa, valid=None, name="scaled",
@@ -317,7 +317,7 @@ class LinearSolver(wiring.Component):
         judged = delay(m, judged & valid & ~idle, late, name="judged")
         step_counts = delay(m, step_counts & valid & ~idle, late, name="step_counts")
         rest_left = delay(m, rest_counts & valid & ~idle, late, name="rest_left")
-        m.d.sync += self.saturated.eq(
+        m.d.sync += self.overflowed.eq(
             (judged & out_of_range(delay(m, shifted, late, name="shifted"), UPDATE_WIDTH))
             | rest_left
             | (step_counts & self.step_too_large))

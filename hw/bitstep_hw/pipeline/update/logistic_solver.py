@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION, VALUE_FRACTION
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
@@ -35,8 +35,8 @@ class LogisticSolver(wiring.Component):
     in the chord, one of 47 and 17 bits for K. Golden model: the logistic loss of
     :func:`bitstep.golden.steps.update_rule`, with :mod:`bitstep.golden.sigmoid`.
 
-    Of woven rows a label may hold the derivative at a centre, which is subtracted: its size from
-    the start of the chord. The factor of K has a bit more for it.
+    Of bit-plane rows a label may hold the derivative at a centre, which is subtracted: its size
+    from the start of the chord. The factor of K has a bit more for it.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ class LogisticSolver(wiring.Component):
     RUN_NUMBERS = ()          # of the run that it has ports for
 
     def __init__(self, *, config):
-        if config.solver != "logistic":
-            raise ValueError(f"Solver must be 'logistic', not {config.solver!r}")
+        if config.loss_family != "logistic":
+            raise ValueError(f"Solver must be 'logistic', not {config.loss_family!r}")
         self.config = config
         super().__init__(solver_ports(config))
 
@@ -73,7 +73,7 @@ class LogisticSolver(wiring.Component):
         centre, derivatives = None, C(0)
         with m.If(stage_valid[history.entry]):
             m.d.sync += positive.eq(~self.label[-1])
-        if self.config.row_format == WOVEN:
+        if self.config.row_format == BIT_PLANES:
             derivatives = self.derivatives
             centre = Signal(VALUE_FRACTION + 1, reset_less=True)
             derivative = self.label[1:].as_signed()
@@ -101,7 +101,8 @@ class LogisticSolver(wiring.Component):
             m.d.sync += [factor.eq(Mux(positive, -self.derivative_step, self.derivative_step)),
                          addend.eq(Mux(positive & ~derivatives, ~exact, exact))]
         history.push(factor * value + addend >> fraction)
-        m.d.sync += self.saturated.eq(stage_valid[1] & ~history.stage_idle[1] & self.step_too_large)
+        m.d.sync += self.overflowed.eq(stage_valid[1] & ~history.stage_idle[1]
+                                       & self.step_too_large)
         told = Signal(reset_less=True)      # that of the row with one cycle left
         with m.If(stage_valid[2]):
             m.d.sync += told.eq(positive)
@@ -138,7 +139,7 @@ class LogisticSolver(wiring.Component):
             rounding.value.eq(product[STEP_FRACTION + VALUE_FRACTION - FRACTION:]),
             rounding.dither.eq(row_dither),
             self.o_valid.eq(rounding.o_valid), self.o.eq(rounding.o),
-            self.saturated.eq(rounding.saturated | (
+            self.overflowed.eq(rounding.overflowed | (
                 stage_valid[1] & ~stage_idle[1] & self.step_too_large)),
         ]
 

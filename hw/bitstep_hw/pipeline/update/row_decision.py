@@ -31,7 +31,7 @@ class RowDecision(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``cycles_per_update``, ``clock.fast``, ``dot_width`` and ``dot_margin_width``.
+        Gives ``update_interval``, ``clock.fast``, ``dot_width`` and ``dot_margin_width``.
 
     Members
     -------

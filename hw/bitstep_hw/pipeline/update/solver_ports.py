@@ -4,7 +4,7 @@ from amaranth import C, Cat, Mux, signed
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import (
     FEW_BITS,
     LABEL_WIDTH,
@@ -54,10 +54,10 @@ def solver_ports(config):
         Strobe: ``o`` is the c of a row.
     o : Out(signed(32))
         c.
-    saturated : Out(1)
+    overflowed : Out(1)
         Strobe: the c of a row did not fit.
     derivatives, to_nearest, fine, ...
-        Of woven rows, those of :func:`woven_ports`.
+        Of bit-plane rows, those of :func:`bit_plane_ports`.
     """
     return {
         "clear": In(1), "valid": In(1), "idle_row": In(1),
@@ -73,13 +73,13 @@ def solver_ports(config):
         "step_too_large": In(1),
         **({"update_bits": In(range(FEW_BITS[1] + 1))} if config.rounded_updates else {}),
         "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)),
-        "saturated": Out(1),
-        **woven_ports(config),
+        "overflowed": Out(1),
+        **bit_plane_ports(config),
     }
 
 
-def woven_ports(config):
-    """Return the members that only solvers for woven rows have.
+def bit_plane_ports(config):
+    """Return the members that only solvers for bit-plane rows have.
 
     Members
     -------
@@ -94,7 +94,7 @@ def woven_ports(config):
         With ``solver.fine``: sigmoids are the finer ones, and updates come so many cycles later;
         constant during a run.
     """
-    if config.row_format != WOVEN:
+    if config.row_format != BIT_PLANES:
         return {}
     return {
         "derivatives": In(1),

@@ -11,7 +11,7 @@ class UpdateHistory:
     """Registers with the updates c of the last rows, and with flags of the rows in the solver.
 
     Time is counted backwards: a row has p cycles left when its c will be in the newest register p
-    cycles later. Rows follow each other at any distance of at least ``cycles_per_update`` cycles,
+    cycles later. Rows follow each other at any distance of at least ``update_interval`` cycles,
     so how many of them have shifted the registers since is counted.
 
     Parameters
@@ -19,7 +19,7 @@ class UpdateHistory:
     m : Module
         Module of the solver that uses this.
     config : PipelineConfig
-        Gives ``cycles_per_update``, ``correlated_rows`` and ``solver.lead``.
+        Gives ``update_interval``, ``correlated_rows`` and ``solver.lead``.
     valid : Signal
         Strobe: a row enters.
     idle_row : Signal
@@ -42,7 +42,7 @@ class UpdateHistory:
     """
 
     def __init__(self, m, config, *, valid, idle_row, clear):
-        self._m, self._clear, self._cycles_per_update = m, clear, config.cycles_per_update
+        self._m, self._clear, self._update_interval = m, clear, config.update_interval
         self.dotted = config.stages.solver.cycles
         self.entry = self.dotted + config.stages.solver.lead
         self.stage_valid, self.stage_idle = {self.entry: valid}, {self.entry: idle_row}
@@ -57,10 +57,10 @@ class UpdateHistory:
 
     def before(self, d, cycles_left):
         """c_(i-d), signed, for the row i with so many cycles left, at most
-        ``d * cycles_per_update``.
+        ``d * update_interval``.
         """
         between = sum(self.stage_valid[left] for left in range(1, cycles_left))
-        most = (cycles_left - 1) // self._cycles_per_update
+        most = (cycles_left - 1) // self._update_interval
         options = [self._history[d - 1 - skipped] for skipped in range(min(most, d - 1) + 1)]
         chosen = Signal(signed(UPDATE_WIDTH), name=f"c_before_{d}")
         self._m.d.comb += chosen.eq(Array(options)[between] if len(options) > 1 else options[0])

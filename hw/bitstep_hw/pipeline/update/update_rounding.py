@@ -42,7 +42,7 @@ class UpdateRounding(wiring.Component):
         Random bits of the row.
     o_valid : Out(1), o : Out(signed(32))
         The rounded update.
-    saturated : Out(1)
+    overflowed : Out(1)
         Strobe: it does not fit.
     """
 
@@ -51,7 +51,7 @@ class UpdateRounding(wiring.Component):
             "bits": In(range(FEW_BITS[1] + 1)), "valid": In(1), "idle": In(1),
             "value": In(signed(VALUE_WIDTH)), "beyond": In(1), "zero": In(1), "negate": In(1),
             "dither": In(DITHER_WIDTH),
-            "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)), "saturated": Out(1),
+            "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)), "overflowed": Out(1),
         })
 
     def elaborate(self, platform):
@@ -75,7 +75,7 @@ class UpdateRounding(wiring.Component):
         m.d.comb += signed_back.eq(Mux(negate, -back, back))
         m.d.sync += [
             self.o.eq(Mux(zero, 0, signed_back)), self.o_valid.eq(valid),
-            self.saturated.eq(valid & ~zero & (beyond | out_of_range(signed_back, UPDATE_WIDTH))),
+            self.overflowed.eq(valid & ~zero & (beyond | out_of_range(signed_back, UPDATE_WIDTH))),
         ]
         return m
 
@@ -120,6 +120,6 @@ def round_linear(m, solver, history, distance, flags, shift):
         rounding.negate.eq(Mux(hinge, positive, huber & below)),
         rounding.dither.eq(delay(m, solver.dither, history.dotted - 1, name="row_dither")),
         solver.o_valid.eq(rounding.o_valid), solver.o.eq(rounding.o),
-        solver.saturated.eq(rounding.saturated | (
+        solver.overflowed.eq(rounding.overflowed | (
             valid & ~history.stage_idle[1] & (hinge | huber) & solver.step_too_large)),
     ]

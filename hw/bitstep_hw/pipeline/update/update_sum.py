@@ -20,13 +20,13 @@ class UpdateSum(wiring.Component):
         Strobe: an epoch begins.
     valid : In(1), i : In(signed(32))
         An update.
-    saturated : Out(1)
+    overflowed : Out(1)
         The sum has reached the limit.
     """
 
     def __init__(self):
         super().__init__({"clear": In(1), "valid": In(1), "i": In(signed(UPDATE_WIDTH)),
-                          "saturated": Out(1)})
+                          "overflowed": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -39,5 +39,5 @@ class UpdateSum(wiring.Component):
             m.d.sync += total.eq(total + size)
         with m.If(self.clear):
             m.d.sync += [there.eq(0), total.eq(0)]
-        m.d.comb += self.saturated.eq(total[UPDATES_LIMIT.bit_length() - 1:].any())
+        m.d.comb += self.overflowed.eq(total[UPDATES_LIMIT.bit_length() - 1:].any())
         return m

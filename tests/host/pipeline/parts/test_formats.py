@@ -73,8 +73,8 @@ def test_widths_hold_the_extremes():
 
 @pytest.mark.parametrize("config, beat, code", [
     (C(bits=3, max_features=64), 64, 3),                                    # as in memory
-    (C(bits=3, max_features=64, level_tables=True), 21 * 8, 8),             # levels of 8 bits
-    (C(bits=16, row_format="woven", max_features=64), 16 * 16, 16)], ids=str)
+    (C(bits=3, max_features=64, codebooks=True), 21 * 8, 8),             # levels of 8 bits
+    (C(bits=16, row_format="bit_planes", max_features=64), 16 * 16, 16)], ids=str)
 def test_beats_behind_the_front_end(config, beat, code):
     assert (config.rows.beat_width, config.rows.code_bits) == (beat, code)
     assert config.rows.beat_bytes == 8
@@ -82,8 +82,8 @@ def test_beats_behind_the_front_end(config, beat, code):
 
 def test_front_ends():
     rows = [C().rows, C(row_format="two_levels").rows, C(row_format="float32", bits=32).rows,
-            C(level_tables=True).rows, C(row_format="woven", bits=16).rows,
-            C(max_features=3, dense=True, lookahead=0).rows]
+            C(codebooks=True).rows, C(row_format="bit_planes", bits=16).rows,
+            C(max_features=3, packed=True, lookahead=0).rows]
     assert [one.front_end for one in rows] == [None, None, None, "tables", "planes", None]
     assert [one.packed for one in rows] == [False] * 5 + [True]
     assert [one.floating for one in rows] == [False, False, True, False, False, False]
@@ -92,15 +92,15 @@ def test_front_ends():
 
 
 def test_tables_hold_a_level_of_every_lane_for_each_code():
-    rows = C(bits=3, max_features=64, level_tables=True).rows       # 21 lanes: 3 words of 8 levels
-    assert rows.table_beat_words == 3 * 8
-    assert [rows.table_words(n) for n in (1, 21, 22)] == [24, 24, 48]
+    rows = C(bits=3, max_features=64, codebooks=True).rows       # 21 lanes: 3 words of 8 levels
+    assert rows.codebook_beat_words == 3 * 8
+    assert [rows.codebook_words(n) for n in (1, 21, 22)] == [24, 24, 48]
     assert rows.level_limit == 127
-    assert C(bits=3).rows.table_words(22) == 0
+    assert C(bits=3).rows.codebook_words(22) == 0
 
 
-def test_woven_rows():
-    rows = C(bits=16, row_format="woven", max_features=64).rows
+def test_bit_plane_rows():
+    rows = C(bits=16, row_format="bit_planes", max_features=64).rows
     assert (rows.lanes, rows.level_limit, rows.level_width) == (16, 1 << 16, 17)
     assert (rows.intercept_width, rows.square_width) == (17, 33)
     # 13 groups of 4 bits in a plane of a row of 50 features.
@@ -108,15 +108,15 @@ def test_woven_rows():
 
 
 def test_packed_rows():
-    rows = C(max_features=3, dense=True, lookahead=0, models=3).rows    # 5 rows of 12 bits in 64
+    rows = C(max_features=3, packed=True, lookahead=0, models=3).rows    # 5 rows of 12 bits in 64
     assert (rows.lanes, rows.rows_per_beat, rows.label_rows, rows.label_streams) == (3, 5, 8, 4)
     assert rows.used_share == 60 / 64
     assert [rows.check_cycles(n) for n in (1, 3)] == [34, 34]
-    samples = C(bits=4, row_format="two_levels", max_features=8, dense=True, lookahead=0).rows
+    samples = C(bits=4, row_format="two_levels", max_features=8, packed=True, lookahead=0).rows
     assert (samples.level_limit, samples.rows_per_beat) == (2, 2)
 
 
 @pytest.mark.parametrize("config, share", [
-    (C(bits=4), 1), (C(bits=3), 63 / 64), (C(bits=16, row_format="woven"), 1)])
+    (C(bits=4), 1), (C(bits=3), 63 / 64), (C(bits=16, row_format="bit_planes"), 1)])
 def test_used_share_of_a_full_beat(config, share):
     assert config.rows.used_share == share

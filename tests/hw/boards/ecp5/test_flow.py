@@ -276,14 +276,14 @@ def test_bitstream_and_check(tmp_path, monkeypatch, capsys):
     assert ecp5.main([*options, "--check"]) == 1
 
 
-def test_woven_rows(tmp_path, monkeypatch):
+def test_bit_plane_rows(tmp_path, monkeypatch):
     """The fields that are given, and the default; nothing is synthesized."""
     asked = []
     monkeypatch.setattr(ecp5, "_write_built", lambda config, options: asked.append(config))
     for texts in ([], ["max_features=64,lookahead=2"]):
-        assert boards.main(["ecp5-85", "--woven", *texts]) == 0
+        assert boards.main(["ecp5-85", "--bit-planes", *texts]) == 0
     assert [(config.row_format, config.bits, config.max_features, config.lookahead)
-            for config in asked] == [("woven", 16, 1024, 1), ("woven", 16, 64, 2)]
+            for config in asked] == [("bit_planes", 16, 1024, 1), ("bit_planes", 16, 64, 2)]
 
 
 def test_unknown_board(capsys):

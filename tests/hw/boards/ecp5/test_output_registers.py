@@ -213,7 +213,7 @@ def words():
     for number in range(2):
         m.submodules[f"memory_{number}"] = store = memory.Memory(
             shape=50, depth=128, init=[], attrs=memories.attributes(
-                PipelineConfig(bits=8, cycles_per_update=4)))
+                PipelineConfig(bits=8, update_interval=4)))
         read, write = store.read_port(), store.write_port()
         o = Signal(50, name=f"o_{number}", reset_less=True)
         m.d.sync += o.eq(read.data)

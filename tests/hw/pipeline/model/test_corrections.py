@@ -11,7 +11,7 @@ from bitstep.golden.rounding import fits
 from bitstep.golden.steps import correction
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_sim.testing.cases import each
@@ -23,10 +23,10 @@ CONFIGS = [
     PipelineConfig(bits=1, max_features=128),                   # 64 lanes, 16 groups of 4
     PipelineConfig(bits=3, bus_width=128, max_features=84),     # 42 lanes, 10 groups of 4 and 2
     PipelineConfig(bits=7, bus_width=512, max_features=73),     # 73 lanes, 12 groups of 6 and 2
-    PipelineConfig(bits=4, max_features=40, lookahead=3, cycles_per_update=4),
+    PipelineConfig(bits=4, max_features=40, lookahead=3, update_interval=4),
 ]
-WOVEN_CONFIGS = [PipelineConfig(row_format=WOVEN, bits=16, max_features=40, lookahead=1,
-                                cycles_per_update=cycles) for cycles in (2, 4)]
+BIT_PLANE_CONFIGS = [PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=40, lookahead=1,
+                                update_interval=cycles) for cycles in (2, 4)]
 OVERHEAD = 12       # a bound of the cycles of a walk that are not its groups
 
 
@@ -56,11 +56,11 @@ async def corrections(ctx, dut, beats):
 
 async def walk(ctx, dut, limit=500):
     """Wait for ``done``; cycles, and whether a correction did not fit."""
-    saturated = 0
+    overflowed = 0
     for cycle in range(limit):
-        saturated |= ctx.get(dut.saturated)
+        overflowed |= ctx.get(dut.overflowed)
         if ctx.get(dut.done):
-            return cycle, bool(saturated | ctx.get(dut.saturated))
+            return cycle, bool(overflowed | ctx.get(dut.overflowed))
         await ctx.tick()
     raise TimeoutError(f"The walk took more than {limit} cycles")
 
@@ -70,7 +70,7 @@ def expected(words, coefficients, steps):
     return correction(flat, coefficients, steps).reshape(np.shape(words)).tolist()
 
 
-@pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], cycles_per_update=4)],
+@pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], update_interval=4)],
                          ids=lambda config: config.name)
 @each("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
                           ((1 << 18) - 1, 7), (1 << 17, 2), (70_001, 4),
@@ -89,9 +89,9 @@ def test_corrections(config, mantissa, shift):
             put(ctx, dut.beats, beats)
             words = [signed_numbers(rng, 32 - largest, config.rows.lanes) for _ in range(beats)]
             await sample(ctx, dut, words)
-            cycles, saturated = await walk(ctx, dut)
+            cycles, overflowed = await walk(ctx, dut)
             assert cycles <= beats * dut.groups + OVERHEAD
-            assert not saturated
+            assert not overflowed
             assert await corrections(ctx, dut, beats) == expected(words, coefficients, steps)
 
     simulate(dut, testbench)
@@ -106,10 +106,10 @@ def correct(word, coefficient, mantissa, shift):
         put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift, "beats": 1})
         await load_coefficients(ctx, dut, config, np.array([0] * lane + [coefficient]))
         await sample(ctx, dut, [[0] * lane + [word]])
-        _, saturated = await walk(ctx, dut)
+        _, overflowed = await walk(ctx, dut)
         words = (await corrections(ctx, dut, 1))[0]
-        assert saturated or words[:lane] == [0] * lane
-        found.append(None if saturated else words[lane])
+        assert overflowed or words[:lane] == [0] * lane
+        found.append(None if overflowed else words[lane])
 
     simulate(dut, testbench)
     return found[0]
@@ -141,8 +141,8 @@ def test_range_of_every_lane(config):
                 words = [[0] * config.rows.lanes for _ in range(beats)]
                 words[lane % beats][lane] = word
                 await sample(ctx, dut, words)
-                _, saturated = await walk(ctx, dut)
-                assert saturated == (word > 0), f"lane {lane}"
+                _, overflowed = await walk(ctx, dut)
+                assert overflowed == (word > 0), f"lane {lane}"
                 await ctx.tick()
 
     simulate(dut, testbench, limit=50_000)
@@ -195,7 +195,7 @@ def test_rows_that_are_not_sampled_do_not_start_a_walk():
 
 
 @pytest.mark.parametrize("config",
-                         [CONFIGS[0], replace(CONFIGS[0], cycles_per_update=4), CONFIGS[2],
+                         [CONFIGS[0], replace(CONFIGS[0], update_interval=4), CONFIGS[2],
                                     CONFIGS[5]], ids=lambda config: config.name)
 def test_stop(config):
     """A walk that was stopped is never done, and the next one is right, whichever group it was."""
@@ -233,7 +233,7 @@ async def load_constants(ctx, dut, config, constants, intercept):
     put_all_of(ctx, dut, {"load_intercept": 0, "load_constants": 0})
 
 
-@pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", BIT_PLANE_CONFIGS, ids=lambda config: config.name)
 @each("mantissa, shift", [((1 << 18) - 1, 7), (777, 3), (70_001, 4), (255, 1),
                           ((1 << 17) + 1, 3), ((1 << 18) - 1, 5)])
 def test_constants(config, mantissa, shift):
@@ -253,9 +253,9 @@ def test_constants(config, mantissa, shift):
             await load_constants(ctx, dut, config, constants, intercept)
             words = [signed_numbers(rng, 20, config.rows.lanes) for _ in range(beats)]
             await sample(ctx, dut, words)
-            cycles, saturated = await walk(ctx, dut)
+            cycles, overflowed = await walk(ctx, dut)
             assert cycles <= beats * dut.groups + OVERHEAD
-            assert not saturated
+            assert not overflowed
             flat = np.ravel(words)
             assert await corrections(ctx, dut, beats) == correction(
                 flat, coefficients, steps, constants).reshape(np.shape(words)).tolist()
@@ -265,7 +265,7 @@ def test_constants(config, mantissa, shift):
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", BIT_PLANE_CONFIGS, ids=lambda config: config.name)
 def test_range_of_constants(config):
     """A constant that makes a correction too large is found, in every lane and for the intercept.
     """
@@ -284,14 +284,14 @@ def test_range_of_constants(config):
                 await load_constants(ctx, dut, config, constants,
                                      value if place == "intercept" else 5)
                 await sample(ctx, dut, words)
-                _, saturated = await walk(ctx, dut)
-                assert saturated == (value > 0), place
+                _, overflowed = await walk(ctx, dut)
+                assert overflowed == (value > 0), place
                 await ctx.tick()
 
     simulate(dut, testbench, limit=50_000)
 
 
-@pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", BIT_PLANE_CONFIGS, ids=lambda config: config.name)
 @each("beats", [1, 2, 3])
 def test_high_halves(config, beats):
     """In a run that sums, every slot reads what the slot before with its index has written, also

@@ -14,8 +14,8 @@ from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, put_all, simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24), PipelineConfig(bits=3, max_features=63),
-           PipelineConfig(bits=8, max_features=24, cycles_per_update=4),
-           PipelineConfig(bits=1, max_features=192, cycles_per_update=4)]
+           PipelineConfig(bits=8, max_features=24, update_interval=4),
+           PipelineConfig(bits=1, max_features=192, update_interval=4)]
 
 
 def joined(config):
@@ -115,11 +115,11 @@ def test_coefficients():
     assert taken == words[:-1]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("stall", [0.0, 0.5])
-def test_flags_stand_beside_the_intercept(cycles_per_update, stall):
+def test_flags_stand_beside_the_intercept(update_interval, stall):
     """Of several models; every other word is the store's."""
-    config = PipelineConfig(bits=8, max_features=24, models=2, cycles_per_update=cycles_per_update)
+    config = PipelineConfig(bits=8, max_features=24, models=2, update_interval=update_interval)
     m, port = joined(config)
     words = model_beats(config, random_model(config, random.Random(2), 2), -5)
     received = []

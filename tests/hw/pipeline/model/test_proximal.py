@@ -22,7 +22,7 @@ from bitstep_sim.testing.harness import simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24, proximal=True),
            PipelineConfig(bits=3, max_features=63, proximal=True),
-           PipelineConfig(bits=8, max_features=24, proximal=True, cycles_per_update=4)]
+           PipelineConfig(bits=8, max_features=24, proximal=True, update_interval=4)]
 LOWEST, HIGHEST = -1 << 31, (1 << 31) - 1
 
 

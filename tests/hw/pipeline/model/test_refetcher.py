@@ -17,7 +17,7 @@ from beside_store import (
 from support import put, put_all_of, signed_number, signed_numbers
 
 from bitstep.golden.integer import IntegerEpoch
-from bitstep.golden.steps import Saturated
+from bitstep.golden.steps import Overflowed
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.refetcher import Refetcher
 from bitstep_sim.testing.cases import each
@@ -26,7 +26,7 @@ from bitstep_sim.testing.harness import simulate
 CONFIGS = [PipelineConfig(bits=bits, max_features=features, lookahead=0, refetch=True)
            for bits, features in ((8, 24), (3, 63), (1, 128), (2, 64))]
 EIGHT, ODD, ONE, _ = CONFIGS
-FAST = replace(EIGHT, cycles_per_update=4)
+FAST = replace(EIGHT, update_interval=4)
 LOWEST, HIGHEST = -1 << 31, (1 << 31) - 1
 BASE = 0x12_3456_7000
 
@@ -66,7 +66,7 @@ class Case:
                             self.intercept)
 
     def refetch(self, epoch, row, positive):
-        """A row through the golden model; whether it was active, and whether a word saturated."""
+        """A row through the golden model; whether it was active, and whether a word overflowed."""
         updates = []
 
         def hinge(dot, target, dither):
@@ -77,7 +77,7 @@ class Case:
 
         try:
             epoch.refetch(row, (1 if positive else -1) << self.label_shift, 0, hinge)
-        except Saturated:
+        except Overflowed:
             return True, True
         return updates[-1] != 0, False
 
@@ -94,7 +94,7 @@ async def prepare(ctx, dut, access, case):
 
 
 async def refetch(ctx, dut, memory, positive, *, rng=None, stall=0.0, together=False):
-    """Refetch a row; return the cycles from ``start`` to ``done`` and whether a word saturated.
+    """Refetch a row; return the cycles from ``start`` to ``done`` and whether a word overflowed.
 
     The row has passed with its start if ``together``, and else when it is done. K and the label
     count with ``start`` alone.
@@ -105,7 +105,7 @@ async def refetch(ctx, dut, memory, positive, *, rng=None, stall=0.0, together=F
     await ctx.tick()
     put_all_of(ctx, dut, {"start": 0, "positive": not positive, "row_passed": 0,
                            "derivative_step": update ^ rng.getrandbits(31)})
-    waiting, saturated = [], 0
+    waiting, overflowed = [], 0
     for cycle in range(1, 20_000):
         put(ctx, dut.job.ready, rng.random() >= stall)
         offered = bool(waiting) and rng.random() >= stall
@@ -118,7 +118,7 @@ async def refetch(ctx, dut, memory, positive, *, rng=None, stall=0.0, together=F
             job = ctx.get(dut.job.payload)
             waiting = [memory[job.address + 8 * beat] for beat in range(job.beats)]
         assert ctx.get(dut.busy)
-        saturated |= ctx.get(dut.saturated)
+        overflowed |= ctx.get(dut.overflowed)
         done = ctx.get(dut.done)
         put(ctx, dut.row_passed, done and not together)
         await ctx.tick()
@@ -127,7 +127,7 @@ async def refetch(ctx, dut, memory, positive, *, rng=None, stall=0.0, together=F
             put(ctx, dut.derivative_step, update)
             assert not ctx.get(dut.busy)
             assert not waiting, "not every beat was taken"
-            return cycle, bool(saturated | ctx.get(dut.saturated))
+            return cycle, bool(overflowed | ctx.get(dut.overflowed))
     raise TimeoutError("The row is not done")
 
 
@@ -147,9 +147,9 @@ async def compare(ctx, access, case, epoch):
 
 
 def check(case, signs, *, stall=0.0):
-    """Rows in order; a sign of None passes by. The last row may saturate.
+    """Rows in order; a sign of None passes by. The last row may overflow.
 
-    Returns whether the rows were active, and whether the last one saturated.
+    Returns whether the rows were active, and whether the last one overflowed.
     """
     dut, m, access = beside_store(Refetcher, case.config)
     outcomes = []
@@ -165,14 +165,14 @@ def check(case, signs, *, stall=0.0):
                 put(ctx, dut.row_passed, 0)
                 continue
             active, wrong = case.refetch(epoch, row, positive)
-            cycles, saturated = await refetch(ctx, dut, memory, positive, rng=rng, stall=stall,
+            cycles, overflowed = await refetch(ctx, dut, memory, positive, rng=rng, stall=stall,
                                               together=row % 2 == 1)
-            assert saturated == wrong
+            assert overflowed == wrong
             if not stall:
                 assert cycles == cycles_of(case, active)
             outcomes.append(active)
             if wrong:
-                outcomes.append("saturated")
+                outcomes.append("overflowed")
                 return
             await compare(ctx, access, case, epoch)
 
@@ -213,7 +213,7 @@ def test_matches_golden(config, n_features, stall):
     signs = [rng.choice([True, False, None]) if row else True for row in range(12)]
     outcomes = check(case, signs, stall=stall)
     assert outcomes
-    assert "saturated" not in outcomes
+    assert "overflowed" not in outcomes
 
 
 @each("positive", [True, False])
@@ -254,7 +254,7 @@ def test_every_value_of_16_bits(positive, value):
     case = Case(config=EIGHT, n_features=3, rows=[[value, 1, -1]], words=[0, 1, -1] + [0] * 21,
                 derivative_step=(1 << 31) - 1, label_shift=40)
     outcome = check(case, [positive])
-    assert outcome == ([True, "saturated"] if value else [True])
+    assert outcome == ([True, "overflowed"] if value else [True])
 
 
 @each("derivative_step, value, change", [
@@ -288,7 +288,7 @@ def test_words_at_the_end_of_their_range(positive, feature, beyond):
     words[feature] = HIGHEST - step + beyond if positive else LOWEST + step - beyond
     case = Case(config=ODD, n_features=n_features, rows=[values], words=words,
                 derivative_step=step, label_shift=40)
-    assert check(case, [positive]) == [True, *["saturated"] * beyond]
+    assert check(case, [positive]) == [True, *["overflowed"] * beyond]
 
 
 @each("positive", [True, False])
@@ -300,7 +300,7 @@ def test_intercept_at_the_end_of_its_range(positive, beyond):
                 level=level,
                 intercept=HIGHEST - change + beyond if positive else LOWEST + change - beyond,
                 label_shift=40)
-    assert check(case, [positive]) == [True, *["saturated"] * beyond]
+    assert check(case, [positive]) == [True, *["overflowed"] * beyond]
 
 
 def test_stop():

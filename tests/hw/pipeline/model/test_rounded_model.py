@@ -16,7 +16,7 @@ from bitstep_sim.testing.random_jobs import random_job
 CONFIGS = [
     PipelineConfig(bits=8, max_features=64, model_bits=16),
     PipelineConfig(bits=3, max_features=150, model_bits=4),
-    PipelineConfig(bits=5, max_features=300, model_bits=7, cycles_per_update=4),
+    PipelineConfig(bits=5, max_features=300, model_bits=7, update_interval=4),
     PipelineConfig(bits=1, bus_width=256, max_features=500, model_bits=2),
 ]
 

@@ -29,7 +29,7 @@ CONFIGS = [
     PipelineConfig(bits=8, max_features=24, minibatch=False),
     PipelineConfig(bits=8, max_features=24, corrections=False),
 ]
-FAST = [replace(config, cycles_per_update=4) for config in CONFIGS[:3]]
+FAST = [replace(config, update_interval=4) for config in CONFIGS[:3]]
 FLAG_LATENCY = 8            # a bound: the flags of all lanes take a few cycles more
 LOW, HIGH = -1 << 31, (1 << 31) - 1
 
@@ -123,7 +123,7 @@ def test_slots(config, gap, beats):
             recorded.append({"words": [ctx.get(word) for word in dut.slot_words],
                              "intercept": ctx.get(dut.intercept),
                              "sampled": [ctx.get(dut.sampled[i]) for i in range(config.rows.lanes)],
-                             "saturated": ctx.get(dut.saturated)})
+                             "overflowed": ctx.get(dut.overflowed)})
             await ctx.tick()
         assert await read_model(ctx, dut.words, config, beats) \
             == (reference.model, reference.intercept)
@@ -135,10 +135,10 @@ def test_slots(config, gap, beats):
         if cycles[now]["slot"]["first"]:
             assert outputs["intercept"] == intercept, now
         assert recorded[now + words_latency(config) - 1]["sampled"] == sampled, now
-    assert not any(outputs["saturated"] for outputs in recorded)
+    assert not any(outputs["overflowed"] for outputs in recorded)
 
 
-def saturates(config, *, word, update=0, level=1, correction=0, slot=None, intercept=0,
+def overflows(config, *, word, update=0, level=1, correction=0, slot=None, intercept=0,
               intercept_level=0):
     """Whether one slot that does this to one lane raises the flag, and the words it gives."""
     dut, lanes = once(ModelStore, config=config), config.rows.lanes
@@ -154,7 +154,7 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
         await ctx.tick()
         put(ctx, dut.slot, {"valid": 0})
         for _ in range(FLAG_LATENCY):
-            flags.append(ctx.get(dut.saturated))
+            flags.append(ctx.get(dut.overflowed))
             words.append(ctx.get(dut.slot_words[lane]))
             await ctx.tick()
 
@@ -168,14 +168,14 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
     (LOW, 0, 1), (LOW, 1, 1), (HIGH, LOW, 127), (LOW, HIGH, 127), (-1, HIGH, 1), (-2, HIGH, 1),
     (HIGH, 0, 0), (1 << 30, 1 << 24, -64), ((1 << 30) - 1, 1 << 24, -64)])
 @pytest.mark.parametrize("lanes", [8, 64])
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_range_of_a_word(word, update, level, lanes, cycles_per_update):
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_range_of_a_word(word, update, level, lanes, update_interval):
     if lanes == 64:
         level = max(-1, min(1, level))
     config = PipelineConfig(bits=64 // lanes, max_features=lanes,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     result = word - update * level
-    assert saturates(config, word=word, update=update, level=level)[0] is not fits(result, 32)
+    assert overflows(config, word=word, update=update, level=level)[0] is not fits(result, 32)
 
 
 @each("word, correction", [
@@ -185,11 +185,11 @@ def test_range_of_a_word(word, update, level, lanes, cycles_per_update):
 def test_range_of_a_committed_correction(config, word, correction):
     """Until it is committed a sum may leave the range: the dot product takes 33 bits."""
     committed = {"correct": 1, "commit": 1}
-    flag, seen = saturates(config, word=word, correction=correction, slot=committed)
+    flag, seen = overflows(config, word=word, correction=correction, slot=committed)
     assert flag is not fits(word + correction, 32)
-    assert saturates(config, word=word, correction=correction, slot={"correct": 1}) \
+    assert overflows(config, word=word, correction=correction, slot={"correct": 1}) \
         == (False, word + correction)
-    assert saturates(config, word=word, correction=correction) == (False, word)
+    assert overflows(config, word=word, correction=correction) == (False, word)
     assert seen == word + correction
 
 
@@ -197,12 +197,12 @@ def test_range_of_a_committed_correction(config, word, correction):
     (HIGH, -1, 1), (HIGH, 0, 1), (LOW, 1, 1), (LOW, 0, 127), (0, -HIGH, 1), (0, LOW, 1),
     (HIGH, HIGH, 2), (0, HIGH, 0), (HIGH, -HIGH, 0)])
 def test_range_of_the_intercept(intercept, update, level):
-    flag, _ = saturates(CONFIGS[0], word=0, update=update, level=0, intercept=intercept,
+    flag, _ = overflows(CONFIGS[0], word=0, update=update, level=0, intercept=intercept,
                         intercept_level=level)
     assert flag is not fits(intercept - update * level, 32)
 
 
-@pytest.mark.parametrize("config", [*CONFIGS[:2], replace(CONFIGS[0], cycles_per_update=4)],
+@pytest.mark.parametrize("config", [*CONFIGS[:2], replace(CONFIGS[0], update_interval=4)],
                          ids=lambda config: config.name)
 def test_access(config):
     rng = random.Random(config.name)
@@ -236,7 +236,7 @@ def test_nothing_changes_without_a_slot():
         await ticks(ctx, 2)
         for cycle in [*cycles, *[{}] * 40]:
             put_all_of(ctx, dut, cycle)
-            recorded.append((ctx.get(dut.words.read_data), ctx.get(dut.saturated)))
+            recorded.append((ctx.get(dut.words.read_data), ctx.get(dut.overflowed)))
             await ctx.tick()
 
     simulate(dut, testbench)

@@ -10,7 +10,7 @@ from bitstep_sim.testing.harness import simulate
 
 EIGHT = PipelineConfig(bits=8, max_features=24)         # 8 lanes
 ODD = PipelineConfig(bits=3, max_features=63)           # 21 lanes, 22 words a beat
-FAST = PipelineConfig(bits=8, max_features=24, cycles_per_update=4)     # whose store answers later
+FAST = PipelineConfig(bits=8, max_features=24, update_interval=4)     # whose store answers later
 
 
 @pytest.mark.parametrize("config, n_features", [

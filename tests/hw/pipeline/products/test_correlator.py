@@ -17,8 +17,8 @@ CONFIGS = [
     PipelineConfig(bits=5, max_features=60, lookahead=2),
     PipelineConfig(bits=4, row_format="two_levels", max_features=40, lookahead=3),
     PipelineConfig(bits=8, max_features=32, lookahead=8),
-    PipelineConfig(bits=8, max_features=32, lookahead=3, cycles_per_update=4),
-    PipelineConfig(bits=4, max_features=48, lookahead=3, cycles_per_update=4),
+    PipelineConfig(bits=8, max_features=32, lookahead=3, update_interval=4),
+    PipelineConfig(bits=4, max_features=48, lookahead=3, update_interval=4),
 ]
 
 

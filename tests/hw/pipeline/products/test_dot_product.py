@@ -14,18 +14,18 @@ from bitstep_sim.testing.harness import once
 CONFIGS = [
     PipelineConfig(bits=1, max_features=128),
     PipelineConfig(bits=2, row_format="two_levels", max_features=64),
-    PipelineConfig(bits=2, max_features=64, bus_width=128, cycles_per_update=4),
-    PipelineConfig(bits=3, row_format="two_levels", max_features=63, cycles_per_update=4),
+    PipelineConfig(bits=2, max_features=64, bus_width=128, update_interval=4),
+    PipelineConfig(bits=3, row_format="two_levels", max_features=63, update_interval=4),
     PipelineConfig(bits=4, max_features=80),
     PipelineConfig(bits=7, max_features=27),
     PipelineConfig(bits=8, row_format="two_levels", max_features=8),
-    PipelineConfig(bits=1, max_features=128, cycles_per_update=4),
-    PipelineConfig(bits=3, max_features=63, cycles_per_update=4),
-    PipelineConfig(bits=8, max_features=24, cycles_per_update=4),
+    PipelineConfig(bits=1, max_features=128, update_interval=4),
+    PipelineConfig(bits=3, max_features=63, update_interval=4),
+    PipelineConfig(bits=8, max_features=24, update_interval=4),
 ]
 FEW_BITS = [PipelineConfig(bits=8, max_features=24, model_bits=16),
-            PipelineConfig(bits=3, max_features=63, model_bits=2, cycles_per_update=4),
-            PipelineConfig(bits=1, max_features=128, model_bits=2, cycles_per_update=4),
+            PipelineConfig(bits=3, max_features=63, model_bits=2, update_interval=4),
+            PipelineConfig(bits=1, max_features=128, model_bits=2, update_interval=4),
             PipelineConfig(bits=2, max_features=64, model_bits=16)]
 
 

@@ -18,10 +18,10 @@ def usable_lines(config, beats):
 @pytest.mark.parametrize("lookahead", [0, 1, 3, 8])
 @each("beats", [1, 2, 3, 4, 7, 10])
 @each("gap", [0.0, 0.5])
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_beats_of_the_rows_before(lookahead, beats, gap, cycles_per_update):
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_beats_of_the_rows_before(lookahead, beats, gap, update_interval):
     config = PipelineConfig(bits=8, max_features=80, lookahead=lookahead,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     dut = once(DelayLines, config=config)
     lines = usable_lines(config, beats)
     assert lines[:config.effective_lookahead(beats) + 1] \
@@ -30,7 +30,7 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, cycles_per_update):
     n_rows = lookahead + 8
     content = [[rng.getrandbits(64) for _ in range(beats)] for _ in range(n_rows)]
     schedule = in_rows([beats] * n_rows, rng, gap=gap, pitch=2,
-                       apart=4 if cycles_per_update == 4 else 2)
+                       apart=4 if update_interval == 4 else 2)
 
     async def testbench(ctx):
         before = None

@@ -6,7 +6,7 @@ import pytest
 from support import put_all_of
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
@@ -27,7 +27,7 @@ class Model:
         ages = [cycle - end for end in self.ends]
         outstanding = sum(age < self.latency for age in ages)
         nearest = min(ages, default=100)
-        too_close = inputs["last"] and nearest < self.config.cycles_per_update
+        too_close = inputs["last"] and nearest < self.config.update_interval
         if self.config.clock.fast:      # a row's beats follow each other; 4 cycles to the same one
             too_close = too_close or any(self.beats > 1 and age + self.beats < 5 for age in ages)
         too_many = inputs["first"] and outstanding > self.lookahead
@@ -44,12 +44,12 @@ class Model:
                 "outstanding": outstanding}
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 2), (2, 1), (3, 8), (4, 2), (1, 8)])
 @each("busy", [0.5, 0.95, 1.0])
-def test_every_cycle(cycles_per_update, beats, lookahead, busy):
+def test_every_cycle(update_interval, beats, lookahead, busy):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     check(config, beats, lookahead, busy)
 
 
@@ -57,15 +57,15 @@ def test_every_cycle(cycles_per_update, beats, lookahead, busy):
 @pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 3), (3, 2)])
 def test_later_updates(fine, beats, lookahead):
     """In a run with the finer sigmoid rows wait longer for the updates of others."""
-    check(PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=3,
-                         cycles_per_update=6, solver="logistic"), beats, lookahead, 0.95,
+    check(PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=64, lookahead=3,
+                         update_interval=6, loss_family="logistic"), beats, lookahead, 0.95,
           fine=fine)
 
 
 def check(config, beats, lookahead, busy, **fine):
     """Compare gate and model in every cycle."""
     dut, model = once(IssueGate, config=config), Model(config, beats, lookahead, **fine)
-    rng = random.Random(f"{config.cycles_per_update}-{beats}-{lookahead}-{busy}")
+    rng = random.Random(f"{config.update_interval}-{beats}-{lookahead}-{busy}")
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"beats": beats, "lookahead": lookahead, **fine})

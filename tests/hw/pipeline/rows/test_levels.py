@@ -46,9 +46,9 @@ class Rows:
 @pytest.mark.parametrize("beats, lookahead", [(1, 3), (2, 2), (3, 1), (3, 0)])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("one_level", 5), ("two_levels", 2),
                                           ("two_levels", 4)])
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_each_level_in_its_cycle(row_format, bits, cycles_per_update, beats, lookahead, gap):
-    config = PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cycles_per_update,
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_each_level_in_its_cycle(row_format, bits, update_interval, beats, lookahead, gap):
+    config = PipelineConfig(bits=bits, row_format=row_format, update_interval=update_interval,
                             lookahead=3, max_features=64 // bits * 3)
     rng = random.Random(f"{config.name}-{beats}-{lookahead}-{gap}")
     dut, last_lanes = once(Levels, config=config), config.rows.lanes - 1

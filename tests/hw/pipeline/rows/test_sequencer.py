@@ -147,7 +147,7 @@ def earliest(epoch, config):
             if config.clock.fast and number:
                 now = max(now, times[-epoch.beats] + 4)       # the same words
             if beat == epoch.beats - 1 and lasts:
-                now = max(now, lasts[-1] + config.cycles_per_update)
+                now = max(now, lasts[-1] + config.update_interval)
             times.append(now)
             now += 1
         lasts.append(times[-1])
@@ -173,12 +173,12 @@ CORRECTED = [
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 @pytest.mark.parametrize("number", range(len(EPOCHS) + len(CORRECTED)))
-def test_epoch(cycles_per_update, stall, number):
+def test_epoch(update_interval, stall, number):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     wanted = [*EPOCHS, *CORRECTED][number]
     parameters = {name: getattr(wanted, name) for name in
                   ("rows", "beats", "batch", "lookahead", "period")}
@@ -196,7 +196,7 @@ def test_epoch(cycles_per_update, stall, number):
             before = [epoch.grouped[other][-1][0] for other in range(row)]
             assert row <= epoch.lookahead \
                 or first_cycle >= before[row - epoch.lookahead - 1] + config.latency
-            assert not before or last_cycle >= before[-1] + cycles_per_update
+            assert not before or last_cycle >= before[-1] + update_interval
         assert epoch.done >= cycles[-1] + config.latency - 1
         assert epoch.done <= cycles[-1] + config.latency + 1
         entered = {cycle for cycle, fields, *_ in epoch.slots if not fields["idle_row"]}

@@ -228,9 +228,9 @@ EPOCHS = [
 @pytest.mark.parametrize("replays, refetches", [(0.2, 0.5), (0.8, 0.1)])
 @pytest.mark.parametrize("number", range(len(EPOCHS)))
 def test_every_row_is_decided_once(number, replays, refetches):
-    cycles_per_update, stall = ((2, 0.0), (4, 0.3))[(number + (replays > 0.5)) % 2]
+    update_interval, stall = ((2, 0.0), (4, 0.3))[(number + (replays > 0.5)) % 2]
     config = PipelineConfig(bits=8, max_features=40, lookahead=8,
-                            cycles_per_update=cycles_per_update, proximal=True, refetch=True)
+                            update_interval=update_interval, proximal=True, refetch=True)
     epochs = run_epochs(config, *(
         Epoch(**EPOCHS[number], replays=replays, refetches=refetches) for _ in range(2)),
         stall=stall, seed=number)

@@ -14,7 +14,7 @@ from support import (
 
 from bitstep.golden.rounding import fits
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
@@ -71,7 +71,7 @@ def record(config, rows, distances, outputs, **constant):
     rng = random.Random(0)
     dotted = config.stages.solver.lead
     decided = dotted + config.stages.solver.cycles - 1
-    late = {"saturated": 1} if config.clock.fast else {}      # cycles after ``o``
+    late = {"overflowed": 1} if config.clock.fast else {}      # cycles after ``o``
     length = now + decided + 1
     cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.getrandbits(31),
                "dot": rng.getrandbits(30), "dither": rng.getrandbits(16),
@@ -95,15 +95,15 @@ def record(config, rows, distances, outputs, **constant):
     assert not any(found["take"] for found in recorded[length:])
     ends = [cycle for cycle, found in enumerate(recorded) if found["o_valid"]]
     assert ends == [start + decided + 1 for start in starts]
-    for name in set(outputs) & {"saturated", "o_decided", "o_undecided", "o_replay"}:
+    for name in set(outputs) & {"overflowed", "o_decided", "o_undecided", "o_replay"}:
         at = {end + late.get(name, 0) for end in ends}
         assert not any(found[name] for cycle, found in enumerate(recorded) if cycle not in at), name
     return [tuple(recorded[end + late.get(name, 0)][name] for name in outputs) for end in ends]
 
 
 def run(config, rows, distances, *, mantissa, shift, label_shift=0, **constant):
-    """What leaves the solver, as (c, saturated)."""
-    return record(config, rows, distances, ["o", "saturated"], mantissa=mantissa, shift=shift,
+    """What leaves the solver, as (c, overflowed)."""
+    return record(config, rows, distances, ["o", "overflowed"], mantissa=mantissa, shift=shift,
                   label_shift=label_shift, **constant)
 
 
@@ -116,28 +116,28 @@ def random_rows(config, rng, count, *, idle=0.0):
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
 @pytest.mark.parametrize("spread", [0, 1, 5, 20])
-def test_recursion(cycles_per_update, lookahead, spread):
-    """Rows at any distance, of at least ``cycles_per_update`` cycles, see every c before them."""
+def test_recursion(update_interval, lookahead, spread):
+    """Rows at any distance, of at least ``update_interval`` cycles, see every c before them."""
     config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
-                            cycles_per_update=cycles_per_update)
-    rng = random.Random(f"{cycles_per_update}-{lookahead}-{spread}")
+                            update_interval=update_interval)
+    rng = random.Random(f"{update_interval}-{lookahead}-{spread}")
     rows = random_rows(config, rng, 40, idle=0.15 if spread else 0.0)
-    distances = [cycles_per_update + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
+    distances = [update_interval + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
     steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
     expected = solve(rows, **steps)
     assert any(abs(c) > 1 << 20 for c in expected)
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("mantissa, shift", [(1, 1), ((1 << 18) - 1, 2), ((1 << 18) - 1, 7),
                               (0, 1), (3, 5)])
-def test_steps(cycles_per_update, mantissa, shift):
+def test_steps(update_interval, mantissa, shift):
     config = PipelineConfig(bits=2, max_features=32, lookahead=3,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     rng = random.Random(f"{mantissa}-{shift}")
     rows = random_rows(config, rng, 20)
     for row in rows:
@@ -147,18 +147,18 @@ def test_steps(cycles_per_update, mantissa, shift):
     steps = {"mantissa": mantissa, "shift": shift, "label_shift": 3}
     expected = solve(rows, **steps)
     assert all(fits(c, 32) for c in expected)
-    assert run(config, rows, [cycles_per_update] * 20, **steps) == [(c, 0) for c in expected]
+    assert run(config, rows, [update_interval] * 20, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("shift", range(1, MAX_SHIFT + 1))
 @each("dither", [0x0100, 0x4200, NEAREST, 0xFF00])
-def test_threshold_of_every_shift(cycles_per_update, shift, dither):
+def test_threshold_of_every_shift(update_interval, shift, dither):
     """A value goes up with this dither, not with the one before it; the next smaller value does
     not go up with it either. Beyond 16 bits, half of 2^-16 is added to the dither.
     """
     config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     whole = 1 << 8 * shift
     lowest = whole - (dither >> 8 if shift == 1 else (2 * dither + 1 << 8 * shift - 16) // 2)
     mantissa = 1 if shift < 6 else 1 << 17
@@ -170,37 +170,37 @@ def test_threshold_of_every_shift(cycles_per_update, shift, dither):
             rows.append({"idle_row": 0, "label": 0, "dot": dot - less, "products": [0],
                          "dither": dither - before})
             expected.append((times + (not less and not before), 0))
-    assert run(config, rows, [cycles_per_update] * len(rows), mantissa=mantissa,
+    assert run(config, rows, [update_interval] * len(rows), mantissa=mantissa,
                shift=shift) == expected
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("shift", range(1, MAX_SHIFT + 1))
-def test_whole_numbers_stay(cycles_per_update, shift):
+def test_whole_numbers_stay(update_interval, shift):
     config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     mantissa = 1 << min(17, 8 * shift)
     one = (1 << 8 * shift) // mantissa
     rows = [{"idle_row": 0, "label": 0, "dot": dot, "products": [0], "dither": dither}
             for dot in (0, one, -one, -5 * one) for dither in DITHER_CORNERS]
-    assert run(config, rows, [cycles_per_update] * len(rows), mantissa=mantissa, shift=shift) == [
+    assert run(config, rows, [update_interval] * len(rows), mantissa=mantissa, shift=shift) == [
         (c, 0) for c in (0, 1, -1, -5) for _ in DITHER_CORNERS]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("label_shift", [0, 8, 40])
-def test_labels(cycles_per_update, label_shift):
+def test_labels(update_interval, label_shift):
     config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     labels = [1, -1, (1 << 10) - 1, -1 << 10]
     rows = [{"idle_row": 0, "label": label, "dot": 5, "products": [0], "dither": dither}
             for label in labels for dither in DITHER_CORNERS]
     steps = {"mantissa": 7, "shift": 4, "label_shift": label_shift}
-    assert run(config, rows, [cycles_per_update] * 16,
+    assert run(config, rows, [update_interval] * 16,
                **steps) == [(c, 0) for c in solve(rows, **steps)]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 2])
 @each("mantissa, dot, dither, c", [     # c is None: out of range
     (256, 2**31 - 1, 0xFFFF, 2**31 - 1), (256, 2**31, 0, None),
@@ -213,9 +213,9 @@ def test_labels(cycles_per_update, label_shift):
     (1, 127, 0x80FF, 0), (1, 127, 0x8100, 1), (1, -1, 0x00FF, -1), (1, -1, 0x0100, 0),
     (1, -129, 0x8000, -1), (1, -129, 0x80FF, -1), (1, -129, 0x8100, 0),
 ])
-def test_range_and_rounding(cycles_per_update, lookahead, mantissa, dot, dither, c):
+def test_range_and_rounding(update_interval, lookahead, mantissa, dot, dither, c):
     config = PipelineConfig(bits=4, max_features=80, lookahead=lookahead,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     row = {"idle_row": 0, "label": 0, "dot": dot, "products": [0] * lookahead, "dither": dither}
     (o, flag), = run(config, [row], [1], mantissa=mantissa, shift=1)
     assert flag == (c is None)
@@ -228,19 +228,19 @@ def test_idle_row_is_never_out_of_range():
     assert run(config, [row], [1], mantissa=256, shift=1) == [(0, 0)]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [1, 2, 5])
-def test_clear_forgets_the_rows_before(cycles_per_update, lookahead):
+def test_clear_forgets_the_rows_before(update_interval, lookahead):
     config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
-                            cycles_per_update=cycles_per_update)
-    rng = random.Random(cycles_per_update)
+                            update_interval=update_interval)
+    rng = random.Random(update_interval)
     before, after = (random_rows(config, rng, 8) for _ in range(2))
     cycles, dots = [], {}
     for number, rows in enumerate((before, after)):
         for row in rows:
             start = {"valid": 1, **{name: row[name] for name in ("idle_row", "label", "products")}}
-            cycles += [start, {"valid": 0}, *[{} for _ in range(cycles_per_update - 2)]]
-            dots[len(cycles) - cycles_per_update + config.stages.solver.lead] = \
+            cycles += [start, {"valid": 0}, *[{} for _ in range(update_interval - 2)]]
+            dots[len(cycles) - update_interval + config.stages.solver.lead] = \
                 {"dot": row["dot"], "dither": row["dither"]}
         if not number:
             cycles += [*[{} for _ in range(12)], {"clear": 1}, {"clear": 0}]
@@ -269,46 +269,46 @@ def sign_rows(config, rng, count, *, label_shift, idle=0.0):
     return rows
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
 @each("loss", HINGES)
-def test_hinge(cycles_per_update, lookahead, loss):
+def test_hinge(update_interval, lookahead, loss):
     config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
-                            cycles_per_update=cycles_per_update)
-    rng = random.Random(f"{cycles_per_update}-{lookahead}")
+                            update_interval=update_interval)
+    rng = random.Random(f"{update_interval}-{lookahead}")
     rows = sign_rows(config, rng, 60, label_shift=18, idle=0.1)
     steps = {"mantissa": 200, "shift": 2, "label_shift": 18, "loss": loss,
              "derivative_step": 75 << 16 | 0x6ACE}
     expected = solve(rows, **steps)
     assert 0 < sum(c == 0 for c in expected) < 50
     assert loss != Loss.HINGE or {abs(c) for c in expected} == {0, 75, 76}
-    distances = [cycles_per_update + rng.choice([0, 0, 1, 7]) for _ in rows]
+    distances = [update_interval + rng.choice([0, 0, 1, 7]) for _ in rows]
     assert run(config, rows, distances, step_too_large=0, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
-def test_huber(cycles_per_update, lookahead):
+def test_huber(update_interval, lookahead):
     """Rows on both sides of their targets, within the bound and beyond it."""
     config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
-                            cycles_per_update=cycles_per_update)
-    rng = random.Random(f"{cycles_per_update}-{lookahead}")
+                            update_interval=update_interval)
+    rng = random.Random(f"{update_interval}-{lookahead}")
     rows = sign_rows(config, rng, 80, label_shift=18, idle=0.1)
     steps = {"mantissa": 200, "shift": 2, "label_shift": 18, "loss": Loss.HUBER,
              "derivative_step": 600 << 16 | 0x6ACE, "bound": 200 << 18}
     expected = solve(rows, **steps)
     assert {600, 601, -600, -601} < set(expected)
     assert sum(abs(c) < 600 for c in expected) > 15
-    distances = [cycles_per_update + rng.choice([0, 0, 1, 7]) for _ in rows]
+    distances = [update_interval + rng.choice([0, 0, 1, 7]) for _ in rows]
     assert run(config, rows, distances, step_too_large=0, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("mantissa, bound", [(1, 0), (1, 9), (3, 27), (3, 28), ((1 << 18) - 1, (1 << 55) + 5)])
-def test_exactly_at_the_bound(cycles_per_update, mantissa, bound):
+def test_exactly_at_the_bound(update_interval, mantissa, bound):
     """The mantissa times z - t may be the bound, or its negative, and no more."""
     config = PipelineConfig(bits=4, max_features=48, lookahead=0,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     edge = bound // mantissa
     rows = [{"idle_row": 0, "label": 5, "dot": (5 << 12) + sign * (edge + beyond), "products": [],
              "dither": dither} for sign in (1, -1) for beyond in (-1, 0, 1)
@@ -321,17 +321,17 @@ def test_exactly_at_the_bound(cycles_per_update, mantissa, bound):
     assert {abs(c) for c in beyond} == {77, 78}
     if 0 < bound < 1 << 55:         # what is within rounds to 0 and 1
         assert {77, 78}.isdisjoint(abs(c) for c in expected[:4])
-    assert run(config, rows, [cycles_per_update] * len(rows), step_too_large=0, **steps) \
+    assert run(config, rows, [update_interval] * len(rows), step_too_large=0, **steps) \
         == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("loss", HINGES)
 @each("mantissa, shift", [(1, 7), ((1 << 18) - 1, 1)])
-def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
+def test_exactly_at_the_hinge(update_interval, loss, mantissa, shift):
     """y z = 2^label_shift is inactive; one less is active, however small the step."""
     config = PipelineConfig(bits=4, max_features=48, lookahead=0,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     rows = [{"idle_row": 0, "label": label, "dot": label * ((1 << 12) + beyond), "products": [],
              "dither": dither}
             for label in (1, -1) for beyond in (-1, 0, 1) for dither in DITHER_CORNERS]
@@ -342,18 +342,18 @@ def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
         assert expected[:4] == [-9, -9, -10, -10]
         assert expected[12:16] == [9, 9, 10, 10]
     assert expected[4:12] == expected[16:] == [0] * 8
-    assert run(config, rows, [cycles_per_update] * 24, **steps) == [(c, 0) for c in expected]
+    assert run(config, rows, [update_interval] * 24, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("derivative_step, dither, c", [
     (0, 0xFFFF, 0), (1, 0xFFFE, 0), (1, 0xFFFF, 1), (0xFFFF, 0, 0), (0xFFFF, 1, 1),
     (9 << 16, 0xFFFF, 9), (9 << 16 | 0x7FFF, 0x8000, 9), (9 << 16 | 0x7FFF, 0x8001, 10),
     (((1 << 31) - 1 << 16) - 1, 0, (1 << 31) - 2), (((1 << 31) - 1 << 16) - 1, 1, (1 << 31) - 1)])
 @each("label", [1, -1])
-def test_rounding_of_the_unit(cycles_per_update, derivative_step, dither, c, label):
+def test_rounding_of_the_unit(update_interval, derivative_step, dither, c, label):
     config = PipelineConfig(bits=4, max_features=48, lookahead=0,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     row = {"idle_row": 0, "label": label, "dot": 0, "products": [], "dither": dither}
     assert run(config, [row], [1], mantissa=3, shift=2, label_shift=12, loss=Loss.HINGE,
                derivative_step=derivative_step) == [(-label * c, 0)]
@@ -381,37 +381,37 @@ def test_look_ahead_moves_a_row_across_the_hinge():
 def test_range_with_losses(loss, dot, expected, idle):
     config = PipelineConfig(bits=4, max_features=80, lookahead=0)
     row = {"idle_row": idle, "label": 1, "dot": dot, "products": []}
-    (_, saturated), = run(config, [row], [1], mantissa=256, shift=1, label_shift=5, loss=loss,
+    (_, overflowed), = run(config, [row], [1], mantissa=256, shift=1, label_shift=5, loss=loss,
                           derivative_step=5 << 16, step_too_large=1)
-    assert saturated == (expected and not idle)
+    assert overflowed == (expected and not idle)
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_a_clipped_row_is_never_out_of_range(cycles_per_update):
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_a_clipped_row_is_never_out_of_range(update_interval):
     """What least squares would give it does not fit 32 bits."""
     config = PipelineConfig(bits=4, max_features=80, lookahead=0,
-                            cycles_per_update=cycles_per_update)
+                            update_interval=update_interval)
     rows = [{"idle_row": 0, "label": 0, "dot": sign << 40, "products": []} for sign in (1, -1)]
-    assert run(config, rows, [cycles_per_update] * 2, mantissa=256, shift=1, loss=Loss.HUBER,
+    assert run(config, rows, [update_interval] * 2, mantissa=256, shift=1, loss=Loss.HUBER,
                bound=256 << 39, derivative_step=7 << 16, step_too_large=0) == [(7, 0), (-7, 0)]
 
 
 # Refetching
 
-FLAGS = ["o", "o_decided", "o_replay", "o_undecided", "o_positive", "saturated"]
+FLAGS = ["o", "o_decided", "o_replay", "o_undecided", "o_positive", "overflowed"]
 
 
-def refetching(lookahead, cycles_per_update=2):
+def refetching(lookahead, update_interval=2):
     return PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
-                          cycles_per_update=cycles_per_update, refetch=True)
+                          update_interval=update_interval, refetch=True)
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 3])
 @each("mantissa", [1, (1 << 18) - 1])
-def test_rows_that_look_ahead_leaves_open(cycles_per_update, lookahead, mantissa):
+def test_rows_that_look_ahead_leaves_open(update_interval, lookahead, mantissa):
     """Open is 2 |z - target| <= dot_margin + lookahead_margin, exactly."""
-    config, rng = refetching(lookahead, cycles_per_update), random.Random(cycles_per_update)
+    config, rng = refetching(lookahead, update_interval), random.Random(update_interval)
     lookahead_margin, rows, expected = (1 << 36) + 1, [], []
     for number, dither in enumerate(random_dithers(rng, 80)):
         label = rng.choice([-1, 1])
@@ -429,17 +429,17 @@ def test_rows_that_look_ahead_leaves_open(cycles_per_update, lookahead, mantissa
         counts = not rows[-1]["idle_row"]
         expected.append((c * counts, counts and not replay, counts and replay, 0, label > 0, 0))
     assert {flags[2] for flags in expected} == {0, 1}
-    found = record(config, rows, [cycles_per_update] * 80, FLAGS, mantissa=mantissa, shift=7,
+    found = record(config, rows, [update_interval] * 80, FLAGS, mantissa=mantissa, shift=7,
                    label_shift=12, loss=Loss.HINGE, derivative_step=7 << 16 | 0xC000, refetching=1,
                    lookahead_margin=lookahead_margin)
     assert found == expected
 
 
 @each("refetches", [0, 1])
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_what_becomes_of_a_row(refetches, cycles_per_update):
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_what_becomes_of_a_row(refetches, update_interval):
     """Every combination of flags; K that is too large is reported of every row."""
-    config, rows, expected = refetching(1, cycles_per_update), [], []
+    config, rows, expected = refetching(1, update_interval), [], []
     for number in range(1 << 5):
         replay_alone, discard, undecided, is_open, active = (number >> bit & 1 for bit in range(5))
         dot = (1 << 12) + (-1 if active else 1) * (3 if is_open else 100)
@@ -449,7 +449,7 @@ def test_what_becomes_of_a_row(refetches, cycles_per_update):
         refetch = replay_alone and undecided and not discard
         decided = not (discard or replay or refetch)
         expected.append((-7 if active and decided else 0, decided, replay, refetch, 1, 1))
-    found = record(config, rows, [cycles_per_update] * len(rows), FLAGS, mantissa=5, shift=7,
+    found = record(config, rows, [update_interval] * len(rows), FLAGS, mantissa=5, shift=7,
                    label_shift=12, loss=Loss.HINGE, derivative_step=7 << 16, step_too_large=1,
                    refetching=refetches, lookahead_margin=30)
     assert found == expected
@@ -476,11 +476,11 @@ def test_later_rows_see_no_update_of_a_row_without_one(fate):
     assert record(config, [first, far], [2, 2], ["o"], **options) == [(0,), (0,)]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("spread", [0, 1, 5])
-def test_unit_of_the_row_that_is_fetched_again(cycles_per_update, spread):
+def test_unit_of_the_row_that_is_fetched_again(update_interval, spread):
     """Its own dither rounds K, at the closest distance and at random ones."""
-    config, rng = refetching(3, cycles_per_update), random.Random(cycles_per_update)
+    config, rng = refetching(3, update_interval), random.Random(update_interval)
     derivative_step, rows, expected = 1000 << 16 | 0x7654, [], []
     for number, dither in enumerate(random_dithers(rng, 60)):
         rows.append({"idle_row": 0, "label": 1 - 2 * (number % 2), "dot": rng.getrandbits(14),
@@ -488,20 +488,20 @@ def test_unit_of_the_row_that_is_fetched_again(cycles_per_update, spread):
                      "undecided": number % 3 != 0, "discard": 0})
         expected.append((number % 3 != 0, row_step(derivative_step, dither)))
     assert {found for _, found in expected} == {1000, 1001}
-    distances = [cycles_per_update + rng.randint(0, spread) for _ in rows]
+    distances = [update_interval + rng.randint(0, spread) for _ in rows]
     assert record(config, rows, distances, ["o_undecided", "o_derivative_step"], mantissa=5,
                   shift=7,
                   label_shift=12, loss=Loss.HINGE, derivative_step=derivative_step,
                   refetching=1) == expected
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_no_dither_is_taken_under_discard(cycles_per_update):
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_no_dither_is_taken_under_discard(update_interval):
     """``discard`` counts in the cycle of the dot product; ``record`` checks ``take``."""
-    config, rng = refetching(0, cycles_per_update), random.Random(cycles_per_update)
+    config, rng = refetching(0, update_interval), random.Random(update_interval)
     rows = [{"idle_row": rng.random() < 0.2, "label": 1, "dot": 0, "products": [], "dot_margin": 0,
              "undecided": 0, "replay_alone": 0, "discard": rng.getrandbits(1)} for _ in range(60)]
-    distances = [cycles_per_update + rng.choice([0, 0, 1, 9]) for _ in rows]
+    distances = [update_interval + rng.choice([0, 0, 1, 9]) for _ in rows]
     found = record(config, rows, distances, ["o", "take"], mantissa=5, shift=7, label_shift=12,
                    loss=Loss.HINGE, derivative_step=7 << 16, refetching=1)
     assert [c for c, _ in found] == [0 if row["discard"] or row["idle_row"] else -7 for row in rows]
@@ -514,7 +514,7 @@ def test_a_row_that_does_not_count_is_never_out_of_range(name):
         row = {"idle_row": 0, "label": 1, "dot": -1 << 38, "products": [], "replay_alone": 0,
                "undecided": 0, "discard": name == "discard",
                "dot_margin": (1 << 40) * (name == "replay")}
-        (c, flag), = record(config, [row], [1], ["o", "saturated"], mantissa=256, shift=1,
+        (c, flag), = record(config, [row], [1], ["o", "overflowed"], mantissa=256, shift=1,
                             label_shift=5, loss=loss, refetching=1)
         assert (c, flag) == (0, 0)
 
@@ -535,20 +535,20 @@ def solve_centred(rows, *, mantissa, shift, label_shift):
     return history
 
 
-def centred_config(cycles_per_update, lookahead):
-    return PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=lookahead,
-                          cycles_per_update=cycles_per_update)
+def centred_config(update_interval, lookahead):
+    return PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=64, lookahead=lookahead,
+                          update_interval=update_interval)
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 6])
 @pytest.mark.parametrize("spread", [0, 5])
 @pytest.mark.parametrize("label_shift", [16, 25, 40])
-def test_derivatives(cycles_per_update, lookahead, spread, label_shift):
+def test_derivatives(update_interval, lookahead, spread, label_shift):
     """Rows on both sides of the hinge, at any distance, see every c before them."""
-    config = centred_config(cycles_per_update, lookahead)
-    rng = random.Random(f"{cycles_per_update}-{lookahead}-{spread}-{label_shift}")
+    config = centred_config(update_interval, lookahead)
+    rng = random.Random(f"{update_interval}-{lookahead}-{spread}-{label_shift}")
     # c has about 12 bits, and the recursion stays small.
     steps = {"label_shift": label_shift, **{
         16: {"mantissa": (1 << 12) - 5, "shift": 2}, 25: {"mantissa": (1 << 11) + 3, "shift": 3},
@@ -561,7 +561,7 @@ def test_derivatives(cycles_per_update, lookahead, spread, label_shift):
                      "label": (-2 * size if positive else 2 * size) + positive,
                      "dot": rng.randrange(-3 << label_shift, 3 << label_shift),
                      "products": [rng.randrange(-reach, reach + 1) for _ in range(lookahead)]})
-    distances = [cycles_per_update + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
+    distances = [update_interval + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
     expected = solve_centred(rows, **steps)
     assert all(fits(c, 32) for c in expected)
     assert len(set(expected)) > 20
@@ -569,12 +569,12 @@ def test_derivatives(cycles_per_update, lookahead, spread, label_shift):
         == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-@each("size, saturated", [((1 << 29) - 1, 0), (1 << 29, 1), (5, 0)])
+@pytest.mark.parametrize("update_interval", [2, 4])
+@each("size, overflowed", [((1 << 29) - 1, 0), (1 << 29, 1), (5, 0)])
 @each("positive", [0, 1])
-def test_range_beyond_the_hinge(cycles_per_update, size, saturated, positive):
+def test_range_beyond_the_hinge(update_interval, size, overflowed, positive):
     """The derivative alone, times 4, as the update of a row that is not active."""
-    config = centred_config(cycles_per_update, 1)
+    config = centred_config(update_interval, 1)
     label = (-2 * size if positive else 2 * size) + positive
     row = {"idle_row": 0, "label": label, "dot": (9 if positive else -9) << 20, "products": [0],
            "dither": NEAREST}
@@ -582,17 +582,17 @@ def test_range_beyond_the_hinge(cycles_per_update, size, saturated, positive):
                          loss=Loss.SQUARED_HINGE, derivatives=1)
     exact = 4 * size * (1 if positive else -1)
     assert flag == (not fits(exact, 32))
-    assert flag == (saturated and positive)
+    assert flag == (overflowed and positive)
     assert flag or found == exact
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("label_shift", [16, 17, 30])
-def test_derivatives_to_nearest(cycles_per_update, label_shift):
+def test_derivatives_to_nearest(update_interval, label_shift):
     """Without dither, with the step of a run that writes derivatives; which rows have data, and
     the signs of their labels, come beside the updates.
     """
-    config, rng = centred_config(cycles_per_update, 0), random.Random(label_shift)
+    config, rng = centred_config(update_interval, 0), random.Random(label_shift)
     left = label_shift - 16
     shift = max(-(-left // 8), 1)
     rows, unit, half = [], 1 << left, 1 << left >> 1
@@ -603,12 +603,12 @@ def test_derivatives_to_nearest(cycles_per_update, label_shift):
                      "dither": dither, "dot": (1 << label_shift) - rng.choice([-1, 1]) * away})
     for row in rows:
         row["dot"] *= row["label"]
-    names = ["o", "saturated", "o_with_data", "o_positive"]
-    found = record(config, rows, [cycles_per_update] * len(rows), names,
+    names = ["o", "overflowed", "o_with_data", "o_positive"]
+    found = record(config, rows, [update_interval] * len(rows), names,
                    mantissa=1 << 8 * shift - left, shift=shift, label_shift=label_shift,
                    loss=Loss.SQUARED_HINGE, to_nearest=1)
-    for row, (c, saturated, with_data, positive) in zip(rows, found, strict=True):
+    for row, (c, overflowed, with_data, positive) in zip(rows, found, strict=True):
         short = max(0, (1 << label_shift) - row["label"] * row["dot"])
         exact = (-row["label"] * short * 2 + unit) // (2 * unit)
-        assert (c, saturated) == (0 if row["idle_row"] else exact, 0)
+        assert (c, overflowed) == (0 if row["idle_row"] else exact, 0)
         assert (with_data, positive) == (not row["idle_row"], row["label"] > 0)

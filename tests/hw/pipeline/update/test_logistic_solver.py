@@ -9,7 +9,7 @@ from bitstep.golden.dither import round_dithered
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import fine_sigmoid, sigmoid
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.stages import FINE_STAGES
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 from bitstep_sim.testing.cases import each
@@ -20,7 +20,7 @@ CYCLES = 6
 
 def make_config(lookahead=0, **changes):
     return PipelineConfig(**{"bits": 4, "max_features": 80, "lookahead": lookahead,
-                             "cycles_per_update": CYCLES, "solver": "logistic"} | changes)
+                             "update_interval": CYCLES, "loss_family": "logistic"} | changes)
 
 
 MAX_STEP = ((1 << 31) - 1 << 16) - 1
@@ -53,7 +53,7 @@ def rows_for(margins, config, rng, *, derivative_step, label_shift, idle=0.0):
 
 
 def run(config, rows, distances, **constant):
-    """What leaves the solver, as (c, saturated). Rows that are not idle take their dither with
+    """What leaves the solver, as (c, overflowed). Rows that are not idle take their dither with
     their dot product.
     """
     starts, now = [], 0
@@ -70,13 +70,13 @@ def run(config, rows, distances, **constant):
                           "products": row["products"]}
         cycles[start + 1] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
     recorded = trace(once(LogisticSolver, config=config), cycles,
-                     ["o_valid", "o", "saturated", "take"], **constant)
+                     ["o_valid", "o", "overflowed", "take"], **constant)
     assert [cycle for cycle, outputs in enumerate(recorded) if outputs["take"]] == [
         start + 1 for start, row in zip(starts, rows, strict=True) if not row["idle_row"]]
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
     assert ends == [start + 1 + 7 for start in starts]
-    assert not any(outputs["saturated"] for outputs in recorded if not outputs["o_valid"])
-    return [(recorded[end]["o"], recorded[end]["saturated"]) for end in ends]
+    assert not any(outputs["overflowed"] for outputs in recorded if not outputs["o_valid"])
+    return [(recorded[end]["o"], recorded[end]["overflowed"]) for end in ends]
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
@@ -147,9 +147,9 @@ def test_by_hand(derivative_step, dither, label, c):
 @each("idle_row", [0, 1])
 def test_unit_too_large(idle_row):
     row = {"idle_row": idle_row, "label": 1, "dot": 7, "products": [0]}
-    (c, saturated), = run(make_config(1), [row], [1], derivative_step=9 << 16, step_too_large=1,
+    (c, overflowed), = run(make_config(1), [row], [1], derivative_step=9 << 16, step_too_large=1,
                           label_shift=13)
-    assert saturated == (not idle_row)
+    assert overflowed == (not idle_row)
     assert c == 0 or not idle_row
 
 
@@ -182,7 +182,7 @@ def test_wrong_solver():
 @each("derivatives", [0, 1])
 def test_derivatives(lookahead, derivative_step, derivatives):
     """A label that is a derivative at a centre is subtracted from that of the row."""
-    config = make_config(lookahead, row_format=WOVEN, bits=16)
+    config = make_config(lookahead, row_format=BIT_PLANES, bits=16)
     rng = random.Random(f"{lookahead}-{derivative_step}")
     margins = [rng.randrange(-9 << 20, 9 << 20) for _ in range(30)] + [40 << 20, -40 << 20] * 2
     rows, expected = [], []
@@ -204,7 +204,7 @@ def test_derivatives(lookahead, derivative_step, derivatives):
 @each("idle", [0.0, 0.3])
 def test_full_pass(idle):
     """With ``fine`` updates have the finer sigmoid, and come later."""
-    config = make_config(2, row_format=WOVEN, bits=16)
+    config = make_config(2, row_format=BIT_PLANES, bits=16)
     rng, steps = random.Random(str(idle)), {"derivative_step": 70_000 << 16, "label_shift": 20}
     rows, expected, cycles = [], [], []
     for dither in random_dithers(rng, 40):
@@ -224,7 +224,7 @@ def test_full_pass(idle):
 
 def test_rows_beside_their_updates():
     """Which rows have data, and the signs of their labels."""
-    config, rng = make_config(0, row_format=WOVEN, bits=16), random.Random(3)
+    config, rng = make_config(0, row_format=BIT_PLANES, bits=16), random.Random(3)
     rows, cycles = [(rng.getrandbits(1), rng.choice([1, -1])) for _ in range(30)], []
     for idle_row, label in rows:
         cycles += [{"valid": 1, "idle_row": idle_row, "label": label}, {"valid": 0}, *[{}] * 4]

@@ -31,43 +31,43 @@ def decide_by_the_last_bit(row, value, shift):
 
 
 def run(dut, rows, rng, **constant):
-    """What leaves a solver for rows at random distances, as (c, saturated)."""
+    """What leaves a solver for rows at random distances, as (c, overflowed)."""
     config = dut.config
     quiet = {"valid": 0, "idle_row": 1, "label": -1, "dot": 77, "dither": 0xFFFF}
     starts, cycles = [], []
     for _ in rows:
         cycles += [dict(quiet) for _ in range(rng.choice([0, 0, 1, 5]))]
         starts.append(len(cycles))
-        cycles += [dict(quiet) for _ in range(config.cycles_per_update)]
+        cycles += [dict(quiet) for _ in range(config.update_interval)]
     cycles += [dict(quiet) for _ in range(config.stages.solver.lead)]
     for start, row in zip(starts, rows, strict=True):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"]}
         cycles[start + config.stages.solver.lead] |= {"dot": row["dot"], "dither": row["dither"]}
-    found = trace(dut, cycles, ["o_valid", "o", "saturated"], **constant)
+    found = trace(dut, cycles, ["o_valid", "o", "overflowed"], **constant)
     late = config.stages.solver.lead + config.stages.solver.cycles + ROUNDING_STAGES
     assert [cycle for cycle, outputs in enumerate(found) if outputs["o_valid"]] \
         == [start + late for start in starts]
-    return [(found[start + late]["o"], found[start + late]["saturated"]) for start in starts]
+    return [(found[start + late]["o"], found[start + late]["overflowed"]) for start in starts]
 
 
 def check(found, rows, expected):
     """Updates that fit; a flag beside all others."""
-    for (c, saturated), row, update in zip(found, rows, expected, strict=True):
+    for (c, overflowed), row, update in zip(found, rows, expected, strict=True):
         update = 0 if row["idle_row"] else update
-        assert saturated == (not fits(update, 32))
-        assert saturated or c == update
+        assert overflowed == (not fits(update, 32))
+        assert overflowed or c == update
     assert len(set(expected)) > 1
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("bits", [0, 2, 7, 16])
 @pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER])
 @pytest.mark.parametrize("mantissa, shift", [(150, 3), ((1 << 18) - 1, 1), ((1 << 18) - 1, 7)])
-def test_linear(cycles_per_update, bits, loss, mantissa, shift):
+def test_linear(update_interval, bits, loss, mantissa, shift):
     config = PipelineConfig(bits=4, max_features=48, lookahead=3, rounded_updates=True,
-                            cycles_per_update=cycles_per_update)
-    rng = random.Random(f"{cycles_per_update}-{bits}-{loss}-{shift}")
+                            update_interval=update_interval)
+    rng = random.Random(f"{update_interval}-{bits}-{loss}-{shift}")
     label_shift, derivative_step = 20, rng.choice([MAX_STEP, 70_000 << 16 | 0x7FFF])
     bound = mantissa << 30
     rows = random_rows(rng, 40, lambda: signed_number(rng, config.rows.dot_width - 1) >> rng.choice(
@@ -96,7 +96,7 @@ def test_linear(cycles_per_update, bits, loss, mantissa, shift):
 @each("derivative_step", [0xC000, 70_000 << 16 | 0x7FFF, MAX_STEP])
 def test_logistic(bits, derivative_step):
     config = PipelineConfig(bits=4, max_features=80, lookahead=2, rounded_updates=True,
-                            cycles_per_update=6, solver="logistic")
+                            update_interval=6, loss_family="logistic")
     rng = random.Random(f"{bits}-{derivative_step}")
     rows = random_rows(rng, 60, lambda: rng.randrange(-9 << 20, 9 << 20),
                        lambda: rng.choice([-1, 1]))

@@ -13,16 +13,16 @@ FLAGS = ["o_decided", "o_undecided", "o_replay", "o_positive"]
 QUIET = {"dot_valid": 0, "margin_valid": 0, "valid": 0}
 
 
-def decide(rows, *, cycles_per_update=2, **constant):
+def decide(rows, *, update_interval=2, **constant):
     """Flags of each row, in FLAGS's order, with ``forgotten`` first; rows are
-    ``cycles_per_update`` cycles apart.
+    ``update_interval`` cycles apart.
     """
     config = PipelineConfig(bits=4, max_features=48, lookahead=2,
-                            cycles_per_update=cycles_per_update, refetch=True)
+                            update_interval=update_interval, refetch=True)
     judged = config.stages.solver.cycles - 1   # cycles from dot product to distance
-    cycles = [dict(QUIET) for _ in range(len(rows) * cycles_per_update + judged + 1)]
+    cycles = [dict(QUIET) for _ in range(len(rows) * update_interval + judged + 1)]
     for start, row in enumerate(rows):
-        start *= cycles_per_update
+        start *= update_interval
         cycles[start] |= {"dot_valid": 1, "dot_margin": row["dot_margin"]}
         cycles[start + 1] |= {"margin_valid": 1, "undecided": row["undecided"]}
         cycles[start + judged] |= {name: row[name] for name in (
@@ -31,11 +31,11 @@ def decide(rows, *, cycles_per_update=2, **constant):
     recorded = trace(dut, cycles, ["forgotten", *FLAGS], tail=2, **constant)
     return [(recorded[start + judged]["forgotten"],
              *(recorded[start + judged + 1][name] for name in FLAGS))
-            for start in range(0, len(rows) * cycles_per_update, cycles_per_update)]
+            for start in range(0, len(rows) * update_interval, update_interval)]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_every_combination(cycles_per_update):
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_every_combination(update_interval):
     """Far from the margins and within them, for each flag."""
     rows, expected = [], []
     for number in range(1 << 6):
@@ -48,14 +48,14 @@ def test_every_combination(cycles_per_update):
         refetch, replay = counts and alone and undecided, counts and not alone and is_open
         expected.append((refetch or replay or discard, counts and not (refetch or replay),
                          refetch, replay, positive))
-    assert decide(rows, cycles_per_update=cycles_per_update, mantissa=5, lookahead_margin=20,
+    assert decide(rows, update_interval=update_interval, mantissa=5, lookahead_margin=20,
                   refetching=1) == expected
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 4])
-def test_margins_are_exact(cycles_per_update):
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_margins_are_exact(update_interval):
     """At a margin a row is open, a step beyond it is not; each row has a margin of its own."""
-    rng, rows, expected = random.Random(cycles_per_update), [], []
+    rng, rows, expected = random.Random(update_interval), [], []
     mantissa, lookahead_margin = (1 << 18) - 1, (1 << 40) + 1
     for _ in range(60):
         dot_margin = rng.choice([0, 1, rng.getrandbits(20)])
@@ -66,7 +66,7 @@ def test_margins_are_exact(cycles_per_update):
         replay = 2 * abs(distance) <= 2 * half + odd
         expected.append((replay, not replay, 0, replay, 0))
     assert len(set(expected)) == 2
-    assert decide(rows, cycles_per_update=cycles_per_update, mantissa=mantissa, refetching=1,
+    assert decide(rows, update_interval=update_interval, mantissa=mantissa, refetching=1,
                   lookahead_margin=lookahead_margin) == expected
 
 

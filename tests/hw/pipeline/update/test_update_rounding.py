@@ -25,7 +25,7 @@ def test_every_size(bits):
     # Just enough to be rounded up, and just too little.
     cycles += [{"valid": 1, "value": value, "dither": dither, "negate": 0, "zero": 0, "idle": 0,
                 "beyond": 0} for value in (1, 2, 3) for dither in (0xFFFD, 0xFFFE, 0xFFFF)]
-    found = trace(once(UpdateRounding), cycles, ["o_valid", "o", "saturated"], bits=bits)
+    found = trace(once(UpdateRounding), cycles, ["o_valid", "o", "overflowed"], bits=bits)
     late = ROUNDING_STAGES + 1
     assert [cycle["o_valid"] for cycle in found] == [0] * late + [1] * len(cycles) \
         + [0] * (len(found) - late - len(cycles))
@@ -34,7 +34,7 @@ def test_every_size(bits):
         update = 0 if cycle["zero"] or cycle["idle"] else -update if cycle["negate"] else update
         fits = -1 << 31 <= update < 1 << 31
         if cycle["zero"] or cycle["idle"]:
-            assert (result["o"], result["saturated"]) == (0, 0)
+            assert (result["o"], result["overflowed"]) == (0, 0)
         else:
-            assert result["saturated"] == (cycle["beyond"] or not fits)
+            assert result["overflowed"] == (cycle["beyond"] or not fits)
             assert not fits or result["o"] == update

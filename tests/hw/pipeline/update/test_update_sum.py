@@ -23,7 +23,7 @@ def test_sum_of_magnitudes(monkeypatch, limit):
             await ctx.tick()
             put_all_of(ctx, dut, {"clear": 0, "valid": 0})
             await ticks(ctx, 2)
-            assert not ctx.get(dut.saturated)
+            assert not ctx.get(dut.overflowed)
             total = 0
             while total < 2 * limit:
                 value = rng.choice([-1 << 31, (1 << 31) - 1, 0, -limit // 7, limit // 5, -3])
@@ -35,13 +35,13 @@ def test_sum_of_magnitudes(monkeypatch, limit):
                 put_all_of(ctx, dut, {"valid": 0})
                 total += valid * abs(value)
                 await ctx.tick()
-                assert ctx.get(dut.saturated) == (total >= limit)
+                assert ctx.get(dut.overflowed) == (total >= limit)
 
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("last, saturated", [(-1 << 31, True), ((1 << 31) - 1, False)])
-def test_limit(monkeypatch, last, saturated):
+@pytest.mark.parametrize("last, overflowed", [(-1 << 31, True), ((1 << 31) - 1, False)])
+def test_limit(monkeypatch, last, overflowed):
     """Exactly the limit is too much."""
     assert UPDATES_LIMIT == 1 << 47
     monkeypatch.setattr("bitstep_hw.pipeline.update.update_sum.UPDATES_LIMIT", 1 << 33)
@@ -53,6 +53,6 @@ def test_limit(monkeypatch, last, saturated):
             await ctx.tick()
         put_all_of(ctx, dut, {"valid": 0})
         await ticks(ctx, 2)
-        assert ctx.get(dut.saturated) == saturated
+        assert ctx.get(dut.overflowed) == overflowed
 
     simulate(dut, testbench)

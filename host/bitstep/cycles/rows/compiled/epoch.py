@@ -74,7 +74,7 @@ class CompiledEpochClock(EpochClock):
         shape, sequencer, streams = self.shape, self.sequencer, self.streams
         for place, value in {
                 p.N_ROWS: shape.rows, p.BEATS: shape.beats, p.DEPTH: sequencer.depth,
-                p.LATENCY: sequencer.latency, p.CYCLES_PER_UPDATE: sequencer.cycles_per_update,
+                p.LATENCY: sequencer.latency, p.UPDATE_INTERVALS: sequencer.update_interval,
                 p.DISTANCE: sequencer.distance, p.PERIOD: sequencer.periods.period,
                 p.CORRECTION_DELAY: sequencer.periods.delay,
                 p.PROXIMAL_PERIOD: shape.proximal_period,

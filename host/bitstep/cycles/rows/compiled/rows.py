@@ -60,7 +60,7 @@ def open_gate(s):
     stuck = max(s[p.CORRECTED], s[p.DECIDED] + 1) if s[p.AT_BOUNDARY] else 0
     close = last_end(s) + s[p.DISTANCE]
     if s[p.BEATS] == 1:
-        close = last_end(s) + max(s[p.CYCLES_PER_UPDATE], s[p.DISTANCE])
+        close = last_end(s) + max(s[p.UPDATE_INTERVALS], s[p.DISTANCE])
     updated = oldest_end(s) + s[p.LATENCY]
     if s[p.HELD]:
         first = s[p.HOLD_FIRST]
@@ -118,7 +118,7 @@ def data_row(s, f, blocks):
         count(s, ROWS, s[p.TIME] - start - taken)
         if taken < slots:
             return taken
-        wait(s, RECURSION, last_end(s) + s[p.CYCLES_PER_UPDATE])
+        wait(s, RECURSION, last_end(s) + s[p.UPDATE_INTERVALS])
     start = s[p.TIME]
     advance(s, f, blocks, start)
     while s[p.NOW] < limit and not has_beat(s):
@@ -154,7 +154,7 @@ def idle_row(s, slots):
     if s[p.HELD]:
         start = max(start, s[p.HOLD_LAST] + 1)
         s[p.HELD] = 0
-    end = max(start + s[p.BEATS] - slots - 1, last_end(s) + s[p.CYCLES_PER_UPDATE])
+    end = max(start + s[p.BEATS] - slots - 1, last_end(s) + s[p.UPDATE_INTERVALS])
     if end >= s[p.LIMIT]:
         s[p.TIME] = s[p.LIMIT]
         return slots + min(max(s[p.LIMIT] - start, 0), s[p.BEATS] - slots - 1)

@@ -1,0 +1,292 @@
+"""Quantizing to bit-plane rows: one copy, from which every precision of 1 to 16 bits is read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitstep.checks import check_choice, check_integer, is_integer
+from bitstep.data.blocks import block_rows
+from bitstep.pipeline.bit_planes import (
+    PLANES,
+    BitPlaneLayout,
+    from_bit_planes,
+    middle_levels,
+    to_bit_planes,
+)
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import ENCODINGS, SCALERS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
+from bitstep.pipeline.shapes import check_rows
+from bitstep.quantization.scaling import Scaler
+
+_HALF = 1 << BIT_PLANE_BITS - 1
+_CHECKED_BYTES = 1 << 23    # of rows that are checked at a time
+
+
+def label_bits_of(encoding: str) -> int:
+    """Stored bits of a regression's label, if nothing else is asked for."""
+    return 16 if encoding == BIT_PLANES else ENCODINGS[encoding].label_bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitPlaneOptions:
+    """Choices of how rows become bit-plane rows.
+
+    Parameters
+    ----------
+    bus_width, scaler, seed
+        See :func:`bitstep.quantization.quantize_rows`. The bytes depend on the scaler alone; the
+        seed is that of the updates' dither.
+
+    Raises
+    ------
+    ValueError
+        If one is out of range.
+    """
+
+    bus_width: int = 64
+    scaler: str = "minmax"
+    seed: int = 0
+
+    levels = "uniform"
+    copies = 1
+    fine_rows = False
+
+    def __post_init__(self):
+        check_integer("seed", self.seed, 0)
+        check_choice("scaler", self.scaler, SCALERS)
+        self.config(1)
+
+    def config(self, n_features: int) -> PipelineConfig:
+        """The least pipeline that reads the rows."""
+        return PipelineConfig(bus_width=self.bus_width, bits=BIT_PLANE_BITS, row_format=BIT_PLANES,
+                              max_features=n_features)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BitPlaneRows:
+    """Bit-plane rows, and what their codes stand for; they stand in for
+    :class:`bitstep.quantization.rows.QuantizedRows`.
+
+    Parameters
+    ----------
+    n_rows, n_features, bus_width : int
+    stored : tuple of one ndarray of uint8, shape (blocks, block_bytes)
+        See :mod:`bitstep.pipeline.bit_planes`.
+    scaler : Scaler
+        Features to u in [-1, 1].
+    excess : ndarray of float64, shape (16, n_features)
+        What a column's variance over the rows gains by rounding to b bits, in row b - 1: the
+        variance of its levels less that of its levels of 16 bits, in units of u squared.
+    seed : int
+        Seed of the dither.
+    mean_square : float or None
+        Mean over the rows of |u|^2, of 16 bits; None of a file that does not have it.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other.
+    """
+
+    n_rows: int
+    n_features: int
+    bus_width: int
+    stored: tuple[np.ndarray, ...] = field(repr=False)
+    scaler: Scaler
+    excess: np.ndarray = field(repr=False)
+    seed: int
+    mean_square: float | None = None
+
+    bits = BIT_PLANE_BITS
+    encoding = row_format = BIT_PLANES
+    copies = 1
+    fine_rows = codebooks = None
+    cell_half_levels = 0
+
+    def __post_init__(self):
+        check_rows(self.stored, self.config.rows, self.n_features)
+        blocks = BitPlaneLayout(self.n_features).blocks(self.n_rows)
+        if not is_integer(self.n_rows, 1) or len(self.stored) != 1 \
+                or len(self.stored[0]) != blocks:
+            raise ValueError(f"stored must be one array of {blocks} blocks for {self.n_rows} rows, "
+                             f"not {len(self.stored)} of {len(self.stored[0])}")
+        columns = (self.n_features,)
+        if self.scaler.centre.shape != columns or self.excess.shape != (PLANES, *columns) \
+                or not np.isfinite(self.excess).all():
+            raise ValueError(f"scaler and excess must be of shape {columns} and "
+                             f"{(PLANES, *columns)} and finite, not {self.scaler.centre.shape} and "
+                             f"{self.excess.shape}")
+        if self.mean_square is not None and not 0 < self.mean_square <= self.n_features:
+            raise ValueError(f"mean_square must be above 0 and at most {self.n_features}, the "
+                             f"features, not {self.mean_square}")
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The least pipeline that reads the rows."""
+        return PipelineConfig(bus_width=self.bus_width, bits=self.bits, row_format=BIT_PLANES,
+                              max_features=self.n_features)
+
+    @property
+    def level_limit(self) -> int:
+        """Weight of u = 1 in a dot product of all planes."""
+        return self.config.rows.level_limit
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Zeros: nothing is drawn."""
+        return np.zeros(self.n_features)
+
+    def codes(self, planes: int = PLANES, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Codes of the rows from ``start`` to ``stop``, uint16, at a precision."""
+        stop = self.n_rows if stop is None else stop
+        return from_bit_planes(self.stored[0], self.n_features, planes, start, stop)
+
+    def levels(self, rows: slice | np.ndarray, planes: int = PLANES) -> tuple[np.ndarray,
+                                                                             np.ndarray]:
+        """Scaled features that the codes of some rows stand for, twice the same array.
+
+        Returns
+        -------
+        dots, gradients : ndarray of float64, shape (rows chosen, n_features)
+        """
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(self.n_rows)
+            codes = self.codes(planes, start, max(start, stop))[::step]
+        else:
+            chosen = np.asarray(rows)
+            size = BitPlaneLayout(self.n_features).block_rows
+            codes = np.empty((len(chosen), self.n_features), np.uint16)
+            for block in np.unique(chosen // size):
+                inside = chosen // size == block
+                start = int(block) * size
+                part = self.codes(planes, start, min(start + size, self.n_rows))
+                codes[inside] = part[chosen[inside] - start]
+        values = middle_levels(codes, planes) / (1 << planes)
+        return values, values
+
+    def values(self, rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled features of some rows, as exactly as they are known: :meth:`levels`."""
+        return self.levels(rows)
+
+
+    def check_padding(self, release: Callable[[], None] = lambda: None) -> None:
+        """Raise ValueError unless all bits without a feature of a row are 0.
+
+        Parameters
+        ----------
+        release : callable
+            Called after each piece of the rows, to give back a map's memory.
+        """
+        layout = BitPlaneLayout(self.n_features)
+        real = np.zeros((layout.block_rows, layout.row_bits), np.uint8)
+        real[:, :self.n_features] = 1
+        whole = len(self.stored[0]) - 1
+        last = real.copy()
+        last[self.n_rows - whole * layout.block_rows:] = 0
+        step = max(1, _CHECKED_BYTES // layout.block_bytes)
+        for first in range(0, whole + 1, step):
+            part = self.stored[0][first:first + step].reshape(-1, PLANES, layout.plane_bytes)
+            padding = ~np.packbits(real.reshape(-1), bitorder="little")
+            wrong = (part[:whole - first] & padding).any()
+            if first + step > whole:
+                wrong |= (part[-1] & ~np.packbits(last.reshape(-1), bitorder="little")).any()
+            if wrong:
+                raise ValueError("padding in rows_0 is not 0")
+            release()
+
+
+class BitPlaneEncoder:
+    """Blocks of scaled rows to blocks of planes, in order; it stands in for
+    :class:`bitstep.quantization.encoder.RowEncoder`.
+
+    Parameters
+    ----------
+    options : BitPlaneOptions
+    scaler : Scaler
+    n_rows : int
+        Rows of all blocks.
+
+    Attributes
+    ----------
+    block_rows : int
+        Rows of every block that :meth:`encode` takes but the last one: whole blocks of planes.
+    """
+
+    bits, encoding = BIT_PLANE_BITS, BIT_PLANES
+    codebooks = None
+    n_arrays = 1
+    position_type = np.dtype(np.uint16)
+
+    def __init__(self, options: BitPlaneOptions, scaler: Scaler, n_rows: int):
+        options.config(len(scaler.centre))
+        self.n_rows, self.n_features = n_rows, len(scaler.centre)
+        self.bus_width, self.seed, self.scaler = options.bus_width, int(options.seed), scaler
+        layout = BitPlaneLayout(self.n_features)
+        self.block_rows = layout.block_rows * max(
+            1, block_rows(self.n_features) // layout.block_rows)
+        # Sums of levels and of their squares, of a precision each.
+        self._sums = np.zeros((PLANES, 2, self.n_features), object)
+
+    @property
+    def array_names(self) -> list[str]:
+        """Name of the array of the rows."""
+        return ["rows_0"]
+
+    @property
+    def excess(self) -> np.ndarray:
+        """See :class:`BitPlaneRows`, after the last block."""
+        count = self.n_rows
+        found = np.zeros((PLANES, self.n_features))
+        for planes, (first, second) in enumerate(self._sums, start=1):
+            exact = count * second - first * first       # variance of levels, times count squared
+            found[planes - 1] = [int(value) / (count * count << 2 * planes) for value in exact]
+        return found - found[-1]
+
+    @property
+    def mean_square(self) -> float:
+        """See :class:`BitPlaneRows`, after the last block."""
+        return sum(self._sums[-1, 1].tolist()) / (self.n_rows << 2 * PLANES)
+
+    def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+        """Type and shape of the array of all rows."""
+        layout = BitPlaneLayout(self.n_features)
+        return {"rows_0": (np.dtype(np.uint8), (layout.blocks(self.n_rows), layout.block_bytes))}
+
+    def positions(self, features: np.ndarray) -> np.ndarray:
+        """Codes of 16 bits of features.
+
+        Parameters
+        ----------
+        features : ndarray of numbers, shape (rows, n_features)
+            Finite.
+
+        Returns
+        -------
+        ndarray of uint16, same shape
+            floor((u + 1) 2^15), within 0 and 2^16 - 1.
+        """
+        with np.errstate(over="ignore"):    # infinity, beyond a given scaler, counts as the end
+            scaled = (np.asarray(features, np.float64) - self.scaler.centre) / self.scaler.scale
+        scaled += 1
+        scaled *= _HALF
+        return np.clip(np.floor(scaled), 0, 2 * _HALF - 1).astype(np.uint16)
+
+    def encode(self, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """Transpose the codes of the next block.
+
+        Parameters
+        ----------
+        positions : ndarray of uint16, shape (rows, n_features)
+            Of its rows: ``block_rows``, or the rest of the last block.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Its part of the array of :meth:`shapes`.
+        """
+        for planes in range(1, PLANES + 1):
+            levels = middle_levels(positions >> np.uint16(PLANES - planes), planes)
+            self._sums[planes - 1] += np.stack([levels.sum(axis=0), (levels * levels).sum(axis=0)])
+        return {"rows_0": to_bit_planes(positions)}

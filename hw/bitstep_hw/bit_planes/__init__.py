@@ -1,0 +1,1 @@
+"""Bit-plane rows: the planes that an epoch reads, and values in lanes from their beats."""

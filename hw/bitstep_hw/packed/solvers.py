@@ -1,0 +1,119 @@
+"""Updates of a beat's rows, by the losses that are piecewise linear."""
+
+from amaranth import C, Cat, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.golden.dither import DITHER_WIDTH
+from bitstep.golden.steps import STEP_FRACTION
+from bitstep.pipeline.parts.widths import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT, UPDATE_WIDTH
+from bitstep.pipeline.registers import Loss
+from bitstep_hw.parts.arithmetic import delay, out_of_range
+from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
+
+
+class RowSolvers(wiring.Component):
+    """Updates c = floor(mantissa (z - y) / 2^(8 shift) + dither) of all rows of a beat, those of
+    rows beyond the hinge 0, and those of the hinge loss, and of the Huber loss beyond its bound, K,
+    rounded by the dither.
+
+    A slot a cycle; the updates come 2 cycles after the distances. Golden model:
+    :func:`bitstep.golden.steps.update_rule`.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``dot_width`` and ``rows_per_beat``.
+
+    Members
+    -------
+    valid : In(1), rows : In(rows_per_beat)
+        There is a slot, and these rows take part in it.
+    distances : In(signed(dot_width + 1)).array(rows_per_beat)
+        z - y.
+    positive : In(rows_per_beat)
+        Rows whose label is not negative.
+    dithers : In(16 rows_per_beat)
+        One cycle before all of the above.
+    mantissa, shift : In
+        Step of the model; ``shift`` one cycle before the slot, too.
+    derivative_step : In(47), step_too_large : In(1)
+        K with 16 fraction bits, and that it is too large; with the slot.
+    bound : In(dot_width + 1)
+        Of the Huber loss: the largest distance that is not clipped; with the slot.
+    loss : In(Loss)
+        Constant during an epoch.
+    o : Out(signed(32)).array(rows_per_beat)
+        Updates; 0 of rows that take no part.
+    overflowed : Out(1)
+        With ``o``: an update left its range.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        rows = config.rows.rows_per_beat
+        super().__init__({
+            "valid": In(1), "rows": In(rows),
+            "distances": In(signed(config.rows.dot_width + 1)).array(rows), "positive": In(rows),
+            "dithers": In(rows * DITHER_WIDTH),
+            "mantissa": In(MANTISSA_WIDTH), "shift": In(range(MAX_SHIFT + 1)),
+            "derivative_step": In(STEP_WIDTH), "step_too_large": In(1), "loss": In(Loss),
+            "bound": In(config.rows.dot_width + 1),
+            "o": Out(signed(UPDATE_WIDTH)).array(rows), "overflowed": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        wrong = Signal(self.config.rows.rows_per_beat)
+        valid = delay(m, self.valid, 1, name="valid")
+        taking = delay(m, Mux(self.valid, self.rows, 0), 1, name="taking")
+        shift = delay(m, self.shift, 2, name="shift")
+        step = delay(m, self.derivative_step[STEP_FRACTION:], 1, name="step")
+        step_too_large = delay(m, self.step_too_large, 1, name="step_too_large")
+        for row in range(self.config.rows.rows_per_beat):
+            self._solve(m, row, taking[row], shift, step, wrong)
+        m.d.sync += self.overflowed.eq(valid & (
+            (wrong & taking).any()
+            | (((self.loss == Loss.HINGE) | (self.loss == Loss.HUBER)) & step_too_large
+               & taking.any())))
+        return m
+
+    def _solve(self, m, row, takes, shift, step, wrong):
+        """Update of a row."""
+        dither = self.dithers.word_select(row, DITHER_WIDTH)
+        addend = Signal(MAX_SHIFT * SHIFT_UNIT, name=f"addend_{row}", reset_less=True)
+        with m.Switch(self.shift):
+            for number in range(1, MAX_SHIFT + 1):
+                with m.Case(number):
+                    m.d.sync += addend.eq(
+                        Cat(C(1, 1), dither) << SHIFT_UNIT * number >> DITHER_WIDTH + 1)
+        distance = self.distances[row]
+        width = max(len(distance) + MANTISSA_WIDTH, len(addend)) + 2
+        exact = Signal(signed(width), name=f"exact_{row}", reset_less=True)
+        active, positive, up, above, below = (
+            Signal(name=f"{name}_{row}", reset_less=True)
+            for name in ("active", "positive", "up", "above", "below"))
+        late_dither = delay(m, dither, 1, name=f"dither_{row}")
+        with m.If(self.valid):
+            m.d.sync += [
+                exact.eq(distance * self.mantissa + addend),
+                positive.eq(self.positive[row]),
+                active.eq(Mux(self.positive[row], distance[-1], ~distance[-1] & distance.any())),
+                above.eq(distance > self.bound), below.eq(distance < -self.bound),
+                up.eq((self.derivative_step[:STEP_FRACTION] + late_dither)[STEP_FRACTION]),
+            ]
+        shifted = Signal(signed(width - SHIFT_UNIT), name=f"shifted_{row}")
+        with m.Switch(shift):
+            for number in range(1, MAX_SHIFT + 1):
+                with m.Case(number):
+                    m.d.comb += shifted.eq(exact >> SHIFT_UNIT * number)
+        rounded = (step + up)[:UPDATE_WIDTH - 1]
+        with m.If(self.loss == Loss.HINGE):
+            m.d.sync += self.o[row].eq(
+                Mux(takes & active, Mux(positive, -rounded, rounded), 0))
+        with m.Else():
+            far = (self.loss == Loss.HUBER) & (above | below)
+            counts = takes & ((self.loss != Loss.SQUARED_HINGE) | active)
+            m.d.comb += wrong[row].eq(counts & ~far & out_of_range(shifted, UPDATE_WIDTH))
+            m.d.sync += self.o[row].eq(
+                Mux(counts, Mux(far, Mux(below, -rounded, rounded), shifted), 0))

@@ -1,1 +1,0 @@
-"""Woven rows: the planes that an epoch reads, and values in lanes from their beats."""
