@@ -30,7 +30,7 @@ from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
 
 MAGIC = "bitstep quantized data set"
-VERSION = 1
+VERSION = 2
 MAPPED_BYTES = sys.maxsize  # of a file; 2 GB on 32-bit machines
 _PIECE = 1 << 23          # bytes of an array that are read or written at a time
 _RELEASED_BLOCKS = 256      # of rows, after which the map gives its memory back
@@ -195,7 +195,7 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
                            "bitstep.quantization.save_quantized wrote")
     if version != VERSION:
         raise StorageError(f"{path}: found format version {version}; this bitstep reads version "
-                           f"{VERSION}; install a newer bitstep, or quantize again")
+                           f"{VERSION}; quantize again with this bitstep, or install a newer one")
     return header
 
 

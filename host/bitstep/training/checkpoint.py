@@ -25,7 +25,7 @@ class CheckpointError(ValueError):
     """A file is no checkpoint, is damaged, or is one of another training."""
 
 
-KIND = FileKind("bitstep-checkpoint", 1, "a checkpoint", "`bitstep train --checkpoint`",
+KIND = FileKind("bitstep-checkpoint", 2, "a checkpoint", "`bitstep train --checkpoint`",
                 "start the training again", CheckpointError)
 
 

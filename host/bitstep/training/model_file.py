@@ -18,7 +18,7 @@ class ModelFileError(ValueError):
     """A file is no model file, is damaged, or does not fit what it is used with."""
 
 
-KIND = FileKind("bitstep-model", 1, "a model file", "`bitstep train --out`", "train it again",
+KIND = FileKind("bitstep-model", 2, "a model file", "`bitstep train --out`", "train it again",
                 ModelFileError)
 
 

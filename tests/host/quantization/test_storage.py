@@ -225,9 +225,10 @@ def test_checksum(saved):
     refuse(saved, "the SHA-256 of array 'variance' is not the one in the header")
 
 
-def test_newer_version(saved):
-    rewrite(saved, {"version": 2})
-    refuse(saved, "found format version 2; this bitstep reads version 1; install a newer bitstep")
+def test_other_versions(saved):
+    for version in (1, 3):      # files of version 1 have older names of fields
+        rewrite(saved, {"version": version})
+        refuse(saved, f"found format version {version}; this bitstep reads version 2; quantize")
 
 
 def test_missing_array(saved):

@@ -88,7 +88,7 @@ def test_cut_short(path):
 def test_another_version_or_format(path):
     header = {"format": "bitstep-model", "version": 9, "config": {}}
     rewrite(path, header=np.array(json.dumps(header)))
-    with pytest.raises(ModelFileError, match="has version 9, this bitstep reads version 1"):
+    with pytest.raises(ModelFileError, match="has version 9, this bitstep reads version 2"):
         load_model(path)
     rewrite(path, header=np.array(json.dumps(header | {"format": "other"})))
     with pytest.raises(ModelFileError, match="a file of format 'other', not a model file"):
