@@ -112,14 +112,14 @@ class PackedPipeline(PipelineFrame):
         self.connect_selection(m)
 
     def _steps_of_slot(self, m):
-        """Register of the step of the slot's model, a cycle before its words are multiplied."""
+        """The step of the slot's model, a cycle before its words are multiplied; the update of the
+        largest derivative, which takes longer, begins before it.
+        """
         layout = data.StructLayout({
             "mantissa": self.steps.mantissa.shape(), "shift": self.steps.shift.shape(),
             "label_shift": self.steps.label_shift.shape()})
-        steps = Signal(layout, reset_less=True)
-        model = self._after(m, self.sequencer.slot.model, self.config.stages.store.words - 1,
-                            "step_model")
-        with m.Switch(model):
+        steps = Signal(layout, reset_less=True, name="slot_step")
+        with m.Switch(self.sequencer.slot.model):
             for number, (entry, label_shift) in enumerate(
                     zip(self.all_steps, self.label_shifts, strict=True)):
                 with m.Case(number):
@@ -128,7 +128,7 @@ class PackedPipeline(PipelineFrame):
         m.d.comb += [self.step.factor.eq(self.run.derivative_bound),
                      self.step.mantissa.eq(steps.mantissa), self.step.shift.eq(steps.shift),
                      self.step.label_shift.eq(steps.label_shift)]
-        return steps
+        return self._after(m, steps, self.config.stages.store.words - 1, "slot_step")
 
     def _labels(self):
         """Labels of the beat's rows, of the slot's model."""
@@ -178,6 +178,7 @@ class PackedPipeline(PipelineFrame):
         solvers, slot = self.solvers, self.sequencer.slot
         measured = self.config.stages.dot.cycles       # cycles from a slot to its distances
         since = measured - self.config.stages.store.words      # and from its step
+        largest = measured - 1 - self.step.latency      # and from its largest derivative
         signs = Cat(Value.cast(label)[-1] for label in self._labels())
         bound, scaled = Signal.like(solvers.bound), Signal(BOUND_WIDTH + MAX_LABEL_SHIFT)
         m.d.comb += scaled.eq(self.run.derivative_bound << steps.label_shift)
@@ -190,10 +191,10 @@ class PackedPipeline(PipelineFrame):
             solvers.dithers.eq(self._after(m, self.sequencer.dithers, measured - 1, "dithers")),
             solvers.mantissa.eq(self._after(m, steps.mantissa, since, "mantissa")),
             solvers.shift.eq(self._after(m, steps.shift, since - 1, "shift")),
-            solvers.derivative_step.eq(self._after(
-                m, self.step.value, since - self.step.latency, "derivative_step")),
-            solvers.step_too_large.eq(self._after(
-                m, self.step.too_large, since - self.step.latency, "step_too_large")),
+            solvers.derivative_step.eq(
+                self._after(m, self.step.value, largest, "derivative_step")),
+            solvers.step_too_large.eq(
+                self._after(m, self.step.too_large, largest, "step_too_large")),
             solvers.loss.eq(self.run.loss),
             *(to.eq(distance) for to, distance in zip(solvers.distances, self.distances.o,
                                                       strict=True)),

@@ -27,6 +27,7 @@ def when(m, enable):
 
 def delay(m, value, cycles, *, name):
     """``value`` as it was ``cycles`` clock edges ago; ``value`` itself for 0 cycles."""
+    assert cycles >= 0, f"{name} comes {-cycles} cycles too late"
     for stage in range(cycles):
         register = Signal(value.shape(), name=f"{name}_{stage + 1}", reset_less=True)
         m.d.sync += register.eq(value)

@@ -26,6 +26,7 @@ from bitstep.pipeline.results import (
 )
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
+NARROW = PipelineConfig(bits=8, max_features=1, lookahead=0, models=2, packed=True)
 NINE = PipelineConfig(bits=8, max_features=8, lookahead=0, models=9, packed=True)
 ONE = PipelineConfig(bits=1, max_features=16, lookahead=0, packed=True)
 LOSSES = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER)
@@ -91,6 +92,14 @@ def drawn_once(config, rng, **options):
         "intercept": bool(rng.integers(2)), "warm": bool(rng.integers(2)),
         "shared_labels": bool(rng.integers(2)), "seed": int(rng.integers(1 << 30))} | options
     return jobs_of(config, int(rng.integers(1, config.models + 1)), **chosen)
+
+
+def test_models_of_one_feature_have_steps_of_their_own():
+    """The shortest way from a row to its update leaves the largest derivative least time."""
+    with open_board(NARROW) as board:
+        for loss in (Loss.HINGE, Loss.HUBER):
+            found = check(board, jobs_of(NARROW, 2, n_features=1, n_rows=33, loss=loss, seed=2))
+            assert not np.array_equal(found[0].models, found[1].models)
 
 
 @pytest.mark.parametrize("n_features", [1, 2, 3])

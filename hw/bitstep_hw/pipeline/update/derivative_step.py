@@ -13,7 +13,7 @@ from bitstep.pipeline.parts.widths import (
     SHIFT_UNIT,
     UPDATE_WIDTH,
 )
-from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.arithmetic import delay, multiply
 
 STEP_WIDTH = UPDATE_WIDTH - 1 + STEP_FRACTION   # bits of K; without its fraction it is an update
 
@@ -24,24 +24,27 @@ class DerivativeStep(wiring.Component):
     Huber loss.
 
     A shift by up to 7 bits, then one by whole bytes in either direction; before them, where there
-    is a B, the product with it. A result leaves every cycle, :attr:`latency` cycles after its
-    inputs.
+    is a B, the product with it. A result leaves every cycle, :attr:`latency` cycles after the
+    inputs that belong to a model.
     Golden model: :func:`bitstep.golden.steps.derivative_step`.
 
     Parameters
     ----------
     bound_width : int or None
         Bits of ``bound``, 0 for none of it; None for a pipeline whose losses have no B.
+    product_stages : int
+        Registers of the product with B, 1 or 2.
 
     Attributes
     ----------
     latency : int
-        3 with B, else 2.
+        2, with B also the registers of the product.
 
     Members
     -------
     factor : In(26)
-        Where there is a B: it, the register DERIVATIVE_BOUND, or 0 for 1; constant during an epoch.
+        Where there is a B: it, the register DERIVATIVE_BOUND, or 0 for 1; constant during a run, and
+        there a cycle before the rest.
     bound : Out(bound_width)
         The mantissa times B 2^label_shift, or the largest number if that has more bits.
     mantissa : In(18)
@@ -56,9 +59,10 @@ class DerivativeStep(wiring.Component):
         K does not fit 47 bits.
     """
 
-    def __init__(self, *, bound_width=None):
+    def __init__(self, *, bound_width=None, product_stages=1):
         self._bound_width = bound_width
-        self.latency = 2 if bound_width is None else 3
+        self._product_stages = 0 if bound_width is None else product_stages
+        self.latency = 2 + self._product_stages
         super().__init__({
             **({} if bound_width is None else {"factor": In(BOUND_WIDTH)}),
             **({"bound": Out(bound_width)} if bound_width else {}),
@@ -74,10 +78,12 @@ class DerivativeStep(wiring.Component):
         largest_bytes = (MAX_LABEL_SHIFT + STEP_FRACTION) // SHIFT_UNIT - 1
         largest, label_shift, shift = self.mantissa, self.label_shift, self.shift
         if self._bound_width is not None:
-            largest = Signal(MANTISSA_WIDTH + BOUND_WIDTH)
-            m.d.sync += largest.eq(self.mantissa * Mux(self.factor.any(), self.factor, 1))
-            label_shift = delay(m, label_shift, 1, name="label_shift")
-            shift = delay(m, shift, 1, name="shift")
+            factor, width = Signal(BOUND_WIDTH, reset_less=True), MANTISSA_WIDTH + BOUND_WIDTH
+            m.d.sync += factor.eq(Mux(self.factor.any(), self.factor, 1))
+            largest = multiply(m, self.mantissa, factor, stages=self._product_stages, valid=None,
+                               name="largest", width=width + 1)[:width]
+            label_shift = delay(m, label_shift, self._product_stages, name="label_shift")
+            shift = delay(m, shift, self._product_stages, name="shift")
         fine = Signal(len(largest) + SHIFT_UNIT - 1)
         coarse = Signal(range(-MAX_SHIFT, largest_bytes + 1))   # bytes to the left
         place_width = (SHIFT_UNIT - 1).bit_length()

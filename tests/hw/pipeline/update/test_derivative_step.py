@@ -57,19 +57,25 @@ def test_every_shift(shift):
     assert run(cases) == wanted
 
 
-def test_bounds():
-    """K of the Huber loss and the bound of its products, a case a cycle, both 3 cycles later; a
-    bound beyond its bits is the largest number.
+@each("stages", [1, 2])
+def test_bounds(stages):
+    """K of the Huber loss and the bound of its products, a case a cycle, but B a cycle before the
+    rest; a bound beyond its bits is the largest number.
     """
     rng, width, found = random.Random(1), 40, []
     cases = [(LARGEST, 1, 0, (1 << 26) - 1), (LARGEST, 7, 40, (1 << 26) - 1), (1, 1, 0, 1),
              (1, 1, 39, 1), (1, 1, 40, 1), (0, 3, 20, 77), (5, 1, 12, 0)]
     cases += [(rng.getrandbits(rng.randint(1, 18)), rng.randint(1, MAX_SHIFT), rng.randint(0, 40),
                rng.getrandbits(rng.randint(1, 26))) for _ in range(300)]
-    dut = DerivativeStep(bound_width=width)
+    dut = DerivativeStep(bound_width=width, product_stages=stages)
+    bounds = [bound for *_, bound in cases]
 
     async def testbench(ctx):
-        for mantissa, shift, label_shift, bound in cases + cases[:dut.latency - 1]:
+        put_all_of(ctx, dut, {"factor": bounds[0]})
+        await ticks(ctx, 1)
+        later = [*bounds[1:], *[1] * dut.latency]
+        for (mantissa, shift, label_shift, _), bound in zip(
+                cases + cases[:dut.latency - 1], later, strict=False):
             put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift, "label_shift": label_shift,
                                   "factor": bound})
             await ticks(ctx, 1)
