@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 
 Derivative = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -47,7 +47,7 @@ def descend(models: np.ndarray, steps: np.ndarray, *, n_rows: int, batch: int, g
 
 
 def sgd(rows: np.ndarray, targets: np.ndarray, steps: np.ndarray, *,
-        loss: Loss | Derivative, batch: int = 1, l2: float = 0.0, l1: float = 0.0,
+        loss: Loss | LossFunction | Derivative, batch: int = 1, l2: float = 0.0, l1: float = 0.0,
         box: float = np.inf, period: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Train linear models with intercept from zero, for several schedules at once.
 
@@ -61,8 +61,8 @@ def sgd(rows: np.ndarray, targets: np.ndarray, steps: np.ndarray, *,
     targets : ndarray of float64, shape (n_rows, n_outputs)
     steps : ndarray of float64, shape (epochs, n_schedules)
         A column for each schedule.
-    loss : Loss or callable
-        A loss, or ``derivative(values, targets)`` in its place: the derivative by each value that
+    loss : Loss, LossFunction or callable
+        A loss, the Huber loss with its bound, or ``derivative(values, targets)`` in its place: the derivative by each value that
         a model gives.
     batch : int
         Rows of a batch. A shorter last batch is divided by ``batch`` all the same.
@@ -81,7 +81,7 @@ def sgd(rows: np.ndarray, targets: np.ndarray, steps: np.ndarray, *,
         Not finite where SGD diverged.
     """
     n_rows, n_features = rows.shape
-    slopes_of = LOSSES[loss].derivative if isinstance(loss, Loss) else loss
+    slopes_of = formula_of(loss).derivative if isinstance(loss, Loss | LossFunction) else loss
 
     def gradient(part, models):
         values = np.asarray(rows[part], np.float64)

@@ -6,7 +6,7 @@ import pytest
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import fit_scaler, quantize
-from bitstep.training.objective import Objective, Training
+from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.train import train_model
 from bitstep_lab.float_sgd import sgd
@@ -58,9 +58,10 @@ def test_the_pipeline_of_float_rows_does_the_same(loss, batch):
     with GoldenDevice(config) as device:
         model = train_model([data], device, config, Objective(loss=loss),
                             Training(steps=steps, batch=batch))
+        rule = loss_of(Objective(loss=loss), [data])
     scaler = fit_scaler(features)
     rows = (features - scaler.centre) / scaler.scale
-    weights, intercepts = sgd(rows, labels[:, None], steps[:, None], batch=batch, loss=loss)
+    weights, intercepts = sgd(rows, labels[:, None], steps[:, None], batch=batch, loss=rule)
     np.testing.assert_allclose(model.weights, weights[:, 0], atol=0.04 if loss in (
         Loss.HINGE, Loss.LOGISTIC) else 5e-3)
     np.testing.assert_allclose(model.scaled_intercepts, intercepts[:, 0], atol=0.04)

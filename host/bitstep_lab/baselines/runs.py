@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.checks import check_integer
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 
 Stop = Callable[[int, np.ndarray, float], bool]
@@ -133,7 +134,7 @@ def check_rows(features: np.ndarray, targets: np.ndarray, dtypes: tuple[type, ..
     dtypes : tuple of type
         Types that the features may have.
     loss : Loss
-        Says if targets must be signs.
+        Says if targets must be signs; any but the Huber loss.
 
     Raises
     ------
@@ -158,6 +159,9 @@ def check_rows(features: np.ndarray, targets: np.ndarray, dtypes: tuple[type, ..
                          "targets.astype(np.float32)")
     if not np.isfinite(targets).all():
         raise ValueError("targets must be finite; remove rows with NaN and infinity")
+    if LOSSES[loss].clipped:
+        raise ValueError(f"the baselines train every loss but {LOSSES[loss].name}, whose bound "
+                         "depends on the labels; choose another loss")
     if loss != Loss.LEAST_SQUARES and not (np.abs(targets) == 1).all():
         raise ValueError(f"targets must be +1 and -1 for loss {loss.name}; see "
                          "bitstep.training.train.class_targets")

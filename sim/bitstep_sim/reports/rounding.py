@@ -19,7 +19,7 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.options.models import MODELS
 from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.training.losses import mean_losses
-from bitstep.training.objective import Objective, Training
+from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
@@ -103,18 +103,20 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
     labels = data.stored_labels()
     targets = data.label_scale * labels[:, None].astype(float)
     changes = 1 + 1e-3 * (np.arange(runs) - runs // 2)
-    weights, intercepts = sgd(rows, targets, np.outer(steps, changes), loss=loss, batch=batch)
-    exact = mean_losses(loss, rows, targets, weights[-1], intercepts[-1]).mean()
+    objective = Objective(loss=loss)
+    rule = loss_of(objective, [data])
+    weights, intercepts = sgd(rows, targets, np.outer(steps, changes), loss=rule, batch=batch)
+    exact = mean_losses(rule, rows, targets, weights[-1], intercepts[-1]).mean()
     constant = mock.patch("bitstep.golden.sgd.dithers",
                           lambda key, n_rows: np.full(n_rows, NEAREST))
     trained = []
     for seed in range(runs):
         drawn = replace(data, rows=replace(data.rows, seed=seed))
-        made = plan(drawn, config, Objective(loss=loss),
+        made = plan(drawn, config, objective,
                     Training(steps=steps, batch=batch, model_range=model_range))
         with constant if nearest else nullcontext():
             result = GoldenDevice(config).train(made.job)
-        trained.append(mean_losses(loss, rows, targets,
+        trained.append(mean_losses(rule, rows, targets,
                                    made.units.weights(result.models[-1])[None, None],
                                    made.units.weights(result.intercepts[-1:])[None])[0])
     return float(exact), float(np.mean(trained) / exact)

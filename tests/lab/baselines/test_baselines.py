@@ -7,11 +7,13 @@ import numba
 import numpy as np
 import pytest
 
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import encode
 from bitstep.training.losses import mean_losses
 from bitstep_lab.baselines import DivergedError, train_cpu, train_sklearn
 
+TRAINED = [loss for loss in Loss if not LOSSES[loss].clipped]
 STEPS = [0.05, 0.025, 0.0125]
 
 
@@ -49,7 +51,7 @@ def check(run, expected, rtol=2e-4):
     np.testing.assert_allclose(run.intercepts, intercepts, rtol=rtol, atol=rtol / 10)
 
 
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("loss", TRAINED)
 @pytest.mark.parametrize("l2, fit_intercept", [(0.0, True), (0.1, False)])
 @pytest.mark.parametrize("method, batch", [
     ("sgd", 1), ("sgd", 16), ("hogwild", 1), ("hogwild", 7), ("minibatch", 1), ("minibatch", 16),
@@ -63,7 +65,7 @@ def test_float_methods(method, batch, loss, l2, fit_intercept):
     assert (run.method, run.loss, run.batch, run.threads) == (method, loss, batch, 1)
 
 
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("loss", TRAINED)
 @pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
 @pytest.mark.parametrize("batch, l2", [(1, 0.0), (16, 0.1)])
 def test_codes(loss, encoding, batch, l2):
@@ -78,7 +80,7 @@ def test_codes(loss, encoding, batch, l2):
     assert run.bytes_per_epoch == 203 * (37 + 4)
 
 
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("loss", TRAINED)
 @pytest.mark.parametrize("l2, fit_intercept", [(0.0, True), (0.1, False)])
 def test_sklearn_takes_the_same_steps(loss, l2, fit_intercept):
     features, targets = problem(loss)
@@ -120,7 +122,7 @@ def test_hogwild_of_one_thread_is_sgd(batch):
 
 
 @pytest.mark.parametrize("method", ["hogwild", "lowprec"])
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("loss", TRAINED)
 @pytest.mark.parametrize("batch", [1, 16])
 def test_threads_reach_the_same_loss(method, loss, batch):
     features, targets = problem(loss, 20_000, 20)
@@ -195,6 +197,14 @@ def test_logistic_loss_of_a_very_wrong_row():
     run = train_cpu(features, targets, method="sgd", loss=Loss.LOGISTIC, steps=[1000.0])
     # First 500 each; the second row's z is 2000, exp(-2000) is 0 and its derivative 1.
     np.testing.assert_array_equal(run.weights, [[-500.0] * 3])
+
+
+def test_no_huber_loss():
+    features, targets = problem(Loss.LEAST_SQUARES)
+    for train in (train_cpu, train_sklearn):
+        how = {"method": "sgd"} if train is train_cpu else {}
+        with pytest.raises(ValueError, match=r"every loss but huber, whose bound .* choose"):
+            train(features, targets, loss=Loss.HUBER, steps=STEPS, **how)
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly")

@@ -439,7 +439,8 @@ def test_no_run_with_wrong_registers(fault):
     assert skipped[-1] == "speed of the row stream"
     assert [finding.title for finding in report.findings
             if finding.section == "Memory" and finding.verdict == Verdict.OK] == [
-        "buffers of a job (started from a model, two copies, batches of 4, L2)", "large buffer"]
+        "buffers of a job (started from a model, two copies, batches of 4, L2)",
+        "buffers of a job (clipped residuals)", "large buffer"]
 
 
 def test_slow_memory_is_a_warning():

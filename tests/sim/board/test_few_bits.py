@@ -52,7 +52,8 @@ def check(board, job, lookahead=None):
 
 def draw(config, rng):
     """A random job at the sizes where a lane group, a beat or a batch ends."""
-    lanes, group = config.rows.lanes, config.stages.rounding.lanes
+    lanes, rounding = config.rows.lanes, config.stages.rounding     # of the model, if it has one
+    group = rounding.lanes if rounding else lanes
     n_features = int(rng.choice([n for n in (
         1, group, group + 1, lanes - 1, lanes, lanes + 1, 63, 64, 65, 255, 256,
         config.rows.capacity,

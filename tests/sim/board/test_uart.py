@@ -287,7 +287,7 @@ def test_data_set_that_does_not_fit_as_floats(tmp_path, monkeypatch):
     lines = []
     monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                         lambda port, baud: lines.append(UartBoard(system)) or lines[0])
-    common = ["train", "digits", "--bits", "4", "--epochs", "10"]
+    common = ["train", "digits", "--model", "ls-svm", "--bits", "4", "--epochs", "10"]
     assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(path),
                  "--report", str(tmp_path / "uart")]) == 0
     assert main([*common, "--device", "golden", "--report", str(tmp_path / "golden")]) == 0
