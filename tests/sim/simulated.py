@@ -4,8 +4,10 @@ import contextlib
 
 import numpy as np
 
+from bitstep.cycles import Memory, count_epochs
 from bitstep.golden.sgd import train
 from bitstep.pipeline.registers import OFFSETS, Overflow
+from bitstep.pipeline.results import RunResult
 from bitstep_sim.board.device import SimDevice
 from bitstep_sim.testing.changed_device import ChangedDevice
 
@@ -67,6 +69,38 @@ def check_against_golden(device, job):
     assert result.counters["beats"] == rows * job.beats
     assert result.counters["refetched_rows"] == sum(epoch.refetched_rows for epoch in expected)
     return result
+
+
+def check_models(board, jobs, *, memory=None, lookahead=None):
+    """Train jobs that stay in range, one or more, in as many runs as the pipeline needs, on a board
+    that may have been used before: models of golden, counters of the cycle model. Returns the
+    results.
+
+    Parameters
+    ----------
+    board : SimDevice
+    jobs : sequence of TrainingJob
+    memory : Memory, optional
+        Of the cycle model.
+    lookahead : int, optional
+        That the run asks for, of a single job.
+    """
+    expected = [list(train(job)) for job in jobs]
+    assert not any(epoch.overflow for epochs in expected for epoch in epochs), "badly chosen jobs"
+    changes = {} if lookahead is None else lookahead_registers(jobs[0], lookahead)
+    device = TestedDevice(board, registers=changes) if changes else board
+    found = device.train_models(jobs) if len(jobs) > 1 else [device.train(jobs[0])]
+    for result, epochs in zip(found, expected, strict=True):
+        assert isinstance(result, RunResult)
+        compare(result, epochs)
+    models = board.config.models
+    for first in range(0, len(jobs), models):
+        counted, _ = count_epochs(jobs[first], memory or Memory(), config=board.config,
+                                  lookahead=lookahead, others=jobs[first + 1:first + models])
+        assert found[first].counters == counted
+        assert not any(value for result in found[first + 1:first + models]
+                       for value in result.counters.values())
+    return found
 
 
 def lookahead_registers(job, lookahead):

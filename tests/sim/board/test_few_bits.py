@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from drawn_jobs import FEW_BITS as CONFIG
 from drawn_jobs import allowed_lookahead, losses
-from simulated import TestedDevice, compare, lookahead_registers, open_board
+from simulated import TestedDevice, check_models, open_board
 
-from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
@@ -39,14 +38,9 @@ def board():
 
 def check(board, job, lookahead=None):
     """Models of golden, counters of the cycle model; False for a job that leaves its range."""
-    expected = list(train(job))
-    if any(epoch.overflow for epoch in expected):
+    if any(epoch.overflow for epoch in train(job)):
         return False
-    changed = {} if lookahead is None else lookahead_registers(job, lookahead)
-    result = TestedDevice(board, registers=changed).train(job)
-    compare(result, expected)
-    counted, _ = count_epochs(job, Memory(), config=board.config, lookahead=lookahead)
-    assert result.counters == counted
+    check_models(board, [job], lookahead=lookahead)
     return True
 
 

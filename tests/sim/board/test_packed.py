@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from drawn_jobs import PACKED as SEVERAL
 from simulated import TestedDevice, compare, open_board
+from simulated import check_models as check
 
 import bitstep
 from bitstep.cli import main
-from bitstep.cycles import Memory, count_epochs
+from bitstep.cycles import Memory
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
@@ -22,7 +23,6 @@ from bitstep.pipeline.results import (
     BadConfigurationError,
     DeviceError,
     RangeOverflowError,
-    RunResult,
 )
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
@@ -43,23 +43,6 @@ def several():
 def one():
     with open_board(ONE) as device:
         yield device
-
-
-def check(board, jobs, memory=None):
-    """Run jobs that stay in range, in as many runs as they need, on a board that was used before.
-    """
-    expected = [list(train(job)) for job in jobs]
-    assert not any(epoch.overflow for epochs in expected for epoch in epochs), "badly chosen"
-    found = board.train_models(jobs)
-    for result, epochs in zip(found, expected, strict=True):
-        assert isinstance(result, RunResult)
-        compare(result, epochs)
-    models = board.config.models
-    for first in range(0, len(jobs), models):
-        counted, _ = count_epochs(jobs[first], memory or Memory(), config=board.config,
-                                  others=jobs[first + 1:first + models])
-        assert found[first].counters == counted
-    return found
 
 
 def jobs_of(config, count, **options):
@@ -175,7 +158,7 @@ def test_counters_of_a_slow_memory(options, memory):
     rng = np.random.default_rng(5)
     with open_board(SEVERAL, **options) as board:
         for n_rows in (7, 333):
-            check(board, drawn(SEVERAL, rng, n_rows=n_rows), memory)
+            check(board, drawn(SEVERAL, rng, n_rows=n_rows), memory=memory)
 
 
 def test_memory_that_stalls_at_random():

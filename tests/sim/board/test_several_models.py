@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from drawn_jobs import SEVERAL as CONFIG
-from simulated import TestedDevice, compare, open_board
+from simulated import TestedDevice, open_board
+from simulated import check_models as check
 
-from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
@@ -33,21 +33,6 @@ def board():
 def logistic_board():
     with open_board(LOGISTIC) as device:
         yield device
-
-
-def check(board, jobs):
-    """Models of golden, and counters of the cycle model; every run begins on a used board."""
-    config = board.config
-    found = board.train_models(jobs)
-    for job, result in zip(jobs, found, strict=True):
-        assert isinstance(result, RunResult)
-        compare(result, list(train(job)))
-    for first in range(0, len(jobs), config.models):
-        counted, _ = count_epochs(jobs[first], Memory(), config=config,
-                                  others=jobs[first + 1:first + config.models])
-        assert found[first].counters == counted
-        assert not any(value for result in found[first + 1:first + config.models]
-                       for value in result.counters.values())
 
 
 @pytest.mark.parametrize("label_format", FORMATS, ids=lambda label_format: label_format.name)
