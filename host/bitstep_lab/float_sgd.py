@@ -62,8 +62,8 @@ def sgd(rows: np.ndarray, targets: np.ndarray, steps: np.ndarray, *,
     steps : ndarray of float64, shape (epochs, n_schedules)
         A column for each schedule.
     loss : Loss, LossFunction or callable
-        A loss, the Huber loss with its bound, or ``derivative(values, targets)`` in its place: the derivative by each value that
-        a model gives.
+        A loss, the Huber loss with its bound, or ``derivative(values, targets)`` in its place: the
+        derivative by each value that a model gives.
     batch : int
         Rows of a batch. A shorter last batch is divided by ``batch`` all the same.
     l2 : float

@@ -43,8 +43,8 @@ class DerivativeStep(wiring.Component):
     Members
     -------
     factor : In(26)
-        Where there is a B: it, the register DERIVATIVE_BOUND, or 0 for 1; constant during a run, and
-        there a cycle before the rest.
+        Where there is a B: it, the register DERIVATIVE_BOUND, or 0 for 1; constant during a run,
+        and there a cycle before the rest.
     bound : Out(bound_width)
         The mantissa times B 2^label_shift, or the largest number if that has more bits.
     mantissa : In(18)
