@@ -6,6 +6,7 @@ A part is looked at twice where its rows are: for the facts that scale all parts
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,7 @@ from bitstep.quantization import (
 )
 from bitstep.training.shards.shard import Shard
 from bitstep.training.shards.summed import class_labels
-from bitstep.training.train import class_targets
-
-SOME = 5                    # names that a message has
+from bitstep.training.targets import class_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +198,16 @@ def merge(summaries: Sequence[Summary]) -> Summary:
         np.max([one.target_high for one in full], axis=0), classes, counts)
 
 
+def _differing(names: tuple[str, ...] | None, others: tuple[str, ...] | None) -> str:
+    """What names columns have, in place of others."""
+    if names is None or others is None:
+        return "its columns have " + ("no names, unlike those" if names is None else
+                                      "names, unlike those")
+    number = next(at for at, pair in enumerate(zip(names, others, strict=True))
+                  if pair[0] != pair[1])
+    return f"its column {number}, counted from 0, is {names[number]!r}, not {others[number]!r} as"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Weaving:
     """How parts become shards, alike for all of them.
@@ -233,7 +242,7 @@ class Weaving:
         """First row and end of each shard of a part: as few as can be, of about as many rows."""
         count = -(-n_rows // (self.shard_rows or max(n_rows, 1)))
         ends = [number * n_rows // max(count, 1) for number in range(count + 1)]
-        return list(zip(ends[:-1], ends[1:], strict=True))
+        return list(pairwise(ends))
 
     def labels(self) -> list[LabelStream]:
         """Labels of the outputs as a training sees them, without those of the rows."""

@@ -79,9 +79,10 @@ class ShardedPasses(CentredPasses):
         overflow = Overflow(0)
         for one in found:
             overflow |= one.overflow
+        written: Any = Written(order, derivative_planes) if derivative_planes else None
         return [GradientSum(
             np.sum([one.words for one in found], axis=0), sum(one.intercept for one in found),
-            overflow, Written(order, derivative_planes) if derivative_planes else None, counters)]
+            overflow, written, counters)]
 
     def train(self, planes: int, unit: float, weights: np.ndarray, slope: np.ndarray,
               centre: np.ndarray | None = None, **options: Any) -> np.ndarray:
