@@ -28,6 +28,7 @@ from bitstep.pipeline.results import (
     RunResult,
     sum_counters,
 )
+from bitstep.quantization import BitPlaneRows
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred import train_centred
@@ -143,9 +144,12 @@ def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: Pipel
     DeviceError, TrainingInterrupted, ValueError
         As :func:`bitstep.training.train.train_model`, and what the engine of the shards raises.
     """
-    setup = Setup(config=config, objective=objective, fit_intercept=training.fit_intercept,
-                  step=float(training.steps[0]) if step_asked else None, penalty=objective.l2,
-                  timeout_s=timeout_s)
+    rows = outputs[0].rows
+    assert isinstance(rows, BitPlaneRows)
+    setup = Setup(
+        config=config, objective=objective, fit_intercept=training.fit_intercept,
+        step=float(training.steps[0]) if step_asked else None,
+        penalty=float(objective.penalties(rows, training.fit_intercept).max()), timeout_s=timeout_s)
     run: Any = partial(ShardedLeastSquares if objective.rule.quadratic else ShardedSmooth,
                        config=config, objective=objective, timeout_s=timeout_s, shards=shards,
                        setup=setup)

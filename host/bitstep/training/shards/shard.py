@@ -133,7 +133,7 @@ class ShardFacts:
     Attributes
     ----------
     n_rows, n_features : int
-    mean_square : float
+    moments : ndarray of float64, shape (2, n_features)
         See :class:`bitstep.quantization.bit_planes.BitPlaneRows`.
     where : str
         Name of its part of the data.
@@ -141,7 +141,7 @@ class ShardFacts:
 
     n_rows: int
     n_features: int
-    mean_square: float
+    moments: np.ndarray
     where: str
 
     @property
@@ -203,8 +203,7 @@ class Shard:
     def facts(self) -> ShardFacts:
         """What others know of it."""
         rows = self.rows
-        assert rows.mean_square is not None
-        return ShardFacts(rows.n_rows, rows.n_features, rows.mean_square, self.where)
+        return ShardFacts(rows.n_rows, rows.n_features, rows.column_moments, self.where)
 
     @property
     def rows(self) -> BitPlaneRows:

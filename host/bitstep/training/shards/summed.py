@@ -42,7 +42,14 @@ def summed_rows(facts: Sequence[ShardFacts], scaler: Scaler, bus_width: int,
     return SummedRows(
         n_rows=count, n_features=features, bus_width=bus_width, stored=(), scaler=scaler,
         excess=np.zeros((PLANES, features)), seed=seed,
-        mean_square=float(mean_of([one.mean_square for one in facts], facts)))
+        moments=_moments(facts))
+
+
+def _moments(facts: Sequence[ShardFacts]) -> np.ndarray:
+    """Means and variances of columns over the rows of all shards."""
+    means = mean_of([one.moments[0] for one in facts], facts)
+    return np.array([means, mean_of([one.moments[1] + (one.moments[0] - means) ** 2
+                                     for one in facts], facts)])
 
 
 def summed_outputs(rows: SummedRows, labels: Sequence[LabelStream]) -> list[SummedDataset]:
