@@ -37,6 +37,7 @@ from bitstep.training.planning import Plan, plan
 from bitstep.training.plans import collect_model, starts_of
 from bitstep.training.scores.stopping import EarlyStopping
 from bitstep.training.scores.watch import restarts_shown, words_shown
+from bitstep.training.targets import class_targets
 from bitstep.training.trained import TrainedModel
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
@@ -243,27 +244,6 @@ def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
     return (f"the model did not change in {int(idle.sum())} of {model.epochs_done} epochs (epoch "
             f"{first} is the first): its updates are below 2**-17 of the last bit of a model "
             "word; choose a larger step, a smaller batch or a smaller model range")
-
-
-def class_targets(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Targets of every output: of classes +1 and -1.
-
-    Parameters
-    ----------
-    labels : ndarray, shape (n_rows,)
-        Elements of ``classes``; of a regression any numbers.
-    classes : ndarray, shape (n_classes,)
-        Empty for a regression, whose labels are the targets of its output.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_rows, n_outputs)
-        One output for two classes (+1 is ``classes[1]``), one for each class if there are more.
-    """
-    if not len(classes):
-        return labels[:, None]
-    positive = classes[1:] if len(classes) == 2 else classes
-    return np.where(labels[:, None] == positive, 1.0, -1.0)
 
 
 def class_outputs(rows: QuantizedRows | BitPlaneRows, labels: np.ndarray,
