@@ -226,7 +226,7 @@ def _left_out(request: Request, one: list[str], other: list[str]) -> str:
 
 def why_not_centred(request: Request) -> str | None:
     """Why solver ``auto`` is not ``bit-centred``, for a request of that solver; None if it is."""
-    found = (rule.against(request, "solver") for rule in (*AUTOMATIC, *RULES))
+    found = (rule.against(request, "solver") for rule in (*RULES, *AUTOMATIC))
     return next((text for text in found if text), None)
 
 
