@@ -161,7 +161,7 @@ def _with_solver(request: Request) -> Request:
     why = why_not_centred(_with_defaults(request.asking(solver="bit-centred")))
     solver = "sgd" if why else "bit-centred"
     return request.asking(solver=None).filled(solver=solver).knowing(
-        solver_reason=why or "nothing that was asked for needs another one")
+        solver_reason=why or "nothing asks for sgd")
 
 
 def resolve(request: Request) -> Resolved:
