@@ -100,7 +100,8 @@ class LowPrecisionModel(Preparing):
         """What is minimised, and how."""
         resolved = self._resolved(prepared.batch, prepared.features.shape[1])
         objective = resolved.objective
-        step = self._next_step(prepared.rows, objective, prepared.batch) if resume else self.step
+        step = self._next_step(prepared.rows, objective, prepared.batch,
+                               resolved.request["schedule"]) if resume else self.step
         return objective, resolved.training(
             prepared.rows, epochs=epochs, step=step, certified=not prepared.deviation,
             stopping=stopping_of(
@@ -115,7 +116,7 @@ class LowPrecisionModel(Preparing):
                                   prepared.columns.values,
                                   prepared.labels.values, prepared.held, before,
                                   classes=self._is_classifier)
-        named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
+        named = isinstance(self.schedule, str) and self.schedule in ("auto", *SCHEDULES)
         self.step_ = float(training.steps[0]) if named else None
         kept = trained.kept
         floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[kept],
@@ -128,13 +129,14 @@ class LowPrecisionModel(Preparing):
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
     def _next_step(self, rows: QuantizedRows | BitPlaneRows, objective: Objective,
-                   batch: int) -> float | None:
+                   batch: int, schedule: Any) -> float | None:
         """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
         if that is less. Few rows may be shorter than those that follow.
         """
         if self.step_ is None or given(self.step) is not None or self.solver == "bit-centred":
             return self.step_
-        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss))
+        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss,
+                                              schedule))
 
     def _learn(self, trained: TrainedModel, entries: list[dict[str, Any]], before: int,
                classes: np.ndarray | None) -> None:

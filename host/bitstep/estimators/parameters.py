@@ -26,7 +26,7 @@ class Parameters(BaseEstimator):
     """Parameters that both estimators have."""
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform", epochs=20,
-                 step: Any = "auto", schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0,
+                 step: Any = "auto", schedule: Any = "auto", batch=1, l2=0.0, l1=0.0,
                  box: Any = None, copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
