@@ -103,3 +103,54 @@ def convex_gap(points: np.ndarray, slopes: np.ndarray, l2: float, error: float =
             + share * tails[rising][:, None] + (1 - share) * tails[falling][None]
         worst = np.maximum(worst, found)
     return float(worst.min())
+
+
+def softmax_gap(slope: np.ndarray, shared: np.ndarray, l2: float, mean_square: float,
+                error: float = 0.0, *, fit_intercept: bool = True) -> float:
+    """Bound of F(x) - min F of multinomial logistic regression.
+
+    With p_i the probabilities of row i at x and y_i its label as a unit vector, any other
+    probabilities r_i whose mean over the rows is that of y_i bound the optimum from below, since
+    log sum exp(z) >= r . z + H(r) with the entropy H, and equal is what KL(r | p) is added to::
+
+        F(x) - F(x*) <= mean KL(r_i | p_i) + |v'|^2 / (2 l2),  v' = v + mean (r_i - p_i) u_i'
+
+    Take r_ik = p_ik (1 + a_k - p_i . a), where A a = -c with A = mean (diag(p_i) - p_i p_i'), the
+    curvature along the intercepts: then the mean of r_i is right, and with s^2 = c' A^-1 c both the
+    mean KL(r_i | p_i) and the mean of |r_i - p_i|^2 are at most mean var_{p_i}(a) = a' A a = s^2::
+
+        F(x) - F(x*) <= s^2 + (|v| + R s)^2 / (2 l2),          R^2 = mean |u|^2
+
+    r_i must not be negative: 1 + a_k - p_i . a is at least 1 - sqrt(2) |a|, and |a| at most s over
+    the root of A's least eigenvalue, without that of equal numbers for all classes, which is 0. All
+    of A follows from the mean products of two probabilities, as these add up to 1 in a row.
+
+    Parameters
+    ----------
+    slope : ndarray of float64, shape (n_classes, n_features + 1)
+        g at the model: rows (v_k, c_k).
+    shared : ndarray of float64, shape (n_classes, n_classes)
+        Mean of p_ik p_il over the rows, each wrong by no more than 2 ``error`` + 2^-30.
+    l2, mean_square, error, fit_intercept
+        See :func:`quadratic_gap`; ``error`` is at least that of a probability.
+
+    Returns
+    -------
+    float
+        Infinite where a class is decided so clearly, or c so large, that r_i could be negative.
+    """
+    count = len(slope)
+    length = math.sqrt(float((slope[:, :-1] ** 2).sum())) + math.sqrt(slope[:, :-1].size) * error
+    if not fit_intercept:
+        return length ** 2 / (2 * l2)
+    curvature = np.diag(shared.sum(axis=1)) - shared
+    # Equal numbers are made a direction of the largest eigenvalue; c has no share in it.
+    values, vectors = np.linalg.eigh(curvature + np.trace(curvature) / count)
+    values -= 2 * count * (2 * error + 2.0 ** -30)
+    if values[0] <= 0:
+        return math.inf
+    intercepts = vectors.T @ (slope[:, -1] - slope[:, -1].mean())
+    size = math.sqrt(float((intercepts ** 2 / values).sum())) + math.sqrt(count / values[0]) * error
+    if 2 * size ** 2 > values[0]:
+        return math.inf
+    return size ** 2 + (length + size * math.sqrt(mean_square)) ** 2 / (2 * l2)

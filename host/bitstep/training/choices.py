@@ -5,7 +5,7 @@ Estimators, the command line, races and reports resolve their options here.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES, FLOAT_BITS
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
+from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
@@ -79,7 +80,20 @@ class Resolved:
         """What is minimised."""
         return Objective(loss=self.kind.loss, l2=self.request["l2"] or 0.0,
                          l1=self.request["l1"] or 0.0, box=self.request["box"],
-                         refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON)
+                         refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON,
+                         multinomial=bool(self.request["joint_classes"]))
+
+    @property
+    def several(self) -> bool:
+        """True if several classes would be trained together on a device that can."""
+        return self.rows.solver == "bit-centred" and self.kind.loss == Loss.LOGISTIC
+
+    def of_outputs(self, count: int, device: Any) -> "Resolved":
+        """The request on data with so many outputs, on a device or of a class of devices: several
+        classes are trained together if the device can, else one-vs-rest.
+        """
+        joint = self.several and count > 1 and device.joint_classes
+        return replace(self, request=self.request.knowing(joint_classes=joint))
 
     def training(self, rows: QuantizedRows | BitPlaneRows, *, epochs: int,
                  **others: Any) -> Training:
@@ -189,6 +203,25 @@ def resolve_scaler(scaler: str | None, solver: str = "sgd") -> str:
     return "minmax" if solver == "bit-centred" else "quantile"
 
 
+def one_vs_rest(resolved: Resolved, count: int, device: Any, name: str) -> str | None:
+    """A sentence if classes would be trained together on other devices; None for others.
+
+    Parameters
+    ----------
+    resolved : Resolved
+    count : int
+        Outputs.
+    device : Device or class of devices
+    name : str
+        Its name.
+    """
+    if not resolved.several or count < 2 or device.joint_classes:
+        return None
+    return (f"Device {name!r} has no pass of all classes, so the {count} classes are trained "
+            "one-vs-rest; devices 'cpu' and 'golden' train a multinomial model, the softmax of all "
+            "classes")
+
+
 def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
                   deviation: float = 0.0) -> str | None:
     """A sentence if solver ``bit-centred`` goes to another optimum than that of the rows that a
@@ -252,7 +285,7 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
                 "stored_encoding": rows.encoding}).check()
         assert isinstance(rows, BitPlaneRows)
         schedule = "constant"
-        step = centred_step(rows, objective.loss, objective.l2) if step == "auto" else step
+        step = centred_step(rows, objective.rule, objective.l2) if step == "auto" else step
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")

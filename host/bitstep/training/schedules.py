@@ -9,7 +9,7 @@ import numpy as np
 
 from bitstep.checks import check_integer
 from bitstep.options.table import SCHEDULES
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 
@@ -154,18 +154,19 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     return min(step, rule.max_step)
 
 
-def centred_step(rows: BitPlaneRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0.0) -> float:
+def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUARES,
+                 l2: float = 0.0) -> float:
     """A step that suits the inner passes of bit-centred training, in scaled feature space.
 
     It is 0.5 / (L R), with R the mean of |u|^2 and the intercept's 1, and L the Lipschitz constant
-    of the loss's derivative: 1, or 1/4 of the logistic loss. It is at most 0.5 / (T l2), with T the
+    of the loss's derivative: 1, 1/4 of the logistic loss, or 1/2 of a softmax. It is at most 0.5 / (T l2), with T the
     rows between two corrections, which take l2 in. The mean is the quantizer's, or, of a file
     without it, that of no more than 2,048 rows.
 
     Parameters
     ----------
     rows : BitPlaneRows
-    loss : Loss
+    loss : Loss or LossFunction
         A smooth one.
     l2 : float
     """
@@ -173,7 +174,7 @@ def centred_step(rows: BitPlaneRows, loss: Loss = Loss.LEAST_SQUARES, l2: float 
     if square is None:
         pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(np.int64)
         square = float((rows.levels(pick)[0] ** 2).sum(axis=1).mean())
-    bend = LOSSES[loss].curvature * (square + 1)
+    bend = formula_of(loss).curvature * (square + 1)
     return 0.5 / max(bend, centred_period(rows.n_rows) * l2)
 
 

@@ -54,7 +54,7 @@ def _eight_bits(blocks, block, at, half, both):
 
 
 @compiled
-def _transpose_row(blocks, row, shape, levels):
+def transpose_row(blocks, row, shape, levels):
     """Write the levels of a row: int32, shape (padded(n_features),), zeroed beyond the features."""
     start = row % shape.block_rows * shape.row_bits
     half, one = start & 4, np.uint64(1)
@@ -112,7 +112,7 @@ def take_bit_plane_rows(blocks, shape, rule, epoch, arrays, targets, dithers, fi
             if epoch.batch > 1:
                 seen[:] = model
             state[words.SEEN_INTERCEPT] = state[words.INTERCEPT]
-        _transpose_row(blocks, row, shape, levels)
+        transpose_row(blocks, row, shape, levels)
         product = words.dot(levels, seen) + epoch.level * state[words.SEEN_INTERCEPT]
         high, low = product >> PAIR_BITS, product & LOW_MASK
         if rule.loss >= CENTRED:
@@ -171,7 +171,7 @@ def add_gradients(blocks, shape, rule, level, arrays, targets, dithers, first, p
     blocks, model, levels, sums = (uncounted(blocks), uncounted(arrays.model),
                                    uncounted(arrays.levels), uncounted(arrays.sums))
     for i in range(targets.size):
-        _transpose_row(blocks, first + i, shape, levels)
+        transpose_row(blocks, first + i, shape, levels)
         product = level * model[levels.size] + words.dot(levels, model)
         high, low = product >> PAIR_BITS, product & LOW_MASK
         if rule.loss == LOGISTIC:

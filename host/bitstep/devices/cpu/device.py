@@ -19,6 +19,7 @@ from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
+from bitstep.devices.cpu.softmax import class_gradients, train_classes
 from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
@@ -33,11 +34,13 @@ from bitstep.pipeline.parts.widths import SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
+    ClassSums,
     GradientSum,
     RunResult,
     check_job,
     sum_counters,
 )
+from bitstep.pipeline.softmax import check_classes
 
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
 
@@ -165,6 +168,17 @@ class CpuDevice(SoftwareDevice):
             sums[:job.n_features], int(sums[length]),
             derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None,
             counters=counters or dict.fromkeys(COUNTER_NAMES))
+
+    def class_gradients(self, jobs: Sequence[TrainingJob], *,
+                        derivative_planes: int = 0) -> ClassSums:
+        """See :meth:`bitstep.pipeline.device.Device.class_gradients`."""
+        check_classes(jobs, derivatives=False)
+        check_gradient(jobs[0], self.config, derivative_planes)
+        return class_gradients(jobs, derivative_planes, self._look)
+
+    def class_epochs(self, jobs: Sequence[TrainingJob]) -> Iterator[list[EpochModel] | None]:
+        """Compute jobs of all classes; see :meth:`epochs`."""
+        return train_classes(jobs, self._look)
 
     def _count_passes(self, job, derivative_planes):
         """Counters of the pipeline's runs for a gradient and for derivatives."""
