@@ -26,6 +26,7 @@ from bitstep.training.choices import (
     Resolved,
     RowChoice,
     check_options,
+    one_vs_rest,
     other_optimum,
     resolve,
 )
@@ -66,19 +67,23 @@ class Preparing(Parameters):
         features, targets, held = hold_out(given.features, given.targets, self,
                                            classes=self._is_classifier, draw_seed=self._seed)
         batch = min(self.batch, len(features))
-        resolved = self._resolved(batch, features.shape[1])
+        resolved = self._resolved(batch, features.shape[1], targets.shape[1])
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
         columns = self._columns(features, kept, resume)
         labels = self._labels(targets, kept)
         if other := other_optimum(self.solver, columns.clip, features, given.deviation):
             warnings.warn(other, OptimumWarning, stacklevel=5)
+        kind = self._device_kind(options)
+        if other := one_vs_rest(resolved, targets.shape[1], kind, kind.name):
+            warnings.warn(other, OptimumWarning, stacklevel=5)
         rows = self._quantized(features, columns, resolved.rows, kept)
         return Prepared(features, options, batch, resolved.rows, kept, columns, labels, rows,
                         self._outputs(rows, labels), held, given.deviation)
 
-    def _resolved(self, batch: int, n_features: int) -> Resolved:
+    def _resolved(self, batch: int, n_features: int, n_outputs: int = 1) -> Resolved:
         """The parameters, with all that was left open."""
-        return resolve(self._request(batch, n_features=n_features))
+        return resolve(self._request(batch, n_features=n_features)).of_outputs(
+            n_outputs, self._device_kind(self._device_options()))
 
     def _checked(self, X, y, sample_weight=None) -> tuple[Pass, np.ndarray | None]:
         """Rows of a pass with the targets of the outputs, and classes of a first call."""

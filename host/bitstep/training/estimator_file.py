@@ -50,6 +50,8 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
         "bits": rows.bits, "encoding": rows.encoding, "refetch": rows.refetch,
         "scaler": resolve_scaler(None if estimator.scaler == "auto" else estimator.scaler,
                                  estimator.solver),
+        **({"multinomial": bool(getattr(estimator, "multinomial_", False))}
+           if kind.task == "classification" else {}),
         "estimator": {
             "parameters": {name: _stored(value) for name, value in estimator.get_params().items()
                            if _is_plain(value)},
@@ -99,6 +101,7 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
     for name, value in learned.items():
         setattr(estimator, name, _restored(value))
     if task == "classification":
+        estimator.multinomial_ = bool(config.get("multinomial", False))
         estimator.classes_ = model.classes.astype(own["class_type"]) if own else model.classes
     rows: Any = own["rows"] if own else [config.get(name) for name in (
         "bits", "encoding", "refetch", "levels")]
