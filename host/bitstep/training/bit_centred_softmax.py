@@ -5,8 +5,8 @@ softmax of the classes' outputs. Outer steps are those of
 :mod:`bitstep.training.bit_centred_smooth`, of a point that has weights and intercept of every
 class; passes are those of :mod:`bitstep.golden.softmax`, which read the rows once for all classes.
 
-Adding a number to the intercepts of all classes changes nothing, and the gradient of that is 0. So
-their sum stays 0, but for rounding.
+Adding a number to the intercepts of all classes changes nothing. So moves have none of that, and
+the sum of the intercepts stays 0, but for rounding; l2 does the same for weights.
 """
 
 from collections.abc import Sequence
@@ -71,6 +71,12 @@ class SoftmaxRun(SmoothRun):
         """
         del found
         self.error += error_bound(len(self.outputs))
+
+    def _direction(self, planes: int) -> np.ndarray:
+        move = super()._direction(planes)
+        intercepts = self._by_output(move)[:, -1]
+        intercepts -= intercepts.mean()
+        return move
 
     def _take(self, found: FullPass, planes: int) -> None:
         super()._take(found, planes)
