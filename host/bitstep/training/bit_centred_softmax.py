@@ -1,6 +1,6 @@
 """Bit-centred training of multinomial logistic regression: all classes together.
 
-The objective is F = mean of -log p_y + l2 / 2 |w|^2 over the weights w of all classes, with p the
+The objective is F = mean of -log p_y, and the penalty of the weights of all classes, with p the
 softmax of the classes' outputs. Outer steps are those of
 :mod:`bitstep.training.bit_centred_smooth`, of a point that has weights and intercept of every
 class; passes are those of :mod:`bitstep.golden.softmax`, which read the rows once for all classes.
@@ -87,6 +87,6 @@ class SoftmaxRun(SmoothRun):
         """See :class:`bitstep.training.centred_run.CentredRun`."""
         rows = self.data.rows
         assert isinstance(rows, BitPlaneRows)
-        square = float(rows.n_features) if rows.mean_square is None else rows.mean_square
-        return softmax_gap(self._by_output(self.slope), self.passed, self.objective.l2, square,
-                           self.error, fit_intercept=self.choice.fit_intercept)
+        return softmax_gap(self._by_output(self.slope), self.passed, self.penalties,
+                           rows.column_moments, self.error,
+                           fit_intercept=self.choice.fit_intercept)

@@ -107,6 +107,8 @@ class CentredPasses:
         Step of each inner pass, as a multiple of ``step``.
     outputs : sequence of QuantizedDataset
         ``data`` alone, unless a subclass has more.
+    penalties : ndarray of float64, shape (n_features,)
+        Of l2 for each weight of scaled features.
     """
 
     SHARES: Sequence[float] = (1.0, 0.25)
@@ -121,6 +123,9 @@ class CentredPasses:
         self.step = choice.step
         self.period = choice.period or centred_period(data.n_rows)
         self.shares = choice.shares or self.SHARES
+        assert isinstance(data.rows, BitPlaneRows)
+        self.penalties = objective.penalties(data.rows, choice.fit_intercept)
+        self._roots = np.append(np.sqrt(data.rows.penalty_units(choice.fit_intercept)), 1.0)
         self._plane_bytes = BitPlaneLayout(data.n_features).bytes_read(data.n_rows, 1)
         self._zeros = np.zeros(data.n_features, np.int32)
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
@@ -166,8 +171,7 @@ class CentredPasses:
         for own, sums in zip(self._by_output(slope), found, strict=True):
             own[:-1], own[-1] = sums.words, sums.intercept if self.choice.fit_intercept else 0
         slope *= scale
-        if self.objective.l2:
-            self._by_output(slope)[:, :-1] += self.objective.l2 * self._by_output(exact)[:, :-1]
+        self._by_output(slope)[:, :-1] += self.penalties * self._by_output(exact)[:, :-1]
         return FullPass(exact, slope, unit, shift, [sums.derivatives for sums in found],
                         scale * 2.0 ** planes * math.sqrt(count))
 
@@ -186,6 +190,10 @@ class CentredPasses:
     def _by_output(self, point: np.ndarray) -> np.ndarray:
         """A view of a point, shape (n_outputs, n_features + 1)."""
         return point.reshape(len(self.outputs), -1)
+
+    def size(self, slope: np.ndarray) -> float:
+        """Largest component of a gradient, in standardized columns."""
+        return float(np.abs(self._by_output(slope) / self._roots).max())
 
     @property
     def few_rows(self) -> bool:

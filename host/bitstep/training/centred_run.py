@@ -31,7 +31,8 @@ class OuterStep:
         Weights for scaled features, and the intercept without the labels' offset; of a run of all
         classes these of each, one after the other.
     gradient : float
-        Largest component of the gradient, as a multiple of that at the first model.
+        Largest component of the gradient, in standardized columns, as a multiple of that at the
+        first model.
     bytes_read : int
         Bytes of rows that were read since training began.
     planes : int
@@ -103,14 +104,14 @@ class CentredRun(CentredPasses, ABC):
         """Take the outer steps that are left; yield the state after each."""
         if not self.found:
             self.begin(self.choice.planes[0])
-            self.first = float(np.abs(self.slope).max())
+            self.first = self.size(self.slope)
         for number in range(len(self.found), len(self.choice.planes)):
             if self.found and self.ended:
                 return
             planes = self.choice.planes[number]
             following = self.choice.planes[min(number + 1, len(self.choice.planes) - 1)]
             self.outer_step(planes, following)
-            gradient = float(np.abs(self.slope).max()) / (self.first or 1.0)
+            gradient = self.size(self.slope) / (self.first or 1.0)
             self.found.append(OuterStep(self.point.copy(), gradient, self.bytes_read, self.planes,
                                         self.gap() if self.objective.l2 else math.inf))
             yield self.found[-1]

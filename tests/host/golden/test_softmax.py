@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def test_tables():
 def test_pieces_meet():
     """Where a piece ends the next one begins, so values fall everywhere."""
     found = [exponential(argument) for argument in range(0, 1 << 22, 997)]
-    assert all(before > after for before, after in zip(found[:-1], found[1:], strict=True))
+    assert all(before > after for before, after in pairwise(found))
 
 
 @pytest.mark.parametrize("dots, shift, fraction, expected", [
@@ -49,7 +50,7 @@ def test_pieces_meet():
     ([7, 7, 7], 3, 24, [5_592_405] * 3),
     ([-5] * 7, 0, 16, [9_362] * 7),
     ([100 << 16, 0], 16, 24, [1 << 24, 0]),
-    ([0, 32, 31], 0, 16, [0, 47_911, 17_625]),      # sigmoid(1) 2^16 is 47,911.1; a label_shift of 0
+    ([0, 32, 31], 0, 16, [0, 47_911, 17_625]),      # sigmoid(1) 2^16 is 47,911.1
     ([-(1 << 62), 1 << 62], 40, 16, [0, 1 << 16]),  # their difference has 65 bits
     ([(1 << 62) + 1, 1 << 62], 62, 24, [1 << 23] * 2)])
 def test_softmax_by_hand(dots, shift, fraction, expected):
@@ -136,7 +137,7 @@ def test_inner_pass_stands_still_at_the_centre():
         assert model.intercept == job.intercept
     moved = [replace(job, model=job.model + 1000) for job in inner[:1]] + inner[1:]
     assert any((model.model != job.model).any()
-               for job, model in zip(moved, list(softmax.train(moved))[0], strict=True))
+               for job, model in zip(moved, next(softmax.train(moved)), strict=True))
 
 
 def test_overflow_ends_all_classes():

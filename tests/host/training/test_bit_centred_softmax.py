@@ -45,7 +45,8 @@ def problem(outputs, l2, fit_intercept=True):
     u = outputs[0].rows.values(slice(None))[0]
     design = np.hstack([u, np.ones((len(u), 1)) * fit_intercept])
     targets = np.stack([data.labels.part(0, data.n_rows) for data in outputs], axis=1)
-    ridge = np.append(np.full(u.shape[1], l2), 0)
+    rows = outputs[0].rows
+    ridge = np.append(l2 * rows.penalty_units(fit_intercept), 0)
 
     def value(x):
         return MULTINOMIAL.value(design @ x.T, targets).mean() + (ridge * x ** 2).sum() / 2
@@ -78,7 +79,7 @@ def least(outputs, l2, fit_intercept=True):
 
 def fit(outputs, l2, device=None, epochs=25, planes: Any = 4, initial=None, checkpoint=None,
         **options):
-    objective = Objective(loss=Loss.LOGISTIC, l2=l2, multinomial=True)
+    objective = Objective(loss=Loss.LOGISTIC, l2=l2, multinomial=True, standardized=True)
     training = resolve_training(outputs[0].rows, objective, epochs=epochs, solver="bit-centred",
                                 planes=planes, **options)
     config = pipeline_of(outputs[0].rows, objective)
@@ -109,7 +110,7 @@ def test_two_classes_are_the_logistic_regression_of_half_the_difference():
     """Weights w and -w with l2 are one weight 2 w with l2 / 2."""
     outputs = make(count=2, seed=4)
     joint = fit(outputs, 1e-2).weights[-1]
-    single = Objective(loss=Loss.LOGISTIC, l2=5e-3)
+    single = Objective(loss=Loss.LOGISTIC, l2=5e-3, standardized=True)
     config = pipeline_of(outputs[0].rows, single)
     with open_device(default_device(), config) as device:
         model = train_model(outputs[1:], device, config, single, resolve_training(
@@ -167,22 +168,23 @@ def test_certificate_is_that_of_the_formula():
     value, slope, _ = problem(outputs, 0.05)
     best, x = least(outputs, 0.05)
     u = outputs[0].rows.values(slice(None))[0]
-    square = (u ** 2).sum(axis=1).mean()
+    moments = np.array([u.mean(axis=0), u.var(axis=0)])
+    penalties = 0.05 * moments[1]
     rng = np.random.default_rng(0)
     for size in (1e-4, 1e-2, 3e-1):
         for _ in range(20):
             point = x + size * rng.standard_normal(x.shape) * np.append(np.zeros(5), 1)
             p = probabilities(u @ point[:, :-1].T + point[:, -1])
-            gap = softmax_gap(slope(point), p.T @ p / len(p), 0.05, square)
+            gap = softmax_gap(slope(point), p.T @ p / len(p), penalties, moments)
             excess = value(point) - best
             assert excess <= gap
             if size <= 1e-2:
-                # s^2 (1 + R^2 / l2 / 2) and what l2 alone knows of the weights.
-                assert gap < 2 * excess * (2 + square / 0.05)
+                # s^2 (1 + the squares of 5 columns / l2 / 2), and what l2 knows of the weights.
+                assert gap < 4 * excess * (2 + 5 / 0.05)
     # Wrong gradients: the bound grows by what they may be wrong by.
-    assert softmax_gap(slope(x), p.T @ p / len(p), 0.05, square, 1e-6) > 1e-12
+    assert softmax_gap(slope(x), p.T @ p / len(p), penalties, moments, 1e-6) > 1e-12
     # A class that no row is likely to be: nothing is known along its intercept.
-    assert softmax_gap(slope(x), np.diag([1.0, 0, 0, 0]), 0.05, square) == np.inf
+    assert softmax_gap(slope(x), np.diag([1.0, 0, 0, 0]), penalties, moments) == np.inf
 
 
 def test_states_go_on_bit_for_bit(monkeypatch):
@@ -267,7 +269,7 @@ def test_objective_and_device_must_go_with_it():
 def test_every_pass_is_within_its_error():
     """The measured gradient of a training differs from the true one by no more than is claimed."""
     outputs = make(count=5, seed=11)
-    objective = Objective(loss=Loss.LOGISTIC, l2=1e-2, multinomial=True)
+    objective = Objective(loss=Loss.LOGISTIC, l2=1e-2, multinomial=True, standardized=True)
     config = pipeline_of(outputs[0].rows, objective)
     slope = problem(outputs, 1e-2)[1]
     with open_device(default_device(), config) as device:

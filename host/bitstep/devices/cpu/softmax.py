@@ -4,20 +4,22 @@ A row is decoded once, and all models take it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu import words
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, dither_addend, scaled
-from bitstep.devices.cpu.bit_planes import BitPlaneModel, bit_plane_shape, transpose_row
+from bitstep.devices.cpu.bit_planes import BitPlaneModel
+from bitstep.devices.cpu.codes import Portion, write_levels
 from bitstep.devices.cpu.decoding import padded
-from bitstep.devices.cpu.numbers import epoch_numbers, read_only, rule_of
-from bitstep.devices.cpu.portions import dithers_of, portions
+from bitstep.devices.cpu.numbers import epoch_numbers, rule_of
+from bitstep.devices.cpu.portions import dithers_of
 from bitstep.devices.cpu.rows import Arrays, Epoch, correct, epoch_of
 from bitstep.golden import softmax
 from bitstep.golden.sgd import EpochModel
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.memory import pack_labels
@@ -63,41 +65,45 @@ def _probabilities(values, label_shift, fraction):
         values[k] = ((values[k] << fraction + 1) + total) // (2 * total)
 
 
-class SumArrays(NamedTuple):
-    """Arrays of a pass that sums the gradients of all classes.
+class ClassSum(NamedTuple):
+    """Sums of a pass over some rows for all classes, and a row of what it works on; the sums of
+    several parts of the rows are added.
 
     Attributes
     ----------
-    models : ndarray of int32, shape (n_classes, padded(n_features))
-    intercepts, values : ndarray of int64, shape (n_classes,)
-        Words; and a row's dot products, which become probabilities.
-    levels, coarse : ndarray of int32, shape (padded(n_features),)
-        Of a row, at all planes and at those of the derivatives.
     sums : ndarray of int64, shape (n_classes, padded(n_features) + 2)
-        Of the features, of the intercept, and of all magnitudes of updates.
+        Of updates times levels, of updates, and of their magnitudes.
     shared : ndarray of int64, shape (n_classes, n_classes)
         See :class:`bitstep.pipeline.results.ClassSums`; up to the diagonal.
+    levels : ndarray of int32, shape (padded(n_features),)
+    values : ndarray of int64, shape (n_classes,)
+        Dot products, which become probabilities.
     """
 
-    models: np.ndarray
-    intercepts: np.ndarray
-    values: np.ndarray
-    levels: np.ndarray
-    coarse: np.ndarray
     sums: np.ndarray
     shared: np.ndarray
+    levels: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def zeros(cls, count: int, length: int) -> "ClassSum":
+        """Sums over no rows."""
+        return cls(np.zeros((count, length + 2), np.int64), np.zeros((count, count), np.int64),
+                   np.zeros(length, np.int32), np.zeros(count, np.int64))
 
 
 @kernel
-def add_class_gradients(blocks, shape, rule, level, arrays, signs, dithers, first, planes,
-                        written):
-    """Add the gradients of rows from ``first`` on.
+def add_class_gradients(codes, place, drop, rule, level, models, intercepts, found, signs, dithers,
+                        planes, written):
+    """Add the gradients of rows, one for each of the dithers.
 
     Parameters
     ----------
-    blocks, shape, rule, level, dithers, first, planes
+    codes, place, drop, rule, level, dithers, planes
         See :func:`bitstep.devices.cpu.bit_planes.add_gradients`.
-    arrays : SumArrays
+    models : ndarray of int32, shape (n_classes, padded(n_features))
+    intercepts : ndarray of int64, shape (n_classes,)
+    found : ClassSum
         Changed.
     signs : ndarray of int64, shape (rows, n_classes)
         Labels.
@@ -109,14 +115,13 @@ def add_class_gradients(blocks, shape, rule, level, arrays, signs, dithers, firs
     int
         0, or the Overflow of the row that left a range.
     """
-    blocks, models, values = uncounted(blocks), uncounted(arrays.models), uncounted(arrays.values)
-    levels, coarse = uncounted(arrays.levels), uncounted(arrays.coarse)
-    sums, shared = uncounted(arrays.sums), uncounted(arrays.shared)
-    left = shape.planes - planes
+    codes, models, values = uncounted(codes), uncounted(models), uncounted(found.values)
+    levels, sums, shared = uncounted(found.levels), uncounted(found.sums), uncounted(found.shared)
+    n_features, drop, left = codes.shape[1], np.int32(drop), np.int32(16 - planes)
     for i in range(dithers.size):
-        transpose_row(blocks, first + i, shape, levels)
+        write_levels(codes, place + i, drop, n_features, levels)
         for k in range(values.size):
-            values[k] = words.dot(levels, models[k]) + level * arrays.intercepts[k]
+            values[k] = words.dot(levels, models[k]) + level * intercepts[k]
         _probabilities(values, rule.label_shift, _FINE_VALUE)
         addend = dither_addend(dithers[i], 16 + _FINE_VALUE)
         for k in range(values.size):
@@ -127,20 +132,18 @@ def add_class_gradients(blocks, shape, rule, level, arrays, signs, dithers, firs
             if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
                 return words.UPDATE
             own = sums[k]
+            own[levels.size] += update
             own[levels.size + 1] += abs(update)
             if own[levels.size + 1] >= UPDATES_LIMIT:
                 return words.UPDATE
             for j in range(levels.size):
                 own[j] += update * np.int64(levels[j])
-            own[levels.size] += update * level
         if written.size:
-            # The first planes of a code are the code of fewer bits; a level is 2 k + 1 - 2^b.
-            for j in range(shape.n_features):
-                code = (np.int64(levels[j]) - 1 + (1 << shape.planes)) >> left + 1
-                coarse[j] = 2 * code + 1 - (1 << planes)
+            # The first planes of a code are the code of fewer bits.
+            write_levels(codes, place + i, left, n_features, levels)
             for k in range(values.size):
-                values[k] = words.dot(coarse, models[k]) + (level >> left) * arrays.intercepts[k]
-            _probabilities(values, rule.label_shift - left, DERIVATIVE_FRACTION)
+                values[k] = words.dot(levels, models[k]) + (level >> left - drop) * intercepts[k]
+            _probabilities(values, rule.label_shift - (left - drop), DERIVATIVE_FRACTION)
             for k in range(values.size):
                 own_row = 1 if signs[i, k] > 0 else 0
                 written[i, k] = 2 * (values[k] - (own_row << DERIVATIVE_FRACTION)) + own_row
@@ -174,12 +177,12 @@ def _arrays(all_of, k):
 
 
 @kernel
-def take_class_rows(blocks, shape, rule, all_of, labels, dithers, first):
+def take_class_rows(codes, place, drop, rule, all_of, labels, dithers, first):
     """Let the models of all classes take rows from ``first`` on, one for each label.
 
     Parameters
     ----------
-    blocks, shape, rule, dithers, first
+    codes, place, drop, rule, dithers, first
         See :func:`bitstep.devices.cpu.bit_planes.take_bit_plane_rows`.
     all_of : ClassArrays
         Changed.
@@ -191,7 +194,8 @@ def take_class_rows(blocks, shape, rule, all_of, labels, dithers, first):
     int
         0, or the Overflow of the row that left a range.
     """
-    blocks, values, levels = uncounted(blocks), uncounted(all_of.values), uncounted(all_of.levels)
+    codes, values, levels = uncounted(codes), uncounted(all_of.values), uncounted(all_of.levels)
+    n_features, drop = codes.shape[1], np.int32(drop)
     epochs, common = uncounted(all_of.epochs), epoch_of(all_of.epochs[0])
     for i in range(dithers.size):
         row = first + i
@@ -200,7 +204,7 @@ def take_class_rows(blocks, shape, rule, all_of, labels, dithers, first):
                 wrong = correct(epoch_of(epochs[k]), _arrays(all_of, k), row)
                 if wrong:
                     return wrong
-        transpose_row(blocks, row, shape, levels)
+        write_levels(codes, place + i, drop, n_features, levels)
         for k in range(values.size):
             values[k] = words.dot(levels, all_of.model[k]) \
                 + common.level * all_of.state[k, words.INTERCEPT]
@@ -217,41 +221,56 @@ def take_class_rows(blocks, shape, rule, all_of, labels, dithers, first):
     return 0
 
 
-def class_gradients(jobs: Sequence[TrainingJob], derivative_planes: int,
-                    look: Callable[[], None]) -> ClassSums:
-    """:func:`bitstep.golden.softmax.gradients`; ``look`` is called after every portion."""
+def class_sums(jobs: Sequence[TrainingJob], derivative_planes: int,
+               each: Callable[[Callable[[Portion], Any]], Iterator[Any]]) -> ClassSums:
+    """:func:`bitstep.golden.softmax.gradients`.
+
+    Parameters
+    ----------
+    jobs, derivative_planes
+        See there.
+    each : callable
+        Yields the results of a function for each portion of the rows.
+    """
     job, count = jobs[0], len(jobs)
     steps, length = job.epochs[0], padded(job.n_features)
     then = job.at(steps)
-    rule, overflow = rule_of(then, steps), int(Overflow.UPDATE)
-    arrays = SumArrays(
-        np.zeros((count, length), np.int32), np.array([one.intercept for one in jobs], np.int64),
-        np.zeros(count, np.int64), np.zeros(length, np.int32), np.zeros(length, np.int32),
-        np.zeros((count, length + 2), np.int64), np.zeros((count, count), np.int64))
-    for number, one in enumerate(jobs):
-        arrays.models[number, :job.n_features] = one.model
+    models = np.zeros((count, length), np.int32)
+    models[:, :job.n_features] = [one.model for one in jobs]
+    intercepts = np.array([one.intercept for one in jobs], np.int64)
     written = np.zeros((job.n_rows if derivative_planes else 0, count), np.int64)
-    for first, n_rows in portions(job, count) if rule else ():
-        overflow = add_class_gradients(
-            read_only(job.rows[0]), bit_plane_shape(job, steps.planes), rule, then.intercept_level,
-            arrays, _labels(jobs, first, n_rows), dithers_of(steps.key, first, n_rows), first,
-            derivative_planes, written[first:first + n_rows])
-        look()
+    rule, overflow = rule_of(then, steps), int(Overflow.UPDATE)
+
+    def add(portion: Portion) -> tuple[int, ClassSum]:
+        codes, place, first, n_rows = portion
+        found = ClassSum.zeros(count, length)
+        return add_class_gradients(
+            codes, place, PLANES - steps.planes, rule, then.intercept_level, models, intercepts,
+            found, _labels(jobs, first, n_rows), dithers_of(steps.key, first, n_rows),
+            derivative_planes, written[first:first + n_rows]), found
+
+    total = ClassSum.zeros(count, length)
+    for overflow, part in each(add) if rule else ():
+        total.sums[:] += part.sums
+        total.shared[:] += part.shared
+        overflow = overflow or Overflow.UPDATE * (total.sums[:, -1].max() >= UPDATES_LIMIT)
         if overflow:
             break
     if overflow:
         none = GradientSum(np.zeros(job.n_features, np.int64), 0, Overflow.UPDATE)
         return ClassSums([none] * count, np.zeros((count, count), np.int64))
-    low = np.tril(arrays.shared, -1)
     return ClassSums([
-        GradientSum(own[:job.n_features].copy(), int(own[length]), derivatives=pack_labels(
-            written[:, number], LabelFormat.INT32) if derivative_planes else None)
-        for number, own in enumerate(arrays.sums)], arrays.shared + low.T)
+        GradientSum(own[:job.n_features].copy(), int(own[length]) * then.intercept_level,
+                    derivatives=pack_labels(written[:, number], LabelFormat.INT32)
+                    if derivative_planes else None)
+        for number, own in enumerate(total.sums)], total.shared + np.tril(total.shared, -1).T)
 
 
-def train_classes(jobs: Sequence[TrainingJob],
-                  look: Callable[[], None]) -> Iterator[list[EpochModel] | None]:
-    """:func:`bitstep.golden.softmax.train`; None after every portion, when ``look`` is called."""
+def train_classes(jobs: Sequence[TrainingJob], portions_of: Callable[..., Iterator[Portion]]
+                  ) -> Iterator[list[EpochModel] | None]:
+    """:func:`bitstep.golden.softmax.train`; None after every portion, of
+    :meth:`bitstep.devices.cpu.codes.DecodedRows.portions`.
+    """
     models = [BitPlaneModel(job) for job in jobs]
     one = models[0].arrays
     all_of = ClassArrays(
@@ -265,14 +284,13 @@ def train_classes(jobs: Sequence[TrainingJob],
         rule, overflow = rule_of(job.at(steps), steps), int(Overflow.UPDATE)
         all_of.state[:, [words.BOUND, words.PENDING]] = words.LIMIT, 0
         all_of.epochs[:] = [epoch_numbers(each.at(steps), steps) for each in jobs]
-        rows, shape = read_only(job.rows[number % len(job.rows)]), bit_plane_shape(
-            job, steps.planes)
-        for first, n_rows in portions(job, len(jobs)) if rule else ():
-            overflow = take_class_rows(rows, shape, rule, all_of, _labels(jobs, first, n_rows),
-                                       dithers_of(steps.key, first, n_rows), first)
+        for codes, place, first, n_rows in portions_of(
+                job, number % len(job.rows), steps.planes) if rule else ():
+            overflow = take_class_rows(
+                codes, place, PLANES - steps.planes, rule, all_of, _labels(jobs, first, n_rows),
+                dithers_of(steps.key, first, n_rows), first)
             if overflow:
                 break
-            look()
             yield None
         yield [EpochModel(model[:job.n_features].copy(), int(state[words.INTERCEPT]),
                           Overflow(overflow))
