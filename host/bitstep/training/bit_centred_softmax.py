@@ -5,8 +5,8 @@ softmax of the classes' outputs. Outer steps are those of
 :mod:`bitstep.training.bit_centred_smooth`, of a point that has weights and intercept of every
 class; passes are those of :mod:`bitstep.golden.softmax`, which read the rows once for all classes.
 
-Adding a number to the intercepts of all classes changes nothing. So moves have none of that, and
-the sum of the intercepts stays 0, but for rounding; l2 does the same for weights.
+Adding the same model to those of all classes changes no probability, and l2 asks for the one that
+makes their sum 0. So models begin with a sum of 0, and moves keep it, but for rounding.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,8 @@ class SoftmaxRun(SmoothRun):
         count = len(outputs)
         self.point = np.zeros(count * (outputs[0].n_features + 1))
         if start is not None:
-            self.point[:] = np.concatenate([[*weights, intercept] for weights, intercept in start])
+            models = np.array([[*weights, intercept] for weights, intercept in start])
+            self.point[:] = (models - models.mean(axis=0)).ravel()
         self.slope = np.zeros_like(self.point)
         self.moves = self.changes = np.empty((0, len(self.point)))
         # What certificates need: in place of points, the mean products of probabilities.
@@ -74,8 +75,8 @@ class SoftmaxRun(SmoothRun):
 
     def _direction(self, planes: int) -> np.ndarray:
         move = super()._direction(planes)
-        intercepts = self._by_output(move)[:, -1]
-        intercepts -= intercepts.mean()
+        models = self._by_output(move)
+        models -= models.mean(axis=0)
         return move
 
     def _take(self, found: FullPass, planes: int) -> None:

@@ -99,10 +99,10 @@ def test_reaches_the_optimum(count, planes):
     model = fit(outputs, 1e-2, planes=planes)
     best, x = least(outputs, 1e-2)
     assert problem(outputs, 1e-2)[0](points_of(model)[-1]) < best * (1 + 1e-6)
-    np.testing.assert_allclose(model.weights[-1], x[:, :-1], atol=1e-3)
+    np.testing.assert_allclose(model.weights[-1], x[:, :-1], atol=3e-3)
     centred = model.scaled_intercepts[-1]
-    np.testing.assert_allclose(centred - centred.mean(), x[:, -1] - x[:, -1].mean(), atol=1e-3)
-    assert np.abs(model.weights[-1].sum(axis=0)).max() < 1e-3   # as that of scikit-learn
+    np.testing.assert_allclose(centred - centred.mean(), x[:, -1] - x[:, -1].mean(), atol=3e-3)
+    assert np.abs(model.weights[-1].sum(axis=0)).max() < 1e-5   # as that of scikit-learn
     assert abs(centred.sum()) < 1e-5
 
 
