@@ -5,7 +5,7 @@ the other losses.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,7 +36,8 @@ class LossFunction:
         Loss of every output z with target y, and its derivative by z; arrays of equal shape.
     constant : callable
         Least mean loss that a constant z can have, from mean and variance of the targets; of the
-        Huber loss that of least squares, which is no less.
+        Huber loss that of least squares, which is no less; of a joint loss the output's part of it
+        (:meth:`baseline`).
     loss_family : str
         Solver of the pipelines that minimise it.
     quadratic : bool
@@ -92,6 +93,13 @@ class LossFunction:
     noise_weight: float = 0.0
     max_step: float = math.inf
 
+    def baseline(self, moments: Iterable[tuple[float, float]]) -> float:
+        """Least mean loss, over rows and outputs, of constant outputs, from mean and variance of
+        the targets of each.
+        """
+        found = [self.constant(*one) for one in moments]
+        return sum(found) / (1 if self.joint else len(found))
+
     def within(self, bound: np.ndarray | float) -> "LossFunction":
         """The loss whose derivative is clipped; one whose derivative never is stays as it is.
 
@@ -130,6 +138,11 @@ def _log_loss(values, targets):
 
 def _log_derivative(values, targets):
     return -targets / (1 + np.exp(np.minimum(values * targets, MAX_EXPONENT)))
+
+
+def _share_of_entropy(mean, variance):
+    share = (1 + mean) / 2
+    return -share * math.log(share) if share > 0 else 0.0
 
 
 def _softmax_loss(values, targets):
@@ -217,7 +230,8 @@ LOSSES = {
 # curvature of log sum exp is at most 1/2.
 MULTINOMIAL = replace(
     LOSSES[Loss.LOGISTIC], text="1/K sum of -log p(y), p the softmax of the classes' f(x)",
-    value=_softmax_loss, derivative=_softmax_derivative, joint=True, curvature=0.5)
+    value=_softmax_loss, derivative=_softmax_derivative, constant=_share_of_entropy, joint=True,
+    curvature=0.5)
 
 
 def formula_of(loss: Loss | LossFunction) -> LossFunction:
