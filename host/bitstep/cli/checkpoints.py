@@ -12,7 +12,6 @@ import numpy as np
 from bitstep.cli.options import UsageError, class_text
 from bitstep.cli.paths import check_readable, check_writable
 from bitstep.cli.problem import Request
-from bitstep.cli.request import request_of
 from bitstep.cli.validation import stopping_settings
 from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.manifest import read_manifest
@@ -132,7 +131,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "solver": None if training.solver == "sgd" else training.solver,
         "multinomial": objective.multinomial or None,
         "lookahead": config.effective_lookahead(beats) if floats else None,
-        **stopping_settings(request_of(arguments))}
+        **stopping_settings(request.resolved.request)}
 
 
 def make_writer(start: Start, arguments: argparse.Namespace,
@@ -223,9 +222,11 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
                              "leave --no-intercept out, or take a model without one")
     if training.planes == "auto":       # the weights' words are the same with any planes
         training = replace(training, planes=(FIRST_PLANES,) * len(training.steps))
+    # Words of bit-centred training have room as it is needed; the weights must suit the labels.
+    objective = replace(request.objective, standardized=False)
     try:
         for number, data in enumerate(problem.outputs):
-            plan(data, request.config, request.objective, training,
+            plan(data, request.config, objective, training,
                  initial=(weights[number], float(intercepts[number])), between_epochs=True)
     except ValueError as error:
         raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "

@@ -121,11 +121,12 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     """
 
     def __init__(self, *, loss="log_loss", refetch: Any = "auto", bits: Any = "auto",
-                 encoding="auto", levels="uniform", epochs=20, step: Any = "auto",
-                 schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
-                 scaler: Any = "auto", feature_range: Any = "auto", model_range: Any = "auto",
-                 fit_intercept=True, device: Any = "auto", warm_start=False,
-                 random_state: Any = None, solver="sgd", planes: Any = None, tol=0.0,
+                 encoding="auto", levels="uniform", epochs: Any = "auto", step: Any = "auto",
+                 schedule: Any = "inverse", batch=1, l2: Any = "auto", l1=0.0, box: Any = None,
+                 copies=1, scaler: Any = "auto", feature_range: Any = "auto",
+                 model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
+                 warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,
+                 tol: Any = "auto",
                  early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, verbose=0,
                  class_weight: Any = None, model_bits=0, update_bits=0, shuffle=True):
         super().__init__(
@@ -164,7 +165,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             is one. With more, it is unchanged unless the last class was in training.
         """
         resume = self.warm_start and hasattr(self, "coef_")
-        return self._fit(X, y, sample_weight, classes=None, epochs=self.epochs, resume=resume)
+        return self._fit(X, y, sample_weight, classes=None, resume=resume)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`.
@@ -175,13 +176,13 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             All labels; needed by the first call if y lacks some.
         """
         self._check_partial()
-        return self._fit(X, y, sample_weight, classes=classes, epochs=1,
+        return self._fit(X, y, sample_weight, classes=classes,
                          resume=hasattr(self, "coef_"), chunk=True)
 
-    def _fit(self, X, y, sample_weight, *, classes, epochs, resume, chunk=False):
+    def _fit(self, X, y, sample_weight, *, classes, resume, chunk=False):
         rows, known = self._checked(X, y, sample_weight, classes, resume, chunk)
         if len(rows.targets):
-            self._train(rows, epochs=epochs, resume=resume, classes=known)
+            self._train(rows, resume=resume, chunk=chunk, classes=known)
         return self
 
     def _checked(self, X, y, sample_weight=None, classes=None, resume=False, chunk=False):

@@ -229,8 +229,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             If solver ``bit-centred`` goes to another optimum than that of the rows with their
             weights: columns are clipped, or the copies of rows deviate from the weights.
         """
-        return self._fit(X, y, sample_weight, epochs=self.epochs,
-                         resume=self.warm_start and hasattr(self, "coef_"))
+        return self._fit(X, y, sample_weight, resume=self.warm_start and hasattr(self, "coef_"))
 
     def partial_fit(self, X, y, sample_weight=None):
         """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`.
@@ -249,16 +248,16 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             If weights are so small that less than a quarter of the rows are read.
         """
         self._check_partial()
-        return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"), chunk=True)
+        return self._fit(X, y, sample_weight, resume=hasattr(self, "coef_"), chunk=True)
 
-    def _fit(self, X, y, sample_weight, *, epochs, resume, chunk=False):
+    def _fit(self, X, y, sample_weight, *, resume, chunk=False):
         rows, _ = self._checked(X, y, sample_weight, resume, chunk)
         count = rows.targets.shape[1]
         known = len(np.atleast_2d(self.coef_)) if resume else count
         if count != known:
             raise ValueError(f"y must have {known} targets, as before, not {count}")
         if len(rows.targets):
-            self._train(rows, epochs=epochs, resume=resume)
+            self._train(rows, resume=resume, chunk=chunk)
         return self
 
     def _checked(self, X, y, sample_weight=None, resume=False, chunk=False):
