@@ -110,14 +110,14 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
     """Options that the bits of a training depend on, by name, as JSON holds them."""
     problem, objective, training = request.problem, request.objective, request.training
     rows, config, model = problem.request, request.config, start.model
-    by_name = arguments.schedule in SCHEDULES
+    by_name = request.schedule in SCHEDULES
     floats = problem.outputs[0].row_format == "float32"
     beats = config.rows.beats(problem.outputs[0].n_features)
     return {
         "model": problem.model, "bits": rows.bits, "encoding": rows.encoding,
         "bus-width": rows.bus_width, "scaler": rows.scaler, "copies": rows.copies,
         "seed": rows.seed, "shuffle": rows.shuffle, "epochs": len(training.steps),
-        "schedule": arguments.schedule if by_name else np.asarray(training.steps).tolist(),
+        "schedule": request.schedule if by_name else np.asarray(training.steps).tolist(),
         "step": (arguments.step or "auto") if by_name else None,
         "batch": training.batch, "l2": objective.l2, "l1": objective.l1, "box": objective.box,
         "refetch": objective.refetch, "intercept": training.fit_intercept,

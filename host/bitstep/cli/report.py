@@ -175,6 +175,9 @@ def _loss(config):
 def _stopped(report):
     """End of a training that may stop early, as a sentence."""
     done, kept = len(report["history"]), report["kept_epoch"]
+    if report["config"].get("solver") == "bit-centred":
+        return (f"Training stopped after outer step {done}, by a tol of "
+                f"{report['config']['tol']:g}.")
     ended = f"Training stopped after epoch {done}" if report["stopped_early"] \
         else f"Training ended with epoch {done}"
     if not report["config"]["early_stopping"]:

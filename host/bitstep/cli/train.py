@@ -189,21 +189,23 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     request = request_of(arguments, **stored).asking(**changes)
     asked = check_requests(candidates(request), check_early)
     epochs, schedule = request["epochs"], request["schedule"]
-    if schedule not in SCHEDULES:       # now, since reading and quantizing may take minutes
+    steps: dict[str, Any] = {}
+    if schedule is not None and schedule not in SCHEDULES:
+        # now, since reading and quantizing may take minutes
         epochs = epochs or len(read_steps(Path(schedule)))
-        schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
+        steps["schedule"] = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem, resolved = _on_device(*prepare(arguments, asked), getattr(arguments, "device", "cpu"))
     rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0].request, problem)
     objectives = [one.objective(rows.n_rows) for one in resolved]
-    wishes = [(objective, one.training(rows, objective, epochs=epochs, schedule=schedule,
-                                       stopping=stopping, certified=not problem.deviation))
+    wishes = [(objective, one.training(rows, objective, epochs=epochs, stopping=stopping,
+                                       certified=not problem.deviation, **steps))
               for one, objective in zip(resolved, objectives, strict=True)]
     try:
         config = pipeline_of_all(rows, wishes, request["lookahead"], request["packed"])
     except ValueError as error:
         raise UsageError(str(error)) from error
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
-                    schedule=request["schedule"], config=config,
+                    schedule=one.request["schedule"] or "constant", config=config,
                     device=getattr(arguments, "device", "cpu"),
                     step_asked=one.request["step"] not in (None, "auto"), init=request["init"],
                     resolved=one)

@@ -118,11 +118,15 @@ class SoftwareDevice(Device):
         """Compute jobs of all classes; yield as :meth:`epochs` does, models of all of them."""
         return softmax.train(jobs)
 
+    def prepare_classes(self, jobs: Sequence[TrainingJob]) -> None:
+        """Do for all classes what :meth:`prepare` does."""
+
     def train_classes(self, jobs: Sequence[TrainingJob], *,
                       timeout_s: float = 60.0) -> list[RunResult]:
         """See :meth:`bitstep.pipeline.device.Device.train_classes`."""
         check_classes(jobs, derivatives=True)
         check_job(jobs[0], self.config)
+        self.prepare_classes(jobs)
         done: list[list[EpochModel]] = []
         overflow, started = Overflow(0), time.monotonic()
         for models in self.class_epochs(jobs):

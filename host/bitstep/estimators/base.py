@@ -105,7 +105,7 @@ class LowPrecisionModel(Preparing):
                 resume: bool) -> tuple[Objective, Training]:
         """What is minimised, and how."""
         objective = resolved.objective(prepared.rows.n_rows)
-        step = self._next_step(prepared.rows, objective, prepared.batch, resolved.solver) \
+        step = self._next_step(prepared.rows, objective, prepared.batch, resolved) \
             if resume else self.step
         return objective, resolved.training(
             prepared.rows, objective, epochs=epochs, step=step, certified=not prepared.deviation,
@@ -122,7 +122,7 @@ class LowPrecisionModel(Preparing):
                                   prepared.columns.values,
                                   prepared.labels.values, prepared.held, before,
                                   classes=self._is_classifier)
-        named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
+        named = isinstance(self.schedule, str) and self.schedule in ("auto", *SCHEDULES)
         self.solver_, self.l2_ = training.solver, objective.l2
         self.step_ = float(training.steps[0]) if named else None
         kept = trained.kept
@@ -138,15 +138,17 @@ class LowPrecisionModel(Preparing):
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
     def _next_step(self, rows: QuantizedRows | BitPlaneRows, objective: Objective,
-                   batch: int, solver: str) -> Any:
+                   batch: int, resolved: Resolved) -> Any:
         """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
         if that is less. Few rows may be shorter than those that follow.
         """
+        solver = resolved.solver
         if getattr(self, "solver_", solver) != solver:    # older files do not say
             return self.step
         if self.step_ is None or given(self.step) is not None or solver == "bit-centred":
             return self.step_
-        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss))
+        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss,
+                                              resolved.request["schedule"]))
 
     def _learn(self, trained: TrainedModel, entries: list[dict[str, Any]], before: int,
                classes: np.ndarray | None) -> None:

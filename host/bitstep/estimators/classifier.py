@@ -27,11 +27,11 @@ def _has_probabilities(estimator):
 
 
 class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
-    """Linear SVM or logistic regression by SGD on rows of 1 to 8 bits a value, or of
-    floating-point numbers.
+    """Linear SVM or logistic regression: to its optimum on rows that are read with few
+    bits in most passes, or by SGD on rows of 1 to 8 bits a value or of floating-point numbers.
 
     Labels count as +1 and -1. More than two classes train one model each, on the same stored rows:
-    one-vs-rest, or, with ``solver="bit-centred"`` and ``loss="log_loss"``, all together as a
+    one-vs-rest, or, with solver ``bit-centred`` and ``loss="log_loss"``, all together as a
     multinomial logistic regression, on devices that can (``cpu`` and ``golden``). scikit-learn's
     ``OneVsRestClassifier`` of this estimator is one-vs-rest in any case.
 
@@ -46,8 +46,9 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         of the margin they are, and to use them as such. Needs encoding ``nearest`` or
         ``stochastic`` and ``batch=1``. ``auto``: with these encodings.
     bits : int or "auto", default="auto"
-        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized.
-        ``auto``: 4, or 8 with other losses than ``squared_error``; 32 with encoding ``float``.
+        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized; for
+        solver ``sgd``. ``auto``: 4, or 8 with other losses than ``squared_error``; 32 with
+        encoding ``float``.
     encoding : str, default="auto"
         ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
         bits, ``float``; see docs/number-formats.md. ``auto``: ``compensated`` with loss
@@ -87,7 +88,9 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         ``train_accuracy``. With ``early_stopping`` also
         ``validation_loss`` and ``validation_accuracy``, those of the held-out rows; of bit-plane
         rows more, see there.
-    n_iter_, best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
+    solver_, n_iter_, l2_, gap_
+        See :class:`LowPrecisionRegressor`.
+    best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
         See :class:`LowPrecisionRegressor`.
     n_samples_seen_, model_range_, restarts_, first_rows_
         See :class:`LowPrecisionRegressor`.
@@ -99,9 +102,9 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from bitstep import LowPrecisionClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = LowPrecisionClassifier(bits=4, random_state=0).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
+    >>> model = LowPrecisionClassifier(random_state=0).fit(X, y)
+    >>> model.solver_, model.score(X, y) > 0.98
+    ('bit-centred', True)
     >>> model.predict_proba(X[:3]).shape
     (3, 2)
 
@@ -114,15 +117,17 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     >>> svm.counters_["refetched_rows"] < 0.1 * 20 * len(X)
     True
 
-    The squared error needs 4 bits only, since its corrections free it from the noise of rounding:
+    By SGD the squared error needs 4 bits only, since its corrections free it from the noise of
+    rounding:
 
-    >>> LowPrecisionClassifier(loss="squared_error", random_state=0).fit(X, y).score(X, y) > 0.93
+    >>> svm = LowPrecisionClassifier(loss="squared_error", solver="sgd", random_state=0)
+    >>> svm.fit(X, y).score(X, y) > 0.93
     True
     """
 
     def __init__(self, *, loss="log_loss", refetch: Any = "auto", bits: Any = "auto",
                  encoding="auto", levels="uniform", epochs: Any = "auto", step: Any = "auto",
-                 schedule: Any = "inverse", batch=1, l2: Any = "auto", l1=0.0, box: Any = None,
+                 schedule: Any = "auto", batch=1, l2: Any = "auto", l1=0.0, box: Any = None,
                  copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,

@@ -30,7 +30,7 @@ class Parameters(BaseEstimator):
     """Parameters that both estimators have."""
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform",
-                 epochs: Any = "auto", step: Any = "auto", schedule: Any = "inverse", batch=1,
+                 epochs: Any = "auto", step: Any = "auto", schedule: Any = "auto", batch=1,
                  l2: Any = "auto", l1=0.0,
                  box: Any = None, copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  label_range: Any = "auto",

@@ -227,7 +227,7 @@ def _left_out(request: Request, one: list[str], other: list[str]) -> str:
 
 def why_not_centred(request: Request) -> str | None:
     """Why solver ``auto`` is not ``bit-centred``, for a request of that solver; None if it is."""
-    found = (rule.against(request, "solver") for rule in (*AUTOMATIC, *RULES))
+    found = (rule.against(request, "solver") for rule in (*RULES, *AUTOMATIC))
     return next((text for text in found if text), None)
 
 
@@ -484,11 +484,11 @@ AUTOMATIC: tuple[Rule, ...] = (
     Rule(name="auto, step", one=BIT_CENTRED, other=Trait({"step": not_("auto")}),
          reason="it is a learning rate"),
     Rule(name="auto, schedule", one=BIT_CENTRED,
-         other=Trait({"schedule": lambda name: not is_("inverse")(name)}),
+         other=Trait({"schedule": given}),
          reason="it is one of learning rates"),
     Rule(name="auto, planes", one=BIT_CENTRED,
-         other=Trait({"planes": is_("auto")}),
-         reason="the planes of each epoch are chosen as it goes"),
+         other=Trait({"planes": given}),
+         reason="it is a precision of epochs"),
     Rule(name="auto, epochs", one=BIT_CENTRED, other=Trait({"epochs": below(LEAST_OUTER_STEPS)}),
          reason=f"an optimum takes {LEAST_OUTER_STEPS} outer steps or more"),
 )

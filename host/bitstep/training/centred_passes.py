@@ -1,7 +1,7 @@
 """Passes of bit-centred training that all losses share, as jobs of a device."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -119,7 +119,7 @@ class CentredPasses:
         self.objective, self.timeout_s = objective, timeout_s
         self.outputs: Sequence[QuantizedDataset] = [data]
         self.bytes_read = self.passes = 0
-        self.counters: list[dict[str, int | None]] = []
+        self.counters: list[Mapping[str, int | None]] = []
         self.step = choice.step
         self.period = choice.period or centred_period(data.n_rows)
         self.shares = choice.shares or self.SHARES

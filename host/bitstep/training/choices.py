@@ -30,7 +30,12 @@ from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import CENTRED_PLANES, resolve_planes
-from bitstep.training.schedules import automatic_step, centred_step, schedule_steps
+from bitstep.training.schedules import (
+    automatic_schedule,
+    automatic_step,
+    centred_step,
+    schedule_steps,
+)
 
 
 class OptimumWarning(UserWarning):
@@ -180,7 +185,7 @@ def _with_solver(request: Request) -> Request:
     why = why_not_centred(_with_defaults(request.asking(solver="bit-centred")))
     solver = "sgd" if why else "bit-centred"
     return request.asking(solver=None).filled(solver=solver).knowing(
-        solver_reason=why or "nothing that was asked for needs another one")
+        solver_reason=why or "nothing asks for sgd")
 
 
 def resolve(request: Request) -> Resolved:
@@ -211,14 +216,15 @@ def _with_defaults(request: Request) -> Request:
     stored_bit_planes = facts.get("stored_encoding") == BIT_PLANES
     fills: dict[str, Any] = {"solver": solver, "bus_width": 64, "copies": 1, "levels": "uniform",
                              "seed": 0, **{name: OPTIONS[name].default for name in (
-                                 "schedule", "batch", "intercept")}}
+                                 "batch", "intercept")}}
     if "stored" not in facts:
         fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
     if solver == "bit-centred":
         fills |= {"planes": CENTRED_PLANES, "epochs": OUTER_STEPS,
                   "tol": None if facts.get("partial_fit") else TOL}
     else:
-        fills["epochs"] = DEFAULT_EPOCHS
+        whole = not any(request[name] for name in ("early_stopping", "tol", "partial_fit"))
+        fills |= {"epochs": DEFAULT_EPOCHS, "schedule": automatic_schedule(request["step"], whole)}
         if stored_bit_planes:
             fills["planes"] = "auto"
     if request["planes"] is not None or request["bit_planes"] or "planes" in fills:
@@ -342,7 +348,8 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
         named = isinstance(schedule, str) and schedule in SCHEDULES
-        step = automatic_step(rows, batch, fit_intercept, loss=objective.loss) if named else None
+        step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule)) \
+            if named else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
     if planes is not None:
         planes = resolve_planes(planes, len(steps), solver)

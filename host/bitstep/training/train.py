@@ -3,7 +3,7 @@
 The command line and the estimators both train through :func:`train_model`; it needs NumPy alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -290,7 +290,7 @@ def stored_outputs(data: QuantizedDataset) -> list[QuantizedDataset]:
         stored, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]))) for stored in streams]
 
 
-def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
+def report_counters(counters: Mapping[str, int | None]) -> dict[str, Any]:
     """Counters in the form of the run report (docs/report.md)."""
     causes = ("stall_rows", "stall_labels", "stall_lookahead", "stall_recursion",
               "stall_correction", "stall_refetch", "flush", "model_io")

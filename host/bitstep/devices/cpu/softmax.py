@@ -266,19 +266,31 @@ def class_sums(jobs: Sequence[TrainingJob], derivative_planes: int,
         for number, own in enumerate(total.sums)], total.shared + np.tril(total.shared, -1).T)
 
 
-def train_classes(jobs: Sequence[TrainingJob], portions_of: Callable[..., Iterator[Portion]]
-                  ) -> Iterator[list[EpochModel] | None]:
-    """:func:`bitstep.golden.softmax.train`; None after every portion, of
-    :meth:`bitstep.devices.cpu.codes.DecodedRows.portions`.
-    """
+def compile_passes(jobs: Sequence[TrainingJob]) -> None:
+    """Compile what inner passes need, or load it from the cache, by taking no rows."""
+    none, steps, count = np.empty(0, np.int64), jobs[0].epochs[0], len(jobs)
+    if rule := rule_of(jobs[0].at(steps), steps):
+        take_class_rows(np.empty((0, jobs[0].n_features), np.int16), 0, PLANES - steps.planes, rule,
+                        _class_arrays(jobs), np.empty((0, count), np.int64), none, 0)
+
+
+def _class_arrays(jobs: Sequence[TrainingJob]) -> ClassArrays:
     models = [BitPlaneModel(job) for job in jobs]
     one = models[0].arrays
-    all_of = ClassArrays(
+    return ClassArrays(
         **{name: np.stack([getattr(each.arrays, name) for each in models])
            for name in ("model", "pending", "coefficients", "constants", "state")},
         levels=one.dot_levels, lookup=one.lookup, codebooks=one.codebooks,
         epochs=np.zeros((len(jobs), len(Epoch._fields)), np.int64),
         values=np.zeros(len(jobs), np.int64))
+
+
+def train_classes(jobs: Sequence[TrainingJob], portions_of: Callable[..., Iterator[Portion]]
+                  ) -> Iterator[list[EpochModel] | None]:
+    """:func:`bitstep.golden.softmax.train`; None after every portion, of
+    :meth:`bitstep.devices.cpu.codes.DecodedRows.portions`.
+    """
+    all_of = _class_arrays(jobs)
     job = jobs[0]
     for number, steps in enumerate(job.epochs):
         rule, overflow = rule_of(job.at(steps), steps), int(Overflow.UPDATE)
