@@ -29,12 +29,14 @@ MAX_FLOORS = 5
 FLOORS = {
     "bitstep": ["pipeline data plugins checks machine writing compiling levels progress",
                 "golden quantization cycles options",
-                "training devices", "estimators search cli", "doctor __init__ __main__"],
+                "training devices", "estimators search cli", "doctor dask __init__ __main__"],
     "bitstep_gradients": ["errors kernels vectors", "keys wire", "codecs", "control registry",
                           "exchange __init__", "torch", "lab"],
     "bitstep_hw": ["parts axi", "pipeline bit_planes", "shell packed", "top",
                    "boards command __init__"]}
 OUTSIDERS = {
+    "dask": ("host/bitstep/dask/",),
+    "distributed": ("host/bitstep/dask/",),
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
     "torch": ("host/bitstep_gradients/torch/", "host/bitstep_gradients/lab/",
               "host/bitstep_lab/quantized_networks/"),
@@ -205,7 +207,8 @@ def test_plots_and_scikit_learn_are_imported_when_they_are_used():
     library = ("bitstep", "bitstep_gradients", "bitstep_gradients.torch")
     assert not [str(one) for one in all_imports(*library)
                 if one.module.split(".")[0] in ("matplotlib", "sklearn") and not one.is_late
-                and not one.file.startswith(("host/bitstep/estimators/", "host/bitstep/search.py"))]
+                and not one.file.startswith((
+                    "host/bitstep/estimators/", "host/bitstep/search.py", "host/bitstep/dask/"))]
 
 
 # The test's own means

@@ -1,13 +1,14 @@
 """Bit-centred training of every output."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
+from bitstep.pipeline.results import Counters, RangeOverflowError, RunError, sum_counters
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.centred_run import CentredRun, OuterStep
@@ -57,7 +58,7 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
                         fit_intercept=training.fit_intercept)
     found: list[list[OuterStep]] = []
     interrupted = False
-    counters: list[dict[str, int | None]] = []
+    counters: list[Mapping[str, int | None]] = []
     for number, (data, start) in enumerate(zip(outputs, starts, strict=True)):
         run = run_of(device=device, data=data, choice=choice, start=start)
         found.append(run.found)
@@ -104,15 +105,21 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
         for name in ("weights", "intercept", "gradient", "gap", "planes", "bytes_read"))
     read = read.sum(axis=1, dtype=np.int64)
     bytes_read = np.diff(read, prepend=0)
-    # A pipeline also counts runs that are made again.
-    beats = int(read[-1]) // config.rows.beat_bytes if counters["cycles"] is None \
-        else counters["beats"]
+    beats = int(read[-1]) // config.rows.beat_bytes
     largest = max(data.label_scale * largest_stored(data) for data in outputs)
     bounded = training.certified and np.isfinite(gaps).any()
     return in_feature_units(
         outputs[0].scaler, weights, intercepts + [data.label_offset for data in outputs],
         steps=np.full(epochs, training.steps[0]),
-        counters=counters | {"beats": beats, "overflows": 0, "refetched_rows": 0},
+        counters=Counters(functools.partial(_counters, counters, beats)),
         still=np.zeros(epochs, bool), step_error=0.0, interrupted=interrupted,
         model_range=float(np.abs(weights).max(initial=0.0) / largest), planes=planes,
         bytes_read=bytes_read, gradients=gradients, gaps=gaps if bounded else None)
+
+
+def _counters(counters: Mapping[str, int | None], beats: int) -> dict[str, int | None]:
+    """Counters of a training that read so many beats of rows without runs that were made again,
+    which a pipeline counts, too.
+    """
+    found = {**counters, "overflows": 0, "refetched_rows": 0}
+    return found | {"beats": beats} if found["cycles"] is None else found

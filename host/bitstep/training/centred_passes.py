@@ -1,7 +1,7 @@
 """Passes of bit-centred training that all losses share, as jobs of a device."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MANTISSA_WIDTH, MODEL_WIDTH, SHIFT_UNIT
-from bitstep.pipeline.results import RunError
+from bitstep.pipeline.results import GradientSum, RunError
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
@@ -112,7 +112,7 @@ class CentredPasses:
         self.data, self.device, self.config, self.choice = data, device, config, choice
         self.objective, self.timeout_s = objective, timeout_s
         self.bytes_read = self.passes = 0
-        self.counters: list[dict[str, int | None]] = []
+        self.counters: list[Mapping[str, int | None]] = []
         self.step = choice.step
         self.period = choice.period or centred_period(data.n_rows)
         self.shares = choice.shares or self.SHARES
@@ -152,8 +152,7 @@ class CentredPasses:
         job = self._job((EpochSteps(mantissa, exponent, planes=planes, key=self._key()),),
                         model=words[:-1].astype(np.int32), intercept=int(words[-1]),
                         labels=data.labels.stored, label_shift=shift, loss=self.objective.loss)
-        found = self.device.gradient(job, derivative_planes=derivative_planes)
-        self.counters.append(found.counters)
+        (found,) = self.sums([job], derivative_planes)
         # A pipeline writes derivatives in a run of its own, which reads their planes again.
         self.bytes_read += (planes + derivative_planes) * self._plane_bytes
         if found.overflow:
@@ -165,6 +164,13 @@ class CentredPasses:
         slope[:-1] += self.penalties * exact[:-1]
         return FullPass(exact, slope, unit, shift, found.derivatives,
                         scale * 2.0 ** planes * math.sqrt(count))
+
+    def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
+        """Sums of a full pass, of every output."""
+        (job,) = jobs
+        found = self.device.gradient(job, derivative_planes=derivative_planes)
+        self.counters.append(found.counters)
+        return [found]
 
     def size(self, slope: np.ndarray) -> float:
         """Largest component of a gradient, in standardized columns."""
