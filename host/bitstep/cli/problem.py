@@ -200,6 +200,8 @@ class Request:
         That model: see :func:`bitstep.training.train.train_model`.
     resumed : int
         Epochs that were trained before this command, summed over the outputs.
+    resolved : Resolved
+        The options with all that was open.
     """
 
     source: str
@@ -210,6 +212,7 @@ class Request:
     config: PipelineConfig
     device: str
     step_asked: bool
+    resolved: Resolved
     init: str | None = None
     initial: tuple[np.ndarray, np.ndarray] | None = None
     resumed: int = 0
@@ -264,7 +267,7 @@ def prepare(arguments: argparse.Namespace,
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
-    warn_of_optimum(request.solver, clip, train_set.features, deviation)
+    warn_of_optimum(asked["solver"], clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
                    None if validation_set is None else _clipped(validation_set, clip),
@@ -273,7 +276,7 @@ def prepare(arguments: argparse.Namespace,
 
 def _clipped_loss(resolved, outputs):
     """The loss of a training, if it has a bound."""
-    objective = resolved[0].objective
+    objective = resolved[0].objective(outputs[0].n_rows)
     return loss_of(objective, outputs) if objective.rule.clipped else None
 
 
@@ -323,7 +326,7 @@ def _from_codes(arguments, requests):
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
-    warn_of_optimum(resolved[0].rows.solver, data.scaler.clip, None)
+    warn_of_optimum(asked["solver"], data.scaler.clip, None)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

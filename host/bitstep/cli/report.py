@@ -48,7 +48,8 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "class_weight": request.problem.class_weight,
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
-        "solver": training.solver, "planes": training.planes,
+        "solver": training.solver, "solver_reason": request.resolved.solver_reason,
+        "planes": training.planes,
         "tol": training.tol if stopping is None else stopping.tol,
         "early_stopping": stopping is not None and stopping.held_out,
         "n_iter_no_change": None if stopping is None else stopping.patience,
@@ -105,6 +106,8 @@ def print_report(report: dict[str, Any]) -> None:
     print(f"{dataset['name']}: {config['model']}, {dataset['train_rows']} rows of "
           f"{dataset['n_features']} features, {config['bits']} bits {config['encoding']}, "
           f"{_few_bits(config)}device {report['device']}")
+    if (reason := config.get("solver_reason")) is not None:
+        print(f"Solver: {config['solver']} ({reason}).")
     if any(isinstance(one, str) for one in dataset["classes"] or ()):
         print(f"Classes: {', '.join(dataset['classes'])}")
     columns = {"epoch": [str(entry["epoch"]) for entry in history],
@@ -168,6 +171,9 @@ def _loss(config):
 def _stopped(report):
     """End of a training that may stop early, as a sentence."""
     done, kept = len(report["history"]), report["kept_epoch"]
+    if report["config"].get("solver") == "bit-centred":
+        return (f"Training stopped after outer step {done}, by a tol of "
+                f"{report['config']['tol']:g}.")
     ended = f"Training stopped after epoch {done}" if report["stopped_early"] \
         else f"Training ended with epoch {done}"
     if not report["config"]["early_stopping"]:

@@ -253,9 +253,10 @@ class SmoothRun(CentredRun):
         """Run the inner passes from the centre, with other derivatives if these planes need them.
         """
         centre = self._centre(planes)
-        return self.train(planes, centre.unit, -self.penalties, slope, np.rint(self.point / centre.unit),
-                          labels=centre.derivatives, label_format=LabelFormat.INT32,
-                          label_shift=centre.shift, loss=self.objective.loss)
+        return self.train(planes, centre.unit, -self.penalties, slope,
+                          np.rint(self.point / centre.unit), labels=centre.derivatives,
+                          label_format=LabelFormat.INT32, label_shift=centre.shift,
+                          loss=self.objective.loss)
 
     def _centre(self, planes: int) -> FullPass:
         """The full pass at the centre, made again for other planes or another room."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from bitstep.options.models import model_of
 from bitstep.options.rules import Request
-from bitstep.options.table import EPSILON, OPTIONS
+from bitstep.options.table import EPSILON, OPTIONS, SOLVERS
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.parts.widths import BOUND_WIDTH
@@ -172,6 +172,9 @@ class Training:
         for name in ("batch", "model_range", "solver", "tol", "model_bits", "update_bits"):
             if name != "model_range" or self.model_range is not None:
                 OPTIONS[name].kind.check(name, getattr(self, name))
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, not "
+                             f"{self.solver!r}")
         if self.tol and self.solver != "bit-centred":
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
                              f"not {self.solver!r}, which stops by the rule of stopping")

@@ -142,7 +142,8 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
                      on_epoch: Callable[[int], None] | None = None
                      ) -> list[TrainedModel | RangeOverflowError]:
     """Train one model for each of several objectives and trainings, in as few passes over the rows
-    as the device needs. Each is bit for bit that of :func:`train_model`.
+    as the device needs; those of solver ``bit-centred``, which all have or none, one by one. Each
+    is bit for bit that of :func:`train_model`.
 
     Parameters
     ----------
@@ -167,6 +168,8 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         See :func:`train_model`.
     """
     _check_shared_epochs([training for _, training in candidates])
+    if candidates[0][1].solver == "bit-centred":
+        return _one_by_one(outputs, device, config, candidates, timeout_s, on_epoch)
     tracks = _tracks(outputs, config, candidates)
     loop = TrainingLoop(device, tracks, Growth(tracks, restarts_shown(on_epoch)),
                         timeout_s=timeout_s, on_epoch=on_epoch, to_the_end=True)
@@ -189,6 +192,27 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         found.append(with_restarts(collect_model(
             outputs[0].scaler, [one.plan for one in own], results_of(own), loop.interrupted,
             _planes_of(own, training, 0)), restarts))
+    return found
+
+
+def _one_by_one(outputs, device, config, candidates, timeout_s,
+                on_epoch) -> list[TrainedModel | RangeOverflowError]:
+    """Candidates of solver ``bit-centred``, each with passes of its own over the same rows."""
+    found: list[TrainedModel | RangeOverflowError] = []
+    with device.keep_rows():
+        for number, (objective, training) in enumerate(candidates):
+            done = number * len(outputs) * len(training.steps)
+            shown = None if on_epoch is None else lambda epoch, done=done: on_epoch(done + epoch)
+            try:
+                model = train_model(outputs, device, config, objective, training,
+                                    timeout_s=timeout_s, on_epoch=shown)
+            except RangeOverflowError as error:
+                found.append(error)
+                continue
+            if model.interrupted:
+                raise TrainingInterrupted([], "interrupted before every candidate was trained: no "
+                                          "model was kept")
+            found.append(model)
     return found
 
 
