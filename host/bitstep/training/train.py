@@ -26,6 +26,7 @@ from bitstep.quantization import (
 )
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
+from bitstep.training.bit_centred_softmax import SoftmaxRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.growing import Growth, with_restarts
@@ -82,12 +83,17 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; an overflow names an output.
     """
     if training.solver == "bit-centred":
-        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, config=config,
-                      objective=objective, timeout_s=timeout_s)
+        kind = SoftmaxRun if objective.multinomial else \
+            BitCentredRun if objective.rule.quadratic else SmoothRun
+        run = partial(kind, config=config, objective=objective, timeout_s=timeout_s)
         with device.keep_rows():
             return train_centred(device, run, outputs, config, training,
                                  starts_of(outputs, initial), first_epoch=first_epoch,
-                                 on_epoch=on_epoch, checkpoint=checkpoint)
+                                 on_epoch=on_epoch, checkpoint=checkpoint,
+                                 joint=objective.multinomial)
+    if objective.multinomial:
+        raise ValueError("multinomial needs solver 'bit-centred', not 'sgd', whose classes are "
+                         "trained one-vs-rest")
     tracks = _tracks(outputs, config, [(objective, training)], initial, first_epoch)
     restarts = checkpoint.checkpoint.restarts if checkpoint else ()
     stopping = EarlyStopping(training.stopping) if training.stopping else None

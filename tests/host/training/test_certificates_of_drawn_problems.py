@@ -141,7 +141,8 @@ def test_no_model_is_farther_than_its_certificate(seed):
     with open_device(default_device(), pipeline_of(rows, objective)) as device:
         model = train_model(problem.outputs, device, device.config, objective, training)
     # None: no outer step had a bound.
-    gaps = np.full(model.gradients.shape, math.inf) if model.gaps is None else model.gaps
+    gaps = np.full((len(model.weights), len(problem.outputs)), math.inf) \
+        if model.gaps is None else model.gaps
     for output in range(len(problem.outputs)):
         optimum = problem.optimum(output)
         for step, gap in enumerate(gaps[:, output]):
