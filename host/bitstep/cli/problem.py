@@ -23,7 +23,7 @@ from bitstep.data import Dataset, load, split
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
@@ -39,7 +39,14 @@ from bitstep.quantization import (
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, resolve
-from bitstep.training.losses import accuracies, code_accuracies, code_losses, mean_losses, measures
+from bitstep.training.losses import (
+    accuracies,
+    code_accuracies,
+    code_losses,
+    joint_code_losses,
+    mean_losses,
+    measures,
+)
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
@@ -69,7 +76,7 @@ class Problem:
     deviation : float
         See :class:`bitstep.training.copies.Pass`.
     rule : LossFunction or None
-        Loss with a bound that the options ask for.
+        Loss with a bound that the options ask for, or of all classes together.
     """
 
     name: str
@@ -86,7 +93,7 @@ class Problem:
 
     @property
     def loss(self) -> Loss | LossFunction:
-        """What is minimised, with its bound."""
+        """What is minimised, with its bound, or of all classes together."""
         return self.rule or self.kind.loss
 
     @property
@@ -115,7 +122,10 @@ class Problem:
         regression), ``validation_loss`` and ``validation_accuracy`` of held-out rows, and
         ``test_metric``.
         """
-        if self.train_set is None:
+        if self.train_set is None and formula_of(self.loss).joint:
+            losses = joint_code_losses(self.outputs, model.weights, model.scaled_intercepts,
+                                       self.loss)
+        elif self.train_set is None:
             losses = np.mean([
                 code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
                             self.loss)
@@ -200,6 +210,8 @@ class Request:
         That model: see :func:`bitstep.training.train.train_model`.
     resumed : int
         Epochs that were trained before this command, summed over the outputs.
+    resolved : Resolved
+        The options with all that was open.
     """
 
     source: str
@@ -210,6 +222,7 @@ class Request:
     config: PipelineConfig
     device: str
     step_asked: bool
+    resolved: Resolved
     init: str | None = None
     initial: tuple[np.ndarray, np.ndarray] | None = None
     resumed: int = 0
@@ -264,7 +277,7 @@ def prepare(arguments: argparse.Namespace,
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
-    warn_of_optimum(request.solver, clip, train_set.features, deviation)
+    warn_of_optimum(asked["solver"], clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
                    None if validation_set is None else _clipped(validation_set, clip),
@@ -273,7 +286,7 @@ def prepare(arguments: argparse.Namespace,
 
 def _clipped_loss(resolved, outputs):
     """The loss of a training, if it has a bound."""
-    objective = resolved[0].objective
+    objective = resolved[0].objective(outputs[0].n_rows)
     return loss_of(objective, outputs) if objective.rule.clipped else None
 
 
@@ -323,7 +336,7 @@ def _from_codes(arguments, requests):
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
-    warn_of_optimum(resolved[0].rows.solver, data.scaler.clip, None)
+    warn_of_optimum(asked["solver"], data.scaler.clip, None)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

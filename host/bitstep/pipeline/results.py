@@ -84,6 +84,22 @@ class GradientSum:
     counters: Mapping[str, int | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ClassSums:
+    """Sums over all rows at the models of all classes of a multinomial model.
+
+    Attributes
+    ----------
+    classes : list of GradientSum
+        Of each class; all of them have overflowed if one has.
+    shared : ndarray of int64, shape (n_classes, n_classes)
+        Sum of the product of the probabilities of two classes, times 2^30.
+    """
+
+    classes: list[GradientSum]
+    shared: np.ndarray
+
+
 class RunError(DeviceError):
     """A run ended early.
 

@@ -112,7 +112,7 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
     return BitPlaneRows(n_rows=len(features), n_features=encoder.n_features,
                         bus_width=encoder.bus_width, stored=(stored,),
                         scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed,
-                        mean_square=encoder.mean_square)
+                        moments=encoder.moments)
 
 
 def _packed(features: Any, encoder: BitPlaneEncoder) -> Iterator[tuple[np.ndarray, int]]:

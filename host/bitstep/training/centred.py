@@ -26,16 +26,20 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
                   config: PipelineConfig, training: Training,
                   starts: Sequence[tuple[np.ndarray, float] | None], *, first_epoch: int,
                   on_epoch: Callable[[int], None] | None,
-                  checkpoint: CheckpointWriter | None = None) -> TrainedModel:
+                  checkpoint: CheckpointWriter | None = None,
+                  joint: bool = False) -> TrainedModel:
     """Train every output.
 
     Parameters
     ----------
     device : Device
     run_of : callable
-        From ``device``, ``data``, ``choice`` and ``start`` to the run of an output:
+        From data, ``device``, ``choice`` and ``start`` to the run of an output:
         :class:`bitstep.training.bit_centred.BitCentredRun` of least squares,
         :class:`bitstep.training.bit_centred_smooth.SmoothRun` of other losses.
+    joint : bool
+        True if ``run_of`` takes all outputs and their starts instead
+        (:class:`bitstep.training.bit_centred_softmax.SoftmaxRun`).
     outputs, config, training, first_epoch, on_epoch, checkpoint
         See :func:`bitstep.training.train.train_model`; epochs are outer steps.
     starts : sequence of (ndarray of float64, float) or None
@@ -59,8 +63,13 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
     found: list[list[OuterStep]] = []
     interrupted = False
     counters: list[Mapping[str, int | None]] = []
-    for number, (data, start) in enumerate(zip(outputs, starts, strict=True)):
-        run = run_of(device=device, data=data, choice=choice, start=start)
+    if joint:
+        runs = [functools.partial(run_of, outputs, start=None if starts[0] is None else starts)]
+    else:
+        runs = [functools.partial(run_of, data, start=start)
+                for data, start in zip(outputs, starts, strict=True)]
+    for number, make in enumerate(runs):
+        run = make(device=device, choice=choice)
         found.append(run.found)
         run.counters = counters
         kept = None if checkpoint is None else checkpoint.centred(number)
@@ -70,11 +79,11 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
         try:
             _run(run, number, checkpoint, on_epoch)
         except KeyboardInterrupt:
-            if number + 1 < len(outputs) or not run.found:
-                raise nothing_kept(number + 1, len(outputs)) from None
+            if number + 1 < len(runs) or not run.found:
+                raise nothing_kept(number + 1, len(runs)) from None
             interrupted = True
         except RangeOverflowError as error:
-            raise named(error, number, len(outputs)) from None
+            raise named(error, number, len(runs)) from None
         except RunError as error:
             error.say_where(f"in outer step {len(run.found) + 1}")
             raise
@@ -90,8 +99,8 @@ def _run(run: CentredRun, number: int, checkpoint: CheckpointWriter | None,
             numbers, arrays = run.kept()
             checkpoint.keep_centred(number, CentredState(
                 numbers, arrays, run.ended or len(run.found) == epochs))
-        if on_epoch:
-            on_epoch(number * epochs + len(run.found))
+        if on_epoch:            # epochs of all outputs
+            on_epoch(number * epochs + len(run.found) * len(run.outputs))
 
 
 def _collect(outputs, found, training, interrupted, config, counters) -> TrainedModel:
@@ -100,9 +109,11 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
     # One that has stopped reads nothing more.
     padded = [steps[:epochs] + [replace(steps[-1], planes=0)] * (epochs - len(steps))
               for steps in found]
-    weights, intercepts, gradients, gaps, planes, read = (
+    points, gradients, gaps, planes, read = (
         np.array([[getattr(one, name) for one in steps] for steps in padded]).swapaxes(0, 1)
-        for name in ("weights", "intercept", "gradient", "gap", "planes", "bytes_read"))
+        for name in ("point", "gradient", "gap", "planes", "bytes_read"))
+    points = points.reshape(epochs, len(outputs), -1)
+    weights, intercepts = points[:, :, :-1], points[:, :, -1]
     read = read.sum(axis=1, dtype=np.int64)
     bytes_read = np.diff(read, prepend=0)
     beats = int(read[-1]) // config.rows.beat_bytes

@@ -8,19 +8,19 @@ import numpy as np
 
 from bitstep.options.models import model_of
 from bitstep.options.rules import Request
-from bitstep.options.table import EPSILON, OPTIONS
+from bitstep.options.table import EPSILON, OPTIONS, SOLVERS
 from bitstep.options.words import PYTHON
-from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.losses import LOSSES, MULTINOMIAL, LossFunction
 from bitstep.pipeline.parts.widths import BOUND_WIDTH
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import QuantizedDataset
+from bitstep.quantization import BitPlaneRows, QuantizedDataset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
     """Objective of a training, over scaled features u and with |x_j| <= box::
 
-        mean over the rows of loss(u.x + intercept, y) + l2/2 |x|_2^2 + l1 |x|_1
+        mean over the rows of loss(u.x + intercept, y) + l2/2 sum_j s_j x_j^2 + l1 |x|_1
 
     The intercept is free of all three (ZipML, section 1: the regulariser R).
 
@@ -32,6 +32,10 @@ class Objective:
     l2 : float
         Ridge penalty on the scaled weights; at least 0. For every loss it is part of the diagonal
         corrections.
+    standardized : bool
+        True: l2 is a penalty on weights of standardized columns, so s_j is the variance of column
+        j of u, or without an intercept its mean square. It is for bit-plane rows, which know
+        these, and solver ``bit-centred``. False: s_j is 1.
     l1 : float
         Lasso penalty on the scaled weights; at least 0.
     box : float or None
@@ -42,6 +46,10 @@ class Objective:
     refetch : bool
         True to fetch rows that could be on either side of the hinge again, with 16 bits a value
         (ZipML, appendix G.4); for the hinge loss, a batch of 1 and data with ``fine_rows``.
+    multinomial : bool
+        True if the outputs are those of the classes of a multinomial logistic regression, which are
+        trained together; for the logistic loss, solver ``bit-centred``, and a device that has
+        passes of all classes.
 
     Raises
     ------
@@ -51,10 +59,12 @@ class Objective:
 
     loss: Loss = Loss.LEAST_SQUARES
     l2: float = 0.0
+    standardized: bool = False
     l1: float = 0.0
     box: float | None = None
     refetch: bool = False
     epsilon: float = EPSILON
+    multinomial: bool = False
 
     def __post_init__(self):
         OPTIONS["epsilon"].kind.check("epsilon", self.epsilon)
@@ -64,17 +74,24 @@ class Objective:
         if self.box is not None:
             OPTIONS["box"].kind.check("box", self.box)
         Request(PYTHON, {"refetch": self.refetch, "model": model_of(self.loss)}).check()
+        if self.multinomial and self.loss != Loss.LOGISTIC:
+            raise ValueError(f"multinomial needs the logistic loss, not {self.loss.name}")
 
     @property
     def rule(self) -> LossFunction:
         """Formula and needs of the loss."""
-        return LOSSES[self.loss]
+        return MULTINOMIAL if self.multinomial else LOSSES[self.loss]
 
     def bound_of(self, data: QuantizedDataset) -> int:
         """Bound of the derivative in units of a stored label, at least 1; 0 of other losses."""
         if not self.rule.clipped:
             return 0
         return int(np.clip(np.rint(self.epsilon * data.label_spread), 1, (1 << BOUND_WIDTH) - 1))
+
+    def penalties(self, rows: BitPlaneRows, fit_intercept: bool = True) -> np.ndarray:
+        """l2 s_j of every column."""
+        return self.l2 * (rows.penalty_units(fit_intercept) if self.standardized
+                          else np.ones(rows.n_features))
 
     @property
     def proximal(self) -> bool:
@@ -162,6 +179,9 @@ class Training:
         for name in ("batch", "model_range", "solver", "tol", "model_bits", "update_bits"):
             if name != "model_range" or self.model_range is not None:
                 OPTIONS[name].kind.check(name, getattr(self, name))
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, not "
+                             f"{self.solver!r}")
         if self.tol and self.solver != "bit-centred":
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
                              f"not {self.solver!r}, which stops by the rule of stopping")

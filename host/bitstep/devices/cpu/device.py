@@ -17,6 +17,7 @@ from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
+from bitstep.devices.cpu.softmax import class_sums, compile_passes, train_classes
 from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
@@ -33,12 +34,14 @@ from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     UPDATES_LIMIT,
+    ClassSums,
     Counters,
     GradientSum,
     RunResult,
     check_job,
     sum_counters,
 )
+from bitstep.pipeline.softmax import check_classes
 
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
 
@@ -200,6 +203,24 @@ class CpuDevice(SoftwareDevice):
             sums.of_levels(), int(sums.updates[0]) * then.intercept_level,
             derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None,
             counters=counters)
+
+    def class_gradients(self, jobs: Sequence[TrainingJob], *,
+                        derivative_planes: int = 0) -> ClassSums:
+        """See :meth:`bitstep.pipeline.device.Device.class_gradients`."""
+        check_classes(jobs, derivatives=False)
+        check_gradient(jobs[0], self.config, derivative_planes)
+        return class_sums(jobs, derivative_planes, lambda work: self._in_threads(
+            work, jobs[0], jobs[0].epochs[0].planes))
+
+    def prepare_classes(self, jobs: Sequence[TrainingJob]) -> None:
+        """Compile what the jobs need, or load it from the cache."""
+        compile_passes(jobs)
+
+    def class_epochs(self, jobs: Sequence[TrainingJob]) -> Iterator[list[EpochModel] | None]:
+        """Compute jobs of all classes; see :meth:`epochs`."""
+        for models in train_classes(jobs, self._decoded.portions):
+            self._look()
+            yield models
 
     def _in_threads(self, work: Callable[[Portion], Any], job: TrainingJob,
                     planes: int) -> Iterator[Any]:
