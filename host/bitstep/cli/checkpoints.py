@@ -129,6 +129,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
         "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
+        "multinomial": objective.multinomial or None,
         "lookahead": config.effective_lookahead(beats) if floats else None,
         **stopping_settings(request.resolved.request)}
 
@@ -154,7 +155,7 @@ def make_writer(start: Start, arguments: argparse.Namespace, request: Request,
     data = describe_data(outputs) if data is None else data
     if state is None:
         state = Checkpoint(settings, data, np.asarray(request.training.steps).tolist(),
-                           len(outputs))
+                           1 if request.objective.multinomial else len(outputs))
     else:
         _check_same(arguments.resume, state, settings, data)
     writer = CheckpointWriter(start.path, state, lambda text: print(
@@ -165,6 +166,12 @@ def make_writer(start: Start, arguments: argparse.Namespace, request: Request,
 
 def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
                 data: dict[str, Any]) -> None:
+    joint = "multinomial"
+    if state.settings.get(joint) != settings[joint]:
+        found, wanted = (f"{joint} model" if one else "one-vs-rest model"
+                         for one in (state.settings.get(joint), settings[joint]))
+        raise UsageError(f"{path} is the checkpoint of a {found}, and this device or solver trains "
+                         f"a {wanted}: go on with the options and on a device as it was begun")
     wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(state.settings.get(name))}"
              for name, value in settings.items() if state.settings.get(name) != value]
     if wrong:

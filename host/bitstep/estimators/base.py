@@ -15,6 +15,7 @@ from bitstep.estimators.parameters import given
 from bitstep.estimators.preparing import Prepared, Preparing
 from bitstep.options.table import OPTIONS, SCHEDULES
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.losses import LossFunction
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 from bitstep.quantization.bounds import Bounds
@@ -83,7 +84,7 @@ class LowPrecisionModel(Preparing):
         if not (prepared.kept and any(self.clipped_.values())):
             warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with self._opened(config, prepared.options) as device, self._watched(
-                prepared, device, epochs) as watch:
+                prepared, device, epochs, loss_of(objective, prepared.outputs)) as watch:
             trained = train_model(prepared.outputs, device, config, objective, training,
                                   initial=initial, first_epoch=before, on_epoch=watch)
         self._finish(prepared, trained, objective, training, before, classes)
@@ -93,12 +94,11 @@ class LowPrecisionModel(Preparing):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
 
-    def _watched(self, prepared: Prepared, device: Device, epochs: int):
+    def _watched(self, prepared: Prepared, device: Device, epochs: int, loss: LossFunction):
         """Progress of a training."""
         columns, labels = prepared.columns.values, prepared.labels.values
         return watched(self.verbose, device, epochs, columns, labels, partial(
-            scored_rows, columns, labels, prepared.rows.scaler,
-            loss_of(prepared.resolved.objective(prepared.rows.n_rows), prepared.outputs),
+            scored_rows, columns, labels, prepared.rows.scaler, loss,
             classes=self._is_classifier))
 
     def _wishes(self, prepared: Prepared, resolved: Resolved, epochs: int,
@@ -133,6 +133,8 @@ class LowPrecisionModel(Preparing):
         self._rows = RowChoice(bits=rows.bits, encoding=rows.encoding, refetch=rows.refetch,
                                levels=rows.levels, scaler=rows.scaler)
         self._learn(trained, entries, before, classes)
+        if classes is not None:
+            self.multinomial_ = objective.multinomial
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
     def _next_step(self, rows: QuantizedRows | BitPlaneRows, objective: Objective,

@@ -141,6 +141,10 @@ class Parameters(BaseEstimator):
         return options | {"bus_width": opened.bus_width, "packed": opened.packed,
                           "opened": self.device}
 
+    def _device_kind(self, options: dict[str, Any]) -> Any:
+        """The device that was opened, or the class of the one to open."""
+        return options["opened"] if "opened" in options else device_class(options["name"])
+
     @contextmanager
     def _opened(self, config, options) -> Iterator[Device]:
         if "opened" in options:

@@ -39,6 +39,7 @@ FACTS = {
     "n_features": "{} features",
     "row_bits": "{}",
     "partial_fit": "partial_fit",
+    "joint_classes": "classes that are trained together",
     "no_bit_planes": "device {}",
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bitstep.checks import check_integer
 from bitstep.options.table import SCHEDULES
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 
@@ -181,22 +181,23 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     return min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0)
 
 
-def centred_step(rows: BitPlaneRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0.0) -> float:
+def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUARES,
+                 l2: float = 0.0) -> float:
     """A step that suits the inner passes of bit-centred training, in scaled feature space.
 
     It is 0.5 / (L R), with R the mean of |u|^2 and the intercept's 1, and L the Lipschitz constant
-    of the loss's derivative: 1, or 1/4 of the logistic loss. It is at most 0.5 / (T l2), with T the
-    rows between two corrections, which take l2 in.
+    of the loss's derivative: 1, 1/4 of the logistic loss, 1/2 of a softmax. It is at most
+    0.5 / (T l2), with T the rows between two corrections, which take l2 in.
 
     Parameters
     ----------
     rows : BitPlaneRows
-    loss : Loss
+    loss : Loss or LossFunction
         A smooth one.
     l2 : float
         The largest of a weight of scaled features.
     """
-    bend = LOSSES[loss].curvature * (rows.mean_square + 1)
+    bend = formula_of(loss).curvature * (rows.mean_square + 1)
     return 0.5 / max(bend, centred_period(rows.n_rows) * l2)
 
 

@@ -3,7 +3,7 @@
 The command line and the estimators both train through :func:`train_model`; it needs NumPy alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from bitstep.quantization import (
 )
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
+from bitstep.training.bit_centred_softmax import SoftmaxRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.growing import Growth, with_restarts
@@ -82,12 +83,17 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; an overflow names an output.
     """
     if training.solver == "bit-centred":
-        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, config=config,
-                      objective=objective, timeout_s=timeout_s)
+        kind = SoftmaxRun if objective.multinomial else \
+            BitCentredRun if objective.rule.quadratic else SmoothRun
+        run = partial(kind, config=config, objective=objective, timeout_s=timeout_s)
         with device.keep_rows():
             return train_centred(device, run, outputs, config, training,
                                  starts_of(outputs, initial), first_epoch=first_epoch,
-                                 on_epoch=on_epoch, checkpoint=checkpoint)
+                                 on_epoch=on_epoch, checkpoint=checkpoint,
+                                 joint=objective.multinomial)
+    if objective.multinomial:
+        raise ValueError("multinomial needs solver 'bit-centred', not 'sgd', whose classes are "
+                         "trained one-vs-rest")
     tracks = _tracks(outputs, config, [(objective, training)], initial, first_epoch)
     restarts = checkpoint.checkpoint.restarts if checkpoint else ()
     stopping = EarlyStopping(training.stopping) if training.stopping else None
@@ -284,7 +290,7 @@ def stored_outputs(data: QuantizedDataset) -> list[QuantizedDataset]:
         stored, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]))) for stored in streams]
 
 
-def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
+def report_counters(counters: Mapping[str, int | None]) -> dict[str, Any]:
     """Counters in the form of the run report (docs/report.md)."""
     causes = ("stall_rows", "stall_labels", "stall_lookahead", "stall_recursion",
               "stall_correction", "stall_refetch", "flush", "model_io")

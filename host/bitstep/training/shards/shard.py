@@ -230,8 +230,8 @@ class Shard:
         passes = self._of(device, setup, output)
         if passes.few_rows:
             return Move(passes.gradient_step(inner.slope), Overflow(0), [], 0)
-        options = {name: self._labels(passes, output, value) if name == "labels" else value
-                   for name, value in inner.options.items()}
+        options = {name: [self._labels(passes, output, one) for one in value]
+                   if name == "labels" else value for name, value in inner.options.items()}
         weights = inner.weights
         if setup.objective.rule.quadratic:
             weights = weights + np.minimum(self.rows.excess[inner.planes - 1], 0)
