@@ -31,12 +31,12 @@ def train_parts(estimator, parts, *, shard_rows=None, device="cpu", shards=Local
     for one, found in zip(parts, summaries, strict=True):
         made += make_shards(one, weaving, len(made), found)
     rows = summed_rows([one.facts for one in made], weaving.scaler, weaving.bus_width, weaving.seed)
-    training = resolved.training(rows, epochs=estimator.epochs)
-    config = pipeline_of(rows, resolved.objective)
+    objective = resolved.objective(rows.n_rows)
+    training = resolved.training(rows, objective)
+    config = pipeline_of(rows, objective)
     with open_device(device, config) as opened, opened.keep_rows():
         return train_shards(shards(made, opened), summed_outputs(rows, weaving.labels()), config,
-                            resolved.objective, training,
-                            step_asked=estimator.step != "auto", **options)
+                            objective, training, step_asked=estimator.step != "auto", **options)
 
 
 def same(one, other):

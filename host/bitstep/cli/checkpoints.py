@@ -134,9 +134,14 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         **stopping_settings(request.resolved.request)}
 
 
-def make_writer(start: Start, arguments: argparse.Namespace,
-                request: Request) -> CheckpointWriter | None:
+def make_writer(start: Start, arguments: argparse.Namespace, request: Request,
+                data: dict[str, Any] | None = None) -> CheckpointWriter | None:
     """Checkpoint of a training; None without one.
+
+    Parameters
+    ----------
+    data : dict of str to Any or None
+        Description of rows that are elsewhere; None: that of the problem.
 
     Raises
     ------
@@ -146,7 +151,8 @@ def make_writer(start: Start, arguments: argparse.Namespace,
     if start.path is None:
         return None
     outputs, state = request.problem.outputs, start.checkpoint
-    settings, data = _settings(start, arguments, request), describe_data(outputs)
+    settings = _settings(start, arguments, request)
+    data = describe_data(outputs) if data is None else data
     if state is None:
         state = Checkpoint(settings, data, np.asarray(request.training.steps).tolist(),
                            1 if request.objective.multinomial else len(outputs))

@@ -23,6 +23,7 @@ from bitstep.cli.options import (
     add_data_options,
     add_options,
     add_pipeline_options,
+    integer,
     is_quantized,
     number,
 )
@@ -40,6 +41,7 @@ from bitstep.options.table import AUTO, OPTIONS, SCHEDULES
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import MULTINOMIAL
 from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
+from bitstep.plugins import entry_points
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import Resolved, one_vs_rest
 from bitstep.training.pipelines import pipeline_of_all
@@ -73,6 +75,19 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_sweep_option(training)
     add_options(parser.add_argument_group("start, and long runs (docs/runs.md)"),
                 "init", "checkpoint", "resume")
+    cluster = parser.add_argument_group("many machines (docs/dask.md)")
+    cluster.add_argument("--scheduler", metavar="ADDRESS", help="train on the workers of a Dask "
+                         "scheduler, such as tcp://host:8786; DATA is then a file, a folder or a "
+                         "pattern of files in quotes, each a part of the rows, which all workers "
+                         "can read")
+    cluster.add_argument("--workers", type=integer(1), metavar="N", help="the same with N worker "
+                         "processes on this machine")
+    cluster.add_argument("--shard-rows", type=integer(1), metavar="R", help="most rows of a shard: "
+                         "longer files become several (default: a file is one); the model depends "
+                         "on the shards, not on the workers")
+    cluster.add_argument("--resource", metavar="NAME", help="use only workers that offer this Dask "
+                         "resource, and one of it for each task: those with `dask worker "
+                         "--resources \"NAME=1\"`")
     device = parser.add_argument_group("device")
     add_device_options(device)
     add_options(device, "device_models", "lookahead", "packed")
@@ -88,6 +103,12 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
+    if arguments.scheduler is not None or arguments.workers is not None:
+        return _cluster().run(arguments)
+    if lone := next((name for name in ("shard_rows", "resource")
+                     if getattr(arguments, name) is not None), None):
+        raise UsageError(f"--{lone.replace('_', '-')} is for --scheduler or --workers: give one of "
+                         "them, too")
     options = device_options(arguments)
     check_paths(arguments)
     if arguments.plot:
@@ -135,6 +156,16 @@ def run(arguments: argparse.Namespace) -> int:
               + (f"; the same command goes on with --resume {writer.path}" if writer else ""),
               file=sys.stderr)
     return stop_signals.code if model.interrupted or stop_signals.received else 0
+
+
+def _cluster() -> Any:
+    """The module that trains on a cluster."""
+    points = entry_points("bitstep.clusters")
+    try:
+        return points["dask"].load()
+    except (ImportError, KeyError) as error:
+        raise RuntimeError(f"--scheduler and --workers need Dask ({error}): pip install "
+                           "\"bitstep[dask]\"") from error
 
 
 def _started(start: Start, request: Request,

@@ -24,7 +24,6 @@ from bitstep.data.dataset import DataError
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.progress import Progress
 from bitstep.training.choices import RowChoice
-from bitstep.training.pipelines import pipeline_for
 from bitstep.training.shards.passes import shard_losses, train_shards
 from bitstep.training.trained import TrainedModel
 
@@ -76,7 +75,6 @@ class _DaskModel(BaseEstimator):
             **{name: getattr(self, name) for name in COMMON})
 
     def _fit(self, X, y, sample_weight=None):
-        check_integer("epochs", self.epochs, 1)
         if self.shard_rows is not None:
             check_integer("shard_rows", self.shard_rows, 1)
         if sample_weight is not None:
@@ -84,38 +82,26 @@ class _DaskModel(BaseEstimator):
         local = self._local()
         sources = sources_of(X, y)
         resolved = local._resolved(1, sources.n_features)
-        objective, rows = resolved.objective, resolved.rows
-        if rows.scaler == "quantile":
-            raise ValueError("scaler must be 'minmax' or 'maxabs' over partitions, not 'quantile', "
-                             "which clips columns and so goes to another optimum")
-        device = DeviceChoice.of(self.device)
         engine = Engine(self._client(), self.resources, self.timeout)
-        seed = local._seed()
-
-        def config_of(summary):
-            return pipeline_for(n_features=len(summary.low), bits=rows.bits,
-                                encoding=rows.encoding, bus_width=rows.bus_width,
-                                loss=objective.loss)
-
-        with collected(engine, part_of, sources.parts, config_of, device,
-                       classes=local._is_classifier, scaler=rows.scaler, bus_width=rows.bus_width,
-                       seed=seed, shuffle=bool(self.shuffle), shard_rows=self.shard_rows,
-                       fit_intercept=self.fit_intercept) as data:
-            training = resolved.training(data.rows, epochs=self.epochs)
-            config = config_of(data.summary)
-            progress = Progress(self.epochs * len(data.outputs), "training", " outer steps",
-                                quiet=not self.verbose, keep=True)
-            with progress:
-                trained = train_shards(
-                    data.shards, data.outputs, config, objective, training,
-                    step_asked=self.step != "auto", timeout_s=self.timeout,
-                    on_epoch=progress.to)
-            losses, shares = shard_losses(data.shards, objective, config, trained,
+        progress = Progress(resolved.epochs, "training", " outer steps", quiet=not self.verbose,
+                            keep=True)
+        with collected(engine, part_of, sources.parts, resolved, DeviceChoice.of(self.device),
+                       seed=local._seed(), shuffle=bool(self.shuffle), shard_rows=self.shard_rows,
+                       fit_intercept=self.fit_intercept) as data, progress:
+            objective = resolved.objective(data.rows.n_rows)
+            training = resolved.training(data.rows, objective)
+            several = len(data.outputs)
+            trained = train_shards(
+                data.shards, data.outputs, data.config, objective, training,
+                step_asked=self.step != "auto", timeout_s=self.timeout,
+                on_epoch=lambda done: progress.to(-(-done // several)))
+            losses, shares = shard_losses(data.shards, objective, data.config, trained,
                                           classes=local._is_classifier)
+        local.l2_, local.solver_ = objective.l2, training.solver
         self._learn(local, data, sources, trained, training, losses, shares)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol, self.epochs):
+        if short := trained.short_of(training.tol, resolved.epochs):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=3)
         return self
@@ -130,7 +116,8 @@ class _DaskModel(BaseEstimator):
             for epoch, facts in enumerate(trained.facts())]
         local.step_ = float(training.steps[0])
         local.noise_floor_ = None
-        local._rows = RowChoice(bits=data.rows.bits, encoding=BIT_PLANES)
+        local._rows = RowChoice(bits=data.rows.bits, encoding=BIT_PLANES,
+                                scaler=data.weaving.scaler.kind)
         local._learn(trained, entries, 0, data.summary.classes if shares is not None else None)
         summary, weaving = data.summary, data.weaving
         local.n_samples_seen_, local.n_features_in_ = summary.n_rows, len(summary.low)
@@ -145,7 +132,7 @@ class _DaskModel(BaseEstimator):
             local.feature_names_in_ = np.array(sources.names, object)
         self.local_ = local
         self.n_shards_ = len(data.shards.facts)
-        for name in ("coef_", "intercept_", "n_iter_", "history_", "step_", "counters_",
+        for name in ("coef_", "intercept_", "n_iter_", "history_", "step_", "counters_", "l2_",
                      "n_features_in_", "classes_", "feature_names_in_"):
             if hasattr(local, name):
                 setattr(self, name, getattr(local, name))
@@ -228,9 +215,7 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
     shard_rows : int, optional
         Most rows of a shard; a partition of more becomes several. Some hundred for each feature are
         plenty (docs/dask.md).
-    epochs : int, default=20
-        Outer steps.
-    step, l2, fit_intercept, planes, tol
+    epochs, step, l2, fit_intercept, planes, tol
         See :class:`bitstep.LowPrecisionRegressor` with solver ``bit-centred``. Step ``auto`` is
         that of each shard.
     scaler : {"auto", "minmax", "maxabs"}, default="auto"
@@ -256,20 +241,23 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
 
     Attributes
     ----------
-    coef_, intercept_, n_iter_, step_, history_, counters_, n_features_in_, feature_names_in_
+    coef_, intercept_, n_iter_, step_, l2_, history_, counters_
         See :class:`bitstep.LowPrecisionRegressor`. Losses are those on the stored rows, counters
         the sums over the shards.
+    n_features_in_, feature_names_in_
+        See :class:`bitstep.LowPrecisionRegressor`.
     n_shards_ : int
         Shards of the last fit.
     """
 
     KIND = ordinary.LowPrecisionRegressor
 
-    def __init__(self, *, client: Client | None = None, shard_rows: int | None = None, epochs=20,
-                 step: Any = "auto", l2=0.0, scaler="auto", fit_intercept=True,
-                 device: Any = "auto", resources: Mapping[str, float] | None = None,
-                 random_state: Any = None, planes: Any = None, tol=0.0, shuffle=True, verbose=0,
-                 timeout=600.0, loss="squared_error"):
+    def __init__(self, *, client: Client | None = None, shard_rows: int | None = None,
+                 epochs: Any = "auto", step: Any = "auto", l2: Any = "auto", scaler="auto",
+                 fit_intercept=True, device: Any = "auto",
+                 resources: Mapping[str, float] | None = None,
+                 random_state: Any = None, planes: Any = None, tol: Any = "auto",
+                 shuffle=True, verbose=0, timeout=600.0, loss="squared_error"):
         super().__init__(
             client=client, shard_rows=shard_rows, epochs=epochs, step=step, l2=l2, scaler=scaler,
             fit_intercept=fit_intercept, device=device, resources=resources,
@@ -331,19 +319,22 @@ class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
     ----------
     classes_ : ndarray, shape (n_classes,)
         The labels of all partitions; some may lack in a partition.
-    coef_, intercept_, n_iter_, step_, history_, counters_, n_features_in_, feature_names_in_
+    coef_, intercept_, n_iter_, step_, l2_, history_, counters_, n_features_in_
         See :class:`bitstep.LowPrecisionClassifier`.
+    feature_names_in_ : ndarray of str
+        Names of the columns, of a data frame.
     n_shards_ : int
         Shards of the last fit.
     """
 
     KIND = ordinary.LowPrecisionClassifier
 
-    def __init__(self, *, client: Client | None = None, shard_rows: int | None = None, epochs=20,
-                 step: Any = "auto", l2=0.0, scaler="auto", fit_intercept=True,
-                 device: Any = "auto", resources: Mapping[str, float] | None = None,
-                 random_state: Any = None, planes: Any = None, tol=0.0, shuffle=True, verbose=0,
-                 timeout=600.0, loss="log_loss"):
+    def __init__(self, *, client: Client | None = None, shard_rows: int | None = None,
+                 epochs: Any = "auto", step: Any = "auto", l2: Any = "auto", scaler="auto",
+                 fit_intercept=True, device: Any = "auto",
+                 resources: Mapping[str, float] | None = None,
+                 random_state: Any = None, planes: Any = None, tol: Any = "auto",
+                 shuffle=True, verbose=0, timeout=600.0, loss="log_loss"):
         super().__init__(
             client=client, shard_rows=shard_rows, epochs=epochs, step=step, l2=l2, scaler=scaler,
             fit_intercept=fit_intercept, device=device, resources=resources,

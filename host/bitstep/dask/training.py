@@ -11,6 +11,8 @@ from dask.delayed import Delayed, delayed
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import DaskShards, Engine, on_worker
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.training.choices import Resolved
+from bitstep.training.pipelines import pipeline_for
 from bitstep.training.shards.parts import (
     Part,
     Summary,
@@ -41,6 +43,7 @@ class Collected:
     Attributes
     ----------
     shards : DaskShards
+    config : PipelineConfig
     summary : Summary
     weaving : Weaving
     rows : SummedRows
@@ -48,6 +51,7 @@ class Collected:
     """
 
     shards: DaskShards
+    config: PipelineConfig
     summary: Summary
     weaving: Weaving
     rows: SummedRows
@@ -63,8 +67,7 @@ def _task(name: str, function: Callable[..., Any], make: Callable[..., Part],
 
 @contextmanager
 def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Sequence[Any]],
-              config_of: Callable[[Summary], PipelineConfig], device: DeviceChoice, *,
-              classes: bool, scaler: str, **options: Any) -> Iterator[Collected]:
+              resolved: Resolved, device: DeviceChoice, **options: Any) -> Iterator[Collected]:
     """Shards of all parts, each on a worker, for a training.
 
     Parts are read twice, for the scale of all of them and to become shards, and not kept besides:
@@ -77,26 +80,39 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
         Makes a :class:`bitstep.training.shards.parts.Part` of the sources of a part, on a worker.
     sources : sequence of sequence
         Of each part; some may be of class Delayed.
-    config_of : callable
-        The pipeline for the parts whose summary it is given.
+    resolved : Resolved
+        What is trained, by solver ``bit-centred``.
     device : DeviceChoice
-    classes : bool
-        True of a classification.
-    scaler, options
-        See :func:`bitstep.training.shards.parts.weaving_of`.
+    options
+        Of :class:`bitstep.training.shards.parts.Weaving`: ``seed``, ``shuffle``, ``shard_rows``
+        and ``fit_intercept``.
+
+    Raises
+    ------
+    ValueError
+        If columns are to be clipped.
+    DataError, DeviceError
+        If parts cannot be used, or workers are lost for good.
     """
+    rows, kind = resolved.rows, resolved.kind
+    if rows.scaler == "quantile":
+        raise ValueError("scaler must be 'minmax' or 'maxabs' over shards, not 'quantile', which "
+                         "clips columns and so goes to another optimum than that of the rows")
+    classes = kind.task == "classification"
     summaries: list[Summary] = engine.gather(engine.compute([
         _task("scale", part_summary, make, one, classes) for one in sources]))
     summary = merge(summaries)
-    weaving = weaving_of(summary, scaler, **options)
-    config = config_of(summary)
+    weaving = weaving_of(summary, rows.scaler, bus_width=rows.bus_width, **options)
+    config = pipeline_for(n_features=len(summary.low), bits=rows.bits, encoding=rows.encoding,
+                          bus_width=rows.bus_width, loss=kind.loss)
     tasks, first = [], 0
     for one, found in zip(sources, summaries, strict=True):
         tasks.append(_task("weave", part_shards, make, one, weaving, first, found))
         first += len(weaving.pieces(found.n_rows))
     shards = DaskShards(engine, engine.compute(tasks), device, config)
     try:
-        rows = summed_rows(shards.facts, weaving.scaler, weaving.bus_width, weaving.seed)
-        yield Collected(shards, summary, weaving, rows, summed_outputs(rows, weaving.labels()))
+        together = summed_rows(shards.facts, weaving.scaler, weaving.bus_width, weaving.seed)
+        yield Collected(shards, config, summary, weaving, together,
+                        summed_outputs(together, weaving.labels()))
     finally:
         shards.close()

@@ -33,7 +33,7 @@ def ordinary(model):
 
 
 def test_ordinary_model_of_one_partition(client):
-    model = LowPrecisionRegressor(client=client, epochs=4, l2=1e-3, random_state=3)
+    model = LowPrecisionRegressor(client=client, epochs=4, tol=0.0, l2=1e-3, random_state=3)
     model.fit(chunked(X, 442), chunked(Y, 442))
     expected = ordinary(model).fit(X, Y)
     np.testing.assert_array_equal(model.coef_, expected.coef_)
@@ -49,7 +49,7 @@ def test_ordinary_model_of_one_partition(client):
 
 def test_several_targets_and_columns_in_chunks(client):
     targets = np.stack([Y, Y ** 2], axis=1)
-    model = LowPrecisionRegressor(client=client, epochs=3, random_state=0, shard_rows=100)
+    model = LowPrecisionRegressor(client=client, epochs=3, tol=0.0, random_state=0, shard_rows=100)
     model.fit(da.from_array(X, chunks=(221, 5)), da.from_array(targets, chunks=(100, 1)))
     expected = train_parts(ordinary(model), make_parts(X, targets, [0, 221, 442]), shard_rows=100)
     np.testing.assert_array_equal(model.coef_, expected.coefs[-1])
@@ -63,7 +63,7 @@ def test_several_targets_and_columns_in_chunks(client):
 @pytest.fixture(scope="module")
 def iris(cluster):
     with Client(cluster, set_as_default=False) as client:
-        model = LowPrecisionClassifier(client=client, epochs=4, l2=1e-2, random_state=1)
+        model = LowPrecisionClassifier(client=client, epochs=4, tol=0.0, l2=1e-2, random_state=1)
         return model.fit(chunked(IRIS[0], 60, 60, 30), chunked(IRIS[1], 60, 60, 30))
 
 
@@ -100,7 +100,7 @@ def test_data_frames_with_an_empty_partition(client):
     frame = pd.DataFrame(X, columns=list("abcdefghij")).assign(y=Y)
     data = dd.from_pandas(frame, npartitions=3)
     data = data.map_partitions(lambda part: part[part.index > 200], meta=frame.iloc[:0])
-    model = LowPrecisionRegressor(client=client, epochs=3, random_state=0)
+    model = LowPrecisionRegressor(client=client, epochs=3, tol=0.0, random_state=0)
     model.fit(data.drop(columns="y"), data["y"])
     rows = frame[frame.index > 200]
     sizes = [len(part) for part in client.gather(client.compute(list(data.to_delayed())))]
@@ -118,7 +118,8 @@ def test_data_frames_with_an_empty_partition(client):
 
 def test_names_of_classes(client):
     labels = np.array(["no", "yes"])[CANCER[1]]
-    model = LowPrecisionClassifier(client=client, epochs=2, random_state=0, loss="squared_hinge")
+    model = LowPrecisionClassifier(client=client, epochs=2, tol=0.0, random_state=0,
+                                   loss="squared_hinge")
     model.fit(chunked(CANCER[0], 300, 269), chunked(labels, 300, 269))
     assert model.classes_.tolist() == ["no", "yes"]
     predicted = model.predict(chunked(CANCER[0], 300, 269)).compute(scheduler=client)
@@ -137,13 +138,13 @@ def test_any_number_of_workers(n_workers, iris):
 
 
 def test_nothing_is_left_on_the_cluster(client):
-    LowPrecisionRegressor(client=client, epochs=1, random_state=0).fit(
+    LowPrecisionRegressor(client=client, epochs=1, tol=0.0, random_state=0).fit(
         chunked(X, 221, 221), chunked(Y, 221, 221))
     assert not [key for key in client.who_has() if "bitstep" in str(key)]
 
 
 def test_progress(client, capsys):
-    LowPrecisionRegressor(client=client, epochs=2, random_state=0, verbose=1).fit(
+    LowPrecisionRegressor(client=client, epochs=2, tol=0.0, random_state=0, verbose=1).fit(
         chunked(X, 221, 221), chunked(Y, 221, 221))
     assert "training: 2 of 2 outer steps" in capsys.readouterr().err
 
@@ -165,7 +166,7 @@ def bad_frame(client):
 
 def test_columns_that_differ(client):
     with pytest.raises(DataError, match=r"Partition 1 has the columns a, b, d.*on worker tcp://"):
-        LowPrecisionRegressor(client=client).fit(*bad_frame(client))
+        LowPrecisionRegressor(client=client, tol=0.0).fit(*bad_frame(client))
 
 
 def test_nan_is_named_by_partition_and_worker(client):
@@ -173,7 +174,7 @@ def test_nan_is_named_by_partition_and_worker(client):
     holed[230, 4] = np.nan
     with pytest.raises(DataError, match=r"Partition 2: features must be finite, not nan \(row 30 "
                                         r"of the part, column 4.*on worker tcp://127"):
-        LowPrecisionRegressor(client=client).fit(chunked(holed, 100, 100, 100, 142),
+        LowPrecisionRegressor(client=client, tol=0.0).fit(chunked(holed, 100, 100, 100, 142),
                                                  chunked(Y, 100, 100, 100, 142))
 
 
@@ -185,7 +186,7 @@ def test_nan_is_named_by_partition_and_worker(client):
     (chunked(X, 442), chunked(X[:, :2].reshape(442, 2, 1), 442), "y must have shape")])
 def test_bad_collections(client, X, y, message):
     with pytest.raises(DataError, match=message):
-        LowPrecisionRegressor(client=client).fit(X, y)
+        LowPrecisionRegressor(client=client, tol=0.0).fit(X, y)
 
 
 @pytest.mark.parametrize("options, error, message", [
@@ -219,7 +220,8 @@ def test_rows_stay_on_the_workers(client):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Engine, "submit", counted)
-            LowPrecisionRegressor(client=client, epochs=2, random_state=0).fit(made, made[:, 0])
+            model = LowPrecisionRegressor(client=client, epochs=2, tol=0.0, random_state=0)
+            model.fit(made, made[:, 0])
         return sum(found)
 
     few, many = moved(4_000), moved(40_000)

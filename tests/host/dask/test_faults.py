@@ -27,8 +27,8 @@ LABELS = da.from_array(Y, chunks=((150, 150, 150, 119),))
 
 
 def model_of(client, **options):
-    return LowPrecisionClassifier(client=client, **{"epochs": 3, "l2": 1e-2, "random_state": 1,
-                                                    "timeout": 60.0} | options)
+    return LowPrecisionClassifier(client=client, **{
+        "epochs": 3, "l2": 1e-2, "tol": 0.0, "random_state": 1, "timeout": 60.0} | options)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """A shard: a part of the rows, and what bit-centred training asks of it."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from bitstep.pipeline.registers import Overflow
 from bitstep.pipeline.results import GradientSum, RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training.centred_passes import BitCentred, CentredPasses
+from bitstep.training.checkpoint import describe_data
 from bitstep.training.losses import code_accuracies, code_losses
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period, centred_step
@@ -234,6 +236,11 @@ class Shard:
         if setup.objective.rule.quadratic:
             weights = weights + np.minimum(self.rows.excess[inner.planes - 1], 0)
         return passes.move(inner, weights, options)
+
+    def digest(self, device: Device) -> str:
+        """A digest of rows, labels and scaling, for checkpoints."""
+        del device
+        return hashlib.sha256(repr(describe_data(self.outputs)).encode()).hexdigest()
 
     def losses(self, device: Device, setup: Setup, weights: np.ndarray, intercepts: np.ndarray, *,
                classes: bool) -> tuple[np.ndarray, np.ndarray | None]:
