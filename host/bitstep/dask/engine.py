@@ -14,8 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 from dask.delayed import Delayed
 from dask.typing import Key
-from distributed import Client, Future, KilledWorker, get_worker
-from distributed.client import FutureCancelledError
+from distributed import CancelledError, Client, Future, KilledWorker, get_worker
 
 from bitstep.dask.devices import DeviceChoice, close_devices, worker_device
 from bitstep.data.dataset import DataError
@@ -187,7 +186,7 @@ class Engine:
                 f"when they were lost, the last one {error.last_worker.address}; if they have too "
                 "little memory, make partitions smaller, or give each worker more or fewer threads"
             ) from None
-        except (FutureCancelledError, TimeoutError, OSError) as error:
+        except (CancelledError, TimeoutError, OSError) as error:
             self._ended(error)
 
     def _look(self, running: Mapping[int, Future], last: float) -> None:
@@ -207,7 +206,7 @@ class Engine:
         """An answer of the scheduler."""
         try:
             return question()
-        except (OSError, TimeoutError, RuntimeError, FutureCancelledError) as error:
+        except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
             self._ended(error)
 
     def _ended(self, error: BaseException) -> NoReturn:

@@ -38,6 +38,10 @@ class _DaskModel(BaseEstimator):
 
     KIND: Any = None        # ordinary estimator
     local_: Any
+    coef_: Any
+    intercept_: Any
+    n_iter_: int
+    history_: list[dict[str, Any]]
 
     def __init__(self, *, client, shard_rows, epochs, step, l2, scaler, fit_intercept, device,
                  resources, random_state, planes, tol, shuffle, verbose, timeout, loss):

@@ -52,6 +52,7 @@ def check(run, expected, rtol=2e-4):
     np.testing.assert_allclose(run.intercepts, intercepts, rtol=rtol, atol=rtol / 10)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("loss", TRAINED)
 @pytest.mark.parametrize("l2, fit_intercept", [(0.0, True), (0.1, False)])
 @pytest.mark.parametrize("method, batch", [
