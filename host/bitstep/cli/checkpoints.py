@@ -110,14 +110,14 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
     """Options that the bits of a training depend on, by name, as JSON holds them."""
     problem, objective, training = request.problem, request.objective, request.training
     rows, config, model = problem.request, request.config, start.model
-    by_name = arguments.schedule in SCHEDULES
+    by_name = request.schedule in SCHEDULES
     floats = problem.outputs[0].row_format == "float32"
     beats = config.rows.beats(problem.outputs[0].n_features)
     return {
         "model": problem.model, "bits": rows.bits, "encoding": rows.encoding,
         "bus-width": rows.bus_width, "scaler": rows.scaler, "copies": rows.copies,
         "seed": rows.seed, "shuffle": rows.shuffle, "epochs": len(training.steps),
-        "schedule": arguments.schedule if by_name else np.asarray(training.steps).tolist(),
+        "schedule": request.schedule if by_name else np.asarray(training.steps).tolist(),
         "step": (arguments.step or "auto") if by_name else None,
         "batch": training.batch, "l2": objective.l2, "l1": objective.l1, "box": objective.box,
         "refetch": objective.refetch, "intercept": training.fit_intercept,
@@ -129,6 +129,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
         "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
+        "multinomial": objective.multinomial or None,
         "lookahead": config.effective_lookahead(beats) if floats else None,
         **stopping_settings(request.resolved.request)}
 
@@ -148,7 +149,7 @@ def make_writer(start: Start, arguments: argparse.Namespace,
     settings, data = _settings(start, arguments, request), describe_data(outputs)
     if state is None:
         state = Checkpoint(settings, data, np.asarray(request.training.steps).tolist(),
-                           len(outputs))
+                           1 if request.objective.multinomial else len(outputs))
     else:
         _check_same(arguments.resume, state, settings, data)
     writer = CheckpointWriter(start.path, state, lambda text: print(
@@ -159,6 +160,12 @@ def make_writer(start: Start, arguments: argparse.Namespace,
 
 def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
                 data: dict[str, Any]) -> None:
+    joint = "multinomial"
+    if state.settings.get(joint) != settings[joint]:
+        found, wanted = (f"{joint} model" if one else "one-vs-rest model"
+                         for one in (state.settings.get(joint), settings[joint]))
+        raise UsageError(f"{path} is the checkpoint of a {found}, and this device or solver trains "
+                         f"a {wanted}: go on with the options and on a device as it was begun")
     wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(state.settings.get(name))}"
              for name, value in settings.items() if state.settings.get(name) != value]
     if wrong:

@@ -23,7 +23,7 @@ from bitstep.data import Dataset, load, split
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
@@ -39,7 +39,14 @@ from bitstep.quantization import (
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, resolve
-from bitstep.training.losses import accuracies, code_accuracies, code_losses, mean_losses, measures
+from bitstep.training.losses import (
+    accuracies,
+    code_accuracies,
+    code_losses,
+    joint_code_losses,
+    mean_losses,
+    measures,
+)
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
@@ -69,7 +76,7 @@ class Problem:
     deviation : float
         See :class:`bitstep.training.copies.Pass`.
     rule : LossFunction or None
-        Loss with a bound that the options ask for.
+        Loss with a bound that the options ask for, or of all classes together.
     """
 
     name: str
@@ -86,7 +93,7 @@ class Problem:
 
     @property
     def loss(self) -> Loss | LossFunction:
-        """What is minimised, with its bound."""
+        """What is minimised, with its bound, or of all classes together."""
         return self.rule or self.kind.loss
 
     @property
@@ -115,7 +122,10 @@ class Problem:
         regression), ``validation_loss`` and ``validation_accuracy`` of held-out rows, and
         ``test_metric``.
         """
-        if self.train_set is None:
+        if self.train_set is None and formula_of(self.loss).joint:
+            losses = joint_code_losses(self.outputs, model.weights, model.scaled_intercepts,
+                                       self.loss)
+        elif self.train_set is None:
             losses = np.mean([
                 code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
                             self.loss)

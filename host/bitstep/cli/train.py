@@ -27,19 +27,21 @@ from bitstep.cli.options import (
     number,
 )
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
-from bitstep.cli.problem import Request, prepare
+from bitstep.cli.problem import Problem, Request, prepare
 from bitstep.cli.progress import Bar, CommandWatch, add_quiet_option
 from bitstep.cli.report import check_plot, final, make_report, plot, print_report
 from bitstep.cli.request import check_early, check_requests, request_of
 from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
-from bitstep.devices import open_device
+from bitstep.devices import device_class, open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.options.table import AUTO, OPTIONS, SCHEDULES
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.losses import MULTINOMIAL
 from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
 from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.choices import Resolved, one_vs_rest
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import read_steps, schedule_steps
 from bitstep.training.scores.watch import rows_to_look_at
@@ -187,25 +189,39 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     request = request_of(arguments, **stored).asking(**changes)
     asked = check_requests(candidates(request), check_early)
     epochs, schedule = request["epochs"], request["schedule"]
-    if schedule not in SCHEDULES:       # now, since reading and quantizing may take minutes
+    steps: dict[str, Any] = {}
+    if schedule is not None and schedule not in SCHEDULES:
+        # now, since reading and quantizing may take minutes
         epochs = epochs or len(read_steps(Path(schedule)))
-        schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
-    problem, resolved = prepare(arguments, asked)
+        steps["schedule"] = schedule_steps(schedule, step=None, epochs=epochs).tolist()
+    problem, resolved = _on_device(*prepare(arguments, asked), getattr(arguments, "device", "cpu"))
     rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0].request, problem)
     objectives = [one.objective(rows.n_rows) for one in resolved]
-    wishes = [(objective, one.training(rows, objective, epochs=epochs, schedule=schedule,
-                                       stopping=stopping, certified=not problem.deviation))
+    wishes = [(objective, one.training(rows, objective, epochs=epochs, stopping=stopping,
+                                       certified=not problem.deviation, **steps))
               for one, objective in zip(resolved, objectives, strict=True)]
     try:
         config = pipeline_of_all(rows, wishes, request["lookahead"], request["packed"])
     except ValueError as error:
         raise UsageError(str(error)) from error
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
-                    schedule=request["schedule"], config=config,
+                    schedule=one.request["schedule"] or "constant", config=config,
                     device=getattr(arguments, "device", "cpu"),
                     step_asked=one.request["step"] not in (None, "auto"), init=request["init"],
                     resolved=one)
             for one, (objective, training) in zip(resolved, wishes, strict=True)]
+
+
+def _on_device(problem: Problem, resolved: list[Resolved],
+               name: str) -> tuple[Problem, list[Resolved]]:
+    """What is minimised on a device, which several classes depend on."""
+    device, count = device_class(name), len(problem.outputs)
+    if note := one_vs_rest(resolved[0], count, device, name):
+        print(f"bitstep train: note: {note}", file=sys.stderr)
+    resolved = [one.of_outputs(count, device) for one in resolved]
+    if resolved[0].joint:
+        problem = replace(problem, rule=MULTINOMIAL)
+    return problem, resolved
 
 
 def _watch(request: Request, device: Device, n_models: int) -> CommandWatch:

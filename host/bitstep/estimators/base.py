@@ -15,6 +15,7 @@ from bitstep.estimators.parameters import given
 from bitstep.estimators.preparing import Prepared, Preparing
 from bitstep.options.table import OPTIONS, SCHEDULES
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.losses import LossFunction
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 from bitstep.quantization.bounds import Bounds
@@ -83,7 +84,7 @@ class LowPrecisionModel(Preparing):
         if not (prepared.kept and any(self.clipped_.values())):
             warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with self._opened(config, prepared.options) as device, self._watched(
-                prepared, device, epochs) as watch:
+                prepared, device, epochs, loss_of(objective, prepared.outputs)) as watch:
             trained = train_model(prepared.outputs, device, config, objective, training,
                                   initial=initial, first_epoch=before, on_epoch=watch)
         self._finish(prepared, trained, objective, training, before, classes)
@@ -93,19 +94,18 @@ class LowPrecisionModel(Preparing):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
 
-    def _watched(self, prepared: Prepared, device: Device, epochs: int):
+    def _watched(self, prepared: Prepared, device: Device, epochs: int, loss: LossFunction):
         """Progress of a training."""
         columns, labels = prepared.columns.values, prepared.labels.values
         return watched(self.verbose, device, epochs, columns, labels, partial(
-            scored_rows, columns, labels, prepared.rows.scaler,
-            loss_of(prepared.resolved.objective(prepared.rows.n_rows), prepared.outputs),
+            scored_rows, columns, labels, prepared.rows.scaler, loss,
             classes=self._is_classifier))
 
     def _wishes(self, prepared: Prepared, resolved: Resolved, epochs: int,
                 resume: bool) -> tuple[Objective, Training]:
         """What is minimised, and how."""
         objective = resolved.objective(prepared.rows.n_rows)
-        step = self._next_step(prepared.rows, objective, prepared.batch, resolved.solver) \
+        step = self._next_step(prepared.rows, objective, prepared.batch, resolved) \
             if resume else self.step
         return objective, resolved.training(
             prepared.rows, objective, epochs=epochs, step=step, certified=not prepared.deviation,
@@ -122,7 +122,7 @@ class LowPrecisionModel(Preparing):
                                   prepared.columns.values,
                                   prepared.labels.values, prepared.held, before,
                                   classes=self._is_classifier)
-        named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
+        named = isinstance(self.schedule, str) and self.schedule in ("auto", *SCHEDULES)
         self.solver_, self.l2_ = training.solver, objective.l2
         self.step_ = float(training.steps[0]) if named else None
         kept = trained.kept
@@ -133,18 +133,22 @@ class LowPrecisionModel(Preparing):
         self._rows = RowChoice(bits=rows.bits, encoding=rows.encoding, refetch=rows.refetch,
                                levels=rows.levels, scaler=rows.scaler)
         self._learn(trained, entries, before, classes)
+        if classes is not None:
+            self.multinomial_ = objective.multinomial
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
     def _next_step(self, rows: QuantizedRows | BitPlaneRows, objective: Objective,
-                   batch: int, solver: str) -> Any:
+                   batch: int, resolved: Resolved) -> Any:
         """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
         if that is less. Few rows may be shorter than those that follow.
         """
+        solver = resolved.solver
         if getattr(self, "solver_", solver) != solver:    # older files do not say
             return self.step
         if self.step_ is None or given(self.step) is not None or solver == "bit-centred":
             return self.step_
-        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss))
+        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss,
+                                              resolved.request["schedule"]))
 
     def _learn(self, trained: TrainedModel, entries: list[dict[str, Any]], before: int,
                classes: np.ndarray | None) -> None:

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from bitstep.estimators.base import LowPrecisionModel
 from bitstep.estimators.parameters import given
 from bitstep.options.models import MODELS
+from bitstep.pipeline.losses import probabilities
 from bitstep.training.losses import decide
 from bitstep.training.train import class_targets, target_outputs
 from bitstep.training.weights import checked_weights, row_weights
@@ -26,10 +27,13 @@ def _has_probabilities(estimator):
 
 
 class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
-    """Linear SVM or logistic regression, one-vs-rest: to its optimum on rows that are read with few
+    """Linear SVM or logistic regression: to its optimum on rows that are read with few
     bits in most passes, or by SGD on rows of 1 to 8 bits a value or of floating-point numbers.
 
-    Labels count as +1 and -1. More than two classes train one model each, on the same stored rows.
+    Labels count as +1 and -1. More than two classes train one model each, on the same stored rows:
+    one-vs-rest, or, with solver ``bit-centred`` and ``loss="log_loss"``, all together as a
+    multinomial logistic regression, on devices that can (``cpu`` and ``golden``). scikit-learn's
+    ``OneVsRestClassifier`` of this estimator is one-vs-rest in any case.
 
     Parameters
     ----------
@@ -76,9 +80,12 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of the features.
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
+    multinomial_ : bool
+        True if the classes were trained together: probabilities are the softmax of the outputs.
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss``, the mean
-        of the loss over rows and outputs, and ``train_accuracy``. With ``early_stopping`` also
+        of the loss over rows and outputs (of a multinomial model over rows), and
+        ``train_accuracy``. With ``early_stopping`` also
         ``validation_loss`` and ``validation_accuracy``, those of the held-out rows; of bit-plane
         rows more, see there.
     solver_, n_iter_, l2_, gap_
@@ -120,7 +127,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
 
     def __init__(self, *, loss="log_loss", refetch: Any = "auto", bits: Any = "auto",
                  encoding="auto", levels="uniform", epochs: Any = "auto", step: Any = "auto",
-                 schedule: Any = "inverse", batch=1, l2: Any = "auto", l1=0.0, box: Any = None,
+                 schedule: Any = "auto", batch=1, l2: Any = "auto", l1=0.0, box: Any = None,
                  copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,
@@ -218,10 +225,13 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities of the classes, shape (n_rows, n_classes); with loss ``log_loss`` only.
 
-        One-vs-rest: each class's own probability, divided by their sum, as of scikit-learn's
-        SGDClassifier.
+        Of a multinomial model the softmax of the outputs. One-vs-rest: each class's own
+        probability, divided by their sum, as of scikit-learn's SGDClassifier.
         """
-        positive = 1 / (1 + np.exp(-np.clip(self._values(X), -700, 700)))   # never all of them 0
+        values = self._values(X)
+        if getattr(self, "multinomial_", False):        # older files do not say
+            return probabilities(values)
+        positive = 1 / (1 + np.exp(-np.clip(values, -700, 700)))    # never all of them 0
         if positive.shape[1] == 1:
             return np.hstack([1 - positive, positive])
         return positive / positive.sum(axis=1, keepdims=True)
@@ -229,6 +239,10 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     @available_if(_has_probabilities)
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithms of :meth:`predict_proba`."""
+        if getattr(self, "multinomial_", False):        # where a probability is 0, its log is not
+            values = self._values(X)
+            values -= values.max(axis=1, keepdims=True)
+            return values - np.log(np.exp(values).sum(axis=1, keepdims=True))
         return np.log(self.predict_proba(X))
 
     def _kind(self):

@@ -30,7 +30,7 @@ class Parameters(BaseEstimator):
     """Parameters that both estimators have."""
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform",
-                 epochs: Any = "auto", step: Any = "auto", schedule: Any = "inverse", batch=1,
+                 epochs: Any = "auto", step: Any = "auto", schedule: Any = "auto", batch=1,
                  l2: Any = "auto", l1=0.0,
                  box: Any = None, copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  label_range: Any = "auto",
@@ -140,6 +140,10 @@ class Parameters(BaseEstimator):
         opened = self.device.config
         return options | {"bus_width": opened.bus_width, "packed": opened.packed,
                           "opened": self.device}
+
+    def _device_kind(self, options: dict[str, Any]) -> Any:
+        """The device that was opened, or the class of the one to open."""
+        return options["opened"] if "opened" in options else device_class(options["name"])
 
     @contextmanager
     def _opened(self, config, options) -> Iterator[Device]:

@@ -26,6 +26,7 @@ from bitstep.training.choices import (
     Resolved,
     RowChoice,
     check_options,
+    one_vs_rest,
     other_optimum,
     resolve,
 )
@@ -71,12 +72,16 @@ class Preparing(Parameters):
         features, targets, held = hold_out(given.features, given.targets, self,
                                            classes=self._is_classifier, draw_seed=self._seed)
         batch = min(self.batch, len(features))
-        resolved = self._resolved(batch, features.shape[1], **facts)
+        kind = self._device_kind(options)
+        resolved = self._resolved(batch, features.shape[1], **facts).of_outputs(
+            targets.shape[1], kind)
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
         columns = self._columns(features, kept, resume, resolved)
         labels = self._labels(targets, kept)
         # Where the solver was not asked for, nothing was promised.
         if other := other_optimum(self.solver, columns.clip, features, given.deviation):
+            warnings.warn(other, OptimumWarning, stacklevel=5)
+        if other := one_vs_rest(resolved, targets.shape[1], kind, kind.name):
             warnings.warn(other, OptimumWarning, stacklevel=5)
         rows = self._quantized(features, columns, resolved.rows, kept)
         return Prepared(features, options, batch, resolved, kept, columns, labels, rows,

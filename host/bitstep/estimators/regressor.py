@@ -39,9 +39,11 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         First step, for features scaled to [-1, 1]; ``auto``: see
         :func:`bitstep.training.schedules.automatic_step`. None with a list of steps as
         ``schedule``.
-    schedule : str or sequence of float, default="inverse"
-        ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), or the
-        steps themselves.
+    schedule : str or sequence of float, default="auto"
+        ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), ``linear``
+        (from step in the first epoch to step / epochs in the last), or the steps themselves.
+        ``auto`` is ``linear``, or ``inverse`` with a given ``step`` and where the last epoch is not
+        known: with ``early_stopping`` or ``tol``, and in :meth:`partial_fit`.
     batch : int, default=1
         Rows of a batch; more than the rows there are means all of them.
     l2 : float or "auto", default="auto"

@@ -39,6 +39,7 @@ FACTS = {
     "n_features": "{} features",
     "row_bits": "{}",
     "partial_fit": "partial_fit",
+    "joint_classes": "classes that are trained together",
     "no_bit_planes": "device {}",
 }
 
@@ -483,7 +484,7 @@ AUTOMATIC: tuple[Rule, ...] = (
     Rule(name="auto, step", one=BIT_CENTRED, other=Trait({"step": not_("auto")}),
          reason="it is a learning rate"),
     Rule(name="auto, schedule", one=BIT_CENTRED,
-         other=Trait({"schedule": lambda name: not is_("inverse")(name)}),
+         other=Trait({"schedule": given}),
          reason="it is one of learning rates"),
     Rule(name="auto, planes", one=BIT_CENTRED,
          other=Trait({"planes": given}),

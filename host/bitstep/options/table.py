@@ -27,7 +27,7 @@ from bitstep.pipeline.registers import Loss
 
 SOLVERS = ("sgd", "bit-centred")
 AUTO = "auto"               # the solver that suits what is asked for
-SCHEDULES = ("constant", "inverse", "inverse-sqrt")
+SCHEDULES = ("constant", "inverse", "inverse-sqrt", "linear")
 PATIENCE = 5
 VALIDATION_FRACTION = 0.1
 DEFAULT_EPOCHS = 20
@@ -212,10 +212,12 @@ _ALL = (
     Option(name="step", kind=or_auto(Number(0)), metavar="S", python="step", sets="epoch table",
            help="first step (learning rate), for scaled features u: x <- x - S (u.x - y) u; or "
            "auto: chosen from the data", default_text="auto", sweep=True, search=True),
-    Option(name="schedule", kind=Text(), default="inverse", metavar="NAME|FILE", python="schedule",
+    Option(name="schedule", kind=Text(), metavar="NAME|FILE", python="schedule", auto=True,
            sets="epoch table", help="step of each epoch: constant, inverse (S / epoch), "
-           "inverse-sqrt (S / sqrt(epoch)), or a file with one step a line",
-           default_text="inverse", search=True),
+           "inverse-sqrt (S / sqrt(epoch)), linear (from S in the first to S / epochs in the "
+           "last), or a file with one step a line",
+           default_text="linear; inverse with a --step, and with --early-stopping or --tol, since "
+           "linear must know the last epoch", search=True),
     Option(name="batch", kind=Integer(1, (1 << 32) - 1), default=1, metavar="N", python="batch",
            sets="BATCH", help="rows of a mini-batch", default_text="1"),
     Option(name="l2", kind=Number(0, above=False), metavar="L", python="l2", auto=True,

@@ -5,7 +5,7 @@ Estimators, the command line, races and reports resolve their options here.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,17 @@ from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES, FLOAT_BITS
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
+from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import CENTRED_PLANES, resolve_planes
-from bitstep.training.schedules import automatic_step, centred_step, schedule_steps
+from bitstep.training.schedules import (
+    automatic_schedule,
+    automatic_step,
+    centred_step,
+    schedule_steps,
+)
 
 
 class OptimumWarning(UserWarning):
@@ -108,7 +114,25 @@ class Resolved:
         return Objective(loss=self.kind.loss, standardized=centred,
                          l2=(1 / n_rows if centred else 0.0) if l2 is None else l2,
                          l1=self.request["l1"] or 0.0, box=self.request["box"],
-                         refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON)
+                         refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON,
+                         multinomial=self.joint)
+
+    @property
+    def several(self) -> bool:
+        """True if several classes would be trained together on a device that can."""
+        return self.solver == "bit-centred" and self.kind.loss == Loss.LOGISTIC
+
+    @property
+    def joint(self) -> bool:
+        """True if several classes are trained together."""
+        return bool(self.request["joint_classes"])
+
+    def of_outputs(self, count: int, device: Any) -> "Resolved":
+        """The request on data with so many outputs, on a device or of a class of devices: several
+        classes are trained together if the device can, else one-vs-rest.
+        """
+        joint = self.several and count > 1 and device.joint_classes
+        return replace(self, request=self.request.knowing(joint_classes=joint))
 
     def training(self, rows: QuantizedRows | BitPlaneRows, objective: Objective, *,
                  epochs: int | None = None, **others: Any) -> Training:
@@ -192,14 +216,15 @@ def _with_defaults(request: Request) -> Request:
     stored_bit_planes = facts.get("stored_encoding") == BIT_PLANES
     fills: dict[str, Any] = {"solver": solver, "bus_width": 64, "copies": 1, "levels": "uniform",
                              "seed": 0, **{name: OPTIONS[name].default for name in (
-                                 "schedule", "batch", "intercept")}}
+                                 "batch", "intercept")}}
     if "stored" not in facts:
         fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
     if solver == "bit-centred":
         fills |= {"planes": CENTRED_PLANES, "epochs": OUTER_STEPS,
                   "tol": None if facts.get("partial_fit") else TOL}
     else:
-        fills["epochs"] = DEFAULT_EPOCHS
+        whole = not any(request[name] for name in ("early_stopping", "tol", "partial_fit"))
+        fills |= {"epochs": DEFAULT_EPOCHS, "schedule": automatic_schedule(request["step"], whole)}
         if stored_bit_planes:
             fills["planes"] = "auto"
     if request["planes"] is not None or request["bit_planes"] or "planes" in fills:
@@ -232,6 +257,25 @@ def resolve_scaler(scaler: str | None, solver: str = "sgd") -> str:
     if scaler is not None:
         return scaler
     return "minmax" if solver == "bit-centred" else "quantile"
+
+
+def one_vs_rest(resolved: Resolved, count: int, device: Any, name: str) -> str | None:
+    """A sentence if classes would be trained together on other devices; None for others.
+
+    Parameters
+    ----------
+    resolved : Resolved
+    count : int
+        Outputs.
+    device : Device or class of devices
+    name : str
+        Its name.
+    """
+    if not resolved.several or count < 2 or device.joint_classes:
+        return None
+    return (f"Device {name!r} has no pass of all classes, so the {count} classes are trained "
+            "one-vs-rest; devices 'cpu' and 'golden' train a multinomial model, the softmax of all "
+            "classes")
 
 
 def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
@@ -298,13 +342,14 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         assert isinstance(rows, BitPlaneRows)
         schedule = "constant"
         if step == "auto":
-            step = centred_step(rows, objective.loss,
+            step = centred_step(rows, objective.rule,
                                 float(objective.penalties(rows, fit_intercept).max()))
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
         named = isinstance(schedule, str) and schedule in SCHEDULES
-        step = automatic_step(rows, batch, fit_intercept, loss=objective.loss) if named else None
+        step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule)) \
+            if named else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
     if planes is not None:
         planes = resolve_planes(planes, len(steps), solver)

@@ -49,6 +49,8 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
         **{name: _stored(getattr(estimator, name)) for name in PARAMETERS},
         "bits": rows.bits, "encoding": rows.encoding, "refetch": rows.refetch,
         "scaler": rows.scaler, "solver": estimator.solver_, "l2": estimator.l2_,
+        **({"multinomial": bool(getattr(estimator, "multinomial_", False))}
+           if kind.task == "classification" else {}),
         "estimator": {
             "parameters": {name: _stored(value) for name, value in estimator.get_params().items()
                            if _is_plain(value)},
@@ -98,6 +100,7 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
     for name, value in learned.items():
         setattr(estimator, name, _restored(value))
     if task == "classification":
+        estimator.multinomial_ = bool(config.get("multinomial", False))
         estimator.classes_ = model.classes.astype(own["class_type"]) if own else model.classes
     rows: Any = own["rows"] if own else [config.get(name) for name in (
         "bits", "encoding", "refetch", "levels", "scaler")]

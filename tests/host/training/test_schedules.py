@@ -10,7 +10,7 @@ from bitstep.training.schedules import schedule_steps
 
 @pytest.mark.parametrize("schedule, expected", [
     ("constant", [0.6, 0.6, 0.6, 0.6]), ("inverse", [0.6, 0.3, 0.2, 0.15]),
-    ("inverse-sqrt", [0.6, 0.4243, 0.3464, 0.3])])
+    ("inverse-sqrt", [0.6, 0.4243, 0.3464, 0.3]), ("linear", [0.6, 0.45, 0.3, 0.15])])
 def test_named(schedule, expected):
     assert schedule_steps(schedule, step=0.6, epochs=4) == pytest.approx(expected, abs=1e-4)
 
@@ -32,7 +32,7 @@ def test_list_and_file(tmp_path):
     ([0.1], None, 2, "at least 2 steps, one an epoch, not 1"),
     ([0.1, -0.1], None, 2, "positive numbers only"),
     ([0.1, 0.1], 0.5, 2, "step must not be given together with a list"),
-    ("missing.txt", None, 2, "constant, inverse, inverse-sqrt or a readable text file")])
+    ("missing.txt", None, 2, "constant, inverse, inverse-sqrt, linear or a readable text file")])
 def test_errors(schedule, step, epochs, message):
     with pytest.raises(ValueError, match=message):
         schedule_steps(schedule, step=step, epochs=epochs)
@@ -46,5 +46,5 @@ def test_bad_line(tmp_path):
 
 
 def test_doctest():
-    assert doctest.testmod(bitstep.training.schedules).attempted == 1
+    assert doctest.testmod(bitstep.training.schedules).attempted == 2
     assert doctest.testmod(bitstep.training.schedules).failed == 0
