@@ -126,7 +126,7 @@ def test_steps_of_a_file_are_not_those_of_a_schedule(tmp_path):
     assert main(["train", str(data), "--schedule", str(steps), "--device", "golden", "--out",
                  str(path)]) == 0
     loaded = LowPrecisionRegressor.load(path)
-    assert (loaded.schedule, loaded.step, loaded.step_) == ("inverse", "auto", None)
+    assert (loaded.schedule, loaded.step, loaded.step_) == ("auto", "auto", None)
 
 
 def test_names_of_features(tmp_path):

@@ -103,6 +103,7 @@ def test_classes_as_of_logistic_regression():
     np.testing.assert_allclose(model.coef_ * ROWS.std(axis=0), best[-1].coef_, atol=0.01)
     np.testing.assert_allclose(model.decision_function(ROWS), best.decision_function(ROWS),
                                atol=0.02)
+    assert model.gap_ is not None
     assert 0 < model.gap_ < 1e-3
 
 
@@ -199,6 +200,8 @@ def test_a_start_that_goes_on():
     with pytest.warns(ConvergenceWarning):
         model.fit(ROWS, CLASSES)
     assert model.n_iter_ == 24
+    assert model.gap_ is not None
+    assert first is not None
     assert model.gap_ < first / 10
 
 

@@ -7,13 +7,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bitstep.cli.options import default_model
 from bitstep.cycles import Memory, count_epochs
 from bitstep.data.dataset import Dataset
+from bitstep.devices import default_device, open_device
+from bitstep.options.rules import Request
 from bitstep.options.table import DEFAULT_EPOCHS
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.boards import FACTS, BoardFacts
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.quantization import quantize_rows
+from bitstep.quantization import (
+    QuantizedDataset,
+    label_bits_of,
+    quantize_bit_planes,
+    quantize_labels,
+    quantize_rows,
+)
+from bitstep.training.choices import resolve, resolve_scaler
+from bitstep.training.pipelines import pipeline_of_all
+from bitstep.training.train import class_outputs, train_model
 from bitstep.writing import duration, text_table
 
 SAMPLE_VALUES = 1 << 19         # of the rows that are trained on to measure
@@ -70,29 +84,38 @@ def verdict(here: list[Place], boards: list[Place]) -> str:
 
 def measured(dataset: Dataset) -> tuple[list[Place], str]:
     """Times of this machine, by trainings on some of the rows; and what could not be measured."""
+    features, labels, factor, source = _sample(dataset)
+    is_classes = dataset.task == "classification"
+    if is_classes and len(np.unique(labels)) < 2:
+        return [], "The time of this machine needs rows of two classes."
+    missing, trainers = "", [(f"bitstep, device {default_device()}, here",
+                              lambda: _train(features, labels, dataset.task))]
     try:
         from sklearn.linear_model import LogisticRegression, Ridge
-
-        from bitstep.estimators import LowPrecisionClassifier, LowPrecisionRegressor
-    except ImportError as error:
-        return [], (f"Times of this machine need scikit-learn ({error}): "
-                    'pip install "bitstep[sklearn]"')
-    features, labels, factor, source = _sample(dataset)
-    if dataset.task == "classification":
-        if len(np.unique(labels)) < 2:
-            return [], "Times of this machine need rows of two classes."
-        ours: Any = LowPrecisionClassifier(loss="log_loss", solver="bit-centred", random_state=0)
-        theirs: Any = LogisticRegression()
-    else:
-        ours = LowPrecisionRegressor(solver="bit-centred", random_state=0)
-        theirs = Ridge()
+        peer: Any = LogisticRegression() if is_classes else Ridge()
+        trainers.append((f"scikit-learn's {type(peer).__name__}, here",
+                         lambda: peer.fit(features, labels)))
+    except ImportError:
+        missing = "The time of scikit-learn is not known: it is not installed."
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")         # of the sample
-        places = [Place(name, factor * _seconds(lambda model=model: model.fit(features, labels)),
-                        source)
-                  for name, model in (("bitstep, device cpu, here", ours),
-                                      (f"scikit-learn's {type(theirs).__name__}, here", theirs))]
-    return places, ""
+        return [Place(name, factor * _seconds(work), source) for name, work in trainers], missing
+
+
+def _train(features: np.ndarray, labels: np.ndarray, task: str) -> None:
+    """Quantize rows and train on them, bit-centred, with the defaults of the command line."""
+    resolved = resolve(Request(PYTHON, {"model": default_model(task, None),
+                                        "solver": "bit-centred"}))
+    rows = quantize_bit_planes(features, scaler=resolve_scaler(None, "bit-centred"))
+    if task == "classification":
+        outputs = class_outputs(rows, labels, np.unique(labels))
+    else:
+        outputs = [QuantizedDataset(rows, quantize_labels(
+            labels, len(labels), label_bits=label_bits_of(BIT_PLANES)))]
+    wish = resolved.objective, resolved.training(rows, epochs=DEFAULT_EPOCHS)
+    config = pipeline_of_all(rows, [wish], "auto")
+    with open_device(default_device(), config) as device:
+        train_model(outputs, device, config, *wish)
 
 
 def _sample(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, float, str]:

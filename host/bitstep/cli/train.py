@@ -228,6 +228,7 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     problem, resolved = _on_device(*prepare(arguments, asked), getattr(arguments, "device", "cpu"))
     rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0].request, problem)
     objectives = [one.objective(rows.n_rows) for one in resolved]
+    epochs = epochs or min(one.epochs(rows.n_rows) for one in resolved)
     wishes = [(objective, one.training(rows, objective, epochs=epochs, stopping=stopping,
                                        certified=not problem.deviation, **steps))
               for one, objective in zip(resolved, objectives, strict=True)]

@@ -72,7 +72,8 @@ class LowPrecisionModel(Preparing):
         on.
         """
         prepared = self._prepare(rows, resume, **_facts(chunk))
-        resolved, epochs = prepared.resolved, 1 if chunk else prepared.resolved.epochs
+        resolved = prepared.resolved
+        epochs = 1 if chunk else resolved.epochs(prepared.rows.n_rows)
         print_solver(self.verbose, resolved.solver, resolved.solver_reason)
         before = self.n_iter_ if resume else 0
         objective, training = self._wishes(prepared, resolved, before + epochs, resume)
@@ -199,7 +200,8 @@ class LowPrecisionModel(Preparing):
         list of estimator or RangeOverflowError
             For each candidate a new estimator, bit for bit the one that ``fit`` makes with its
             parameters and an integer as ``random_state``; or the error with which its training
-            ended.
+            ended. All have as many epochs: where ``epochs`` is ``auto``, 20 if a step or schedule
+            is among the parameters of one.
 
         Raises
         ------
@@ -230,8 +232,10 @@ class LowPrecisionModel(Preparing):
         prepared = first._prepare(passed, False)
         _check_same_rows(estimators, prepared)
         shape = prepared.batch, prepared.features.shape[1]
-        wishes = [one._wishes(prepared, resolved, resolved.epochs, False)
-                  for one in estimators for resolved in (one._resolved(*shape),)]
+        resolved = [one._resolved(*shape) for one in estimators]
+        epochs = min(one.epochs(prepared.rows.n_rows) for one in resolved)
+        wishes = [one._wishes(prepared, options, epochs, False)
+                  for one, options in zip(estimators, resolved, strict=True)]
         config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"],
                                  prepared.options["packed"])
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])

@@ -207,8 +207,10 @@ _ALL = (
     # Training
     Option(name="epochs", kind=Integer(1), metavar="N", python="epochs", auto=True, sets="EPOCHS",
            help="sgd: passes over the rows; bit-centred: outer steps, at most",
-           default_text=f"{DEFAULT_EPOCHS}, or {OUTER_STEPS} outer steps; with a file of steps: "
-           "all of them"),
+           default_text="sgd: 100,000 divided by the rows, but at least "
+           f"{DEFAULT_EPOCHS} and at most 1,000; {DEFAULT_EPOCHS} with a --step, --schedule, "
+           "--early-stopping or --tol; with a file of steps all of them; bit-centred: "
+           f"{OUTER_STEPS} outer steps"),
     Option(name="step", kind=or_auto(Number(0)), metavar="S", python="step", sets="epoch table",
            help="first step (learning rate), for scaled features u: x <- x - S (u.x - y) u; or "
            "auto: chosen from the data", default_text="auto", sweep=True, search=True),

@@ -63,9 +63,11 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
     found: list[list[OuterStep]] = []
     interrupted = False
     counters: list[Mapping[str, int | None]] = []
-    runs = [functools.partial(run_of, outputs, start=None if starts[0] is None else starts)] if joint \
-        else [functools.partial(run_of, data, start=start)
-              for data, start in zip(outputs, starts, strict=True)]
+    if joint:
+        runs = [functools.partial(run_of, outputs, start=None if starts[0] is None else starts)]
+    else:
+        runs = [functools.partial(run_of, data, start=start)
+                for data, start in zip(outputs, starts, strict=True)]
     for number, make in enumerate(runs):
         run = make(device=device, choice=choice)
         found.append(run.found)

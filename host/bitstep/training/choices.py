@@ -31,6 +31,7 @@ from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import CENTRED_PLANES, resolve_planes
 from bitstep.training.schedules import (
+    automatic_epochs,
     automatic_schedule,
     automatic_step,
     centred_step,
@@ -93,10 +94,9 @@ class Resolved:
         """``sgd`` or ``bit-centred``."""
         return self.rows.solver
 
-    @property
-    def epochs(self) -> int:
-        """Epochs, or outer steps at most."""
-        return self.request["epochs"]
+    def epochs(self, n_rows: int) -> int:
+        """Epochs over so many rows, or outer steps at most."""
+        return self.request["epochs"] or automatic_epochs(n_rows)
 
     @property
     def tol(self) -> float:
@@ -152,7 +152,7 @@ class Resolved:
         options = {"step": "auto" if request["step"] is None else request["step"],
                    "schedule": request["schedule"], "batch": request["batch"], **others}
         return resolve_training(
-            rows, objective, epochs=self.epochs if epochs is None else epochs, solver=self.solver,
+            rows, objective, epochs=epochs or self.epochs(rows.n_rows), solver=self.solver,
             fit_intercept=request["intercept"], model_range=request["model_range"],
             planes=request["planes"], model_bits=request["model_bits"] or 0,
             update_bits=request["update_bits"] or 0,
@@ -224,7 +224,9 @@ def _with_defaults(request: Request) -> Request:
                   "tol": None if facts.get("partial_fit") else TOL}
     else:
         whole = not any(request[name] for name in ("early_stopping", "tol", "partial_fit"))
-        fills |= {"epochs": DEFAULT_EPOCHS, "schedule": automatic_schedule(request["step"], whole)}
+        fills["schedule"] = automatic_schedule(request["step"], whole)
+        if request["schedule"] is not None or fills["schedule"] != "linear":
+            fills["epochs"] = DEFAULT_EPOCHS        # else the rows say
         if stored_bit_planes:
             fills["planes"] = "auto"
     if request["planes"] is not None or request["bit_planes"] or "planes" in fills:

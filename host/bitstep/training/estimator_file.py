@@ -1,5 +1,6 @@
 """Estimators in model files: the files of ``bitstep train --out``, with what an estimator adds."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def _stored(value: Any) -> Any:
         return {"tuple": [_stored(item) for item in value]}
     if isinstance(value, list):
         return [_stored(item) for item in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):          # counters are no dict before somebody looks at them
         if not all(isinstance(name, str) for name in value):    # as JSON's names must be
             return {"items": [[_stored(part) for part in item] for item in value.items()]}
         return {name: _stored(item) for name, item in value.items()}

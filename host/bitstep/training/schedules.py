@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.checks import check_integer
-from bitstep.options.table import SCHEDULES
+from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
 from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
+EPOCH_ROWS = 100_000        # of all epochs together, that few rows are trained on
+MAX_EPOCHS = 1000           # of few rows
 LINEAR_SHARE = 0.5          # of the automatic step, with which schedule "linear" begins
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
 CORRECTIONS = 64            # of a pass, which its rows allow if they are not few
@@ -96,6 +98,18 @@ def read_steps(path: Path) -> np.ndarray:
         except ValueError:
             raise ValueError(f"{path}, line {number}: expected one number, not {line!r}") from None
     return np.array(steps, dtype=np.float64)
+
+
+def automatic_epochs(n_rows: int) -> int:
+    """Epochs of SGD that suit so many rows: 100,000 rows in all, in 20 to 1,000 epochs.
+
+    The number of updates, not that of epochs, says how far a model can go.
+
+    Parameters
+    ----------
+    n_rows : int
+    """
+    return min(max(-(-EPOCH_ROWS // n_rows), DEFAULT_EPOCHS), MAX_EPOCHS)
 
 
 def automatic_schedule(step: object, whole: bool) -> str:
