@@ -170,6 +170,8 @@ REGISTERS = tuple([
              "for losses that are smooth, with labels of format SIGN"),
     Register("DERIVATIVE_BOUND", 0x0F4, "rw", 26, "HUBER: largest derivative, in units of a stored "
              "label, at least 1; 0 for the other losses"),
+    Register("WEIGHTED", 0x0F8, "rw", 1, "1: every row has a weight beside its labels "
+             "(memory-layout.md); only in pipelines with weights of rows"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

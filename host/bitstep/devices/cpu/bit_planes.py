@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu import words
-from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, rule_of_row, update_of
 from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.derivatives import (
     CENTRED,
@@ -16,7 +16,7 @@ from bitstep.devices.cpu.derivatives import (
     derivative_label,
     fine_update,
 )
-from bitstep.devices.cpu.numbers import epoch_numbers
+from bitstep.devices.cpu.numbers import epoch_numbers, weights_of
 from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.bit_planes import BitPlaneLayout
@@ -115,10 +115,13 @@ def take_bit_plane_rows(blocks, shape, rule, epoch, arrays, targets, dithers, fi
         _transpose_row(blocks, row, shape, levels)
         product = words.dot(levels, seen) + epoch.level * state[words.SEEN_INTERCEPT]
         high, low = product >> PAIR_BITS, product & LOW_MASK
+        own = rule_of_row(rule, arrays.weights, row, epoch.key)
+        if own.derivative_step < 0:
+            return words.UPDATE
         if rule.loss >= CENTRED:
-            update = centred_update(rule, high, low, targets[i], dithers[i])
+            update = centred_update(own, high, low, targets[i], dithers[i])
         else:
-            update = update_of(rule, high, low, targets[i], dithers[i])
+            update = update_of(own, high, low, targets[i], dithers[i])
         wrong = words.apply(epoch, model, levels, update, state)
         if wrong:
             return wrong
@@ -139,15 +142,19 @@ class GradientArrays(NamedTuple):
         Of a row.
     sums : ndarray of int64, shape (padded(n_features) + 2,)
         Of the features, of the intercept, and of all magnitudes of updates.
+    weights : ndarray of uint16
+        See :class:`bitstep.devices.cpu.rows.Arrays`.
     """
 
     model: np.ndarray
     levels: np.ndarray
     sums: np.ndarray
+    weights: np.ndarray
 
 
 @kernel
-def add_gradients(blocks, shape, rule, level, arrays, targets, dithers, first, planes, written):
+def add_gradients(blocks, shape, rule, level, key, arrays, targets, dithers, first, planes,
+                  written):
     """Add the gradients of rows from ``first`` on; :mod:`bitstep.golden.gradient`.
 
     Parameters
@@ -156,6 +163,8 @@ def add_gradients(blocks, shape, rule, level, arrays, targets, dithers, first, p
         See :func:`take_bit_plane_rows`.
     level : int
         Level of the intercept's input.
+    key : int
+        Key of the epoch.
     arrays : GradientArrays
         Changed.
     planes : int
@@ -174,10 +183,13 @@ def add_gradients(blocks, shape, rule, level, arrays, targets, dithers, first, p
         _transpose_row(blocks, first + i, shape, levels)
         product = level * model[levels.size] + words.dot(levels, model)
         high, low = product >> PAIR_BITS, product & LOW_MASK
+        own = rule_of_row(rule, arrays.weights, first + i, key)
+        if own.derivative_step < 0:
+            return words.UPDATE
         if rule.loss == LOGISTIC:
-            update = fine_update(rule, high, low, targets[i], dithers[i])
+            update = fine_update(own, high, low, targets[i], dithers[i])
         else:
-            update = update_of(rule, high, low, targets[i], dithers[i])
+            update = update_of(own, high, low, targets[i], dithers[i])
         if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
             return words.UPDATE
         sums[levels.size + 1] += abs(update)
@@ -221,7 +233,8 @@ class BitPlaneModel:
             **{name: np.zeros(length, np.int32) for name in ("model", "seen", "pending")},
             **{name: np.zeros(length, np.int64) for name in ("coefficients", "constants")},
             dot_levels=levels, gradient_levels=levels, lookup=none,
-            codebooks=np.empty((0, 1), np.int8), state=np.zeros(words.STATE, np.int64))
+            codebooks=np.empty((0, 1), np.int8), state=np.zeros(words.STATE, np.int64),
+            weights=weights_of(job))
         self.arrays.model[:n_features] = job.model
         self.arrays.coefficients[:n_features] = job.coefficients
         if job.constants is not None:

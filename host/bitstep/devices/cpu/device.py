@@ -17,7 +17,7 @@ from bitstep.devices.cpu.bit_planes import (
 from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
-from bitstep.devices.cpu.numbers import read_only, rule_of
+from bitstep.devices.cpu.numbers import read_only, rule_of, weights_of
 from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
@@ -150,7 +150,8 @@ class CpuDevice(SoftwareDevice):
         for first, n_rows in portions(job) if rule else ():
             overflow = add_gradients(
                 read_only(job.rows[0]), bit_plane_shape(job, steps.planes), rule,
-                then.intercept_level, GradientArrays(model, np.zeros(length, np.int32), sums),
+                then.intercept_level, steps.key,
+                GradientArrays(model, np.zeros(length, np.int32), sums, weights_of(job)),
                 then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first,
                 derivative_planes, written[first:first + n_rows])
             self._look()
