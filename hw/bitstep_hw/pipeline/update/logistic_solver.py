@@ -98,8 +98,8 @@ class LogisticSolver(wiring.Component):
         fraction = STEP_FRACTION + VALUE_FRACTION
         addend = Signal(fraction, reset_less=True)
         exact = Cat(C(0, fraction - DITHER_WIDTH - 1), C(1, 1), dither)
+        step = steps.at("derivative_step", 2)
         with m.If(stage_valid[2]):
-            step = steps.at("derivative_step", 2)
             m.d.sync += [factor.eq(Mux(positive, -step, step)),
                          addend.eq(Mux(positive & ~derivatives, ~exact, exact))]
         history.push(factor * value + addend >> fraction)
