@@ -1,10 +1,48 @@
 """Facts about the machine that this process runs on."""
 
 import os
+from pathlib import Path
+
+THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")     # variables that limit threads
 
 
 def available_cores() -> int:
-    """Count the processor cores that this process may use, at least 1."""
-    if hasattr(os, "sched_getaffinity"):        # Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Count the processor cores that this process may use, at least 1.
+
+    The environment variables OMP_NUM_THREADS and NUMBA_NUM_THREADS limit them, as they do those of
+    other numerical libraries.
+    """
+    # On Linux a process may be bound to some cores.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") \
+        else os.cpu_count() or 1
+    limits = [os.environ.get(name, "").split(",")[0].strip() for name in THREADS]
+    return max(1, min([cores, *(int(limit) for limit in limits
+                                if limit.isdecimal() and int(limit))]))
+
+
+def available_memory() -> int:
+    """Bytes of memory that this process may take without pushing others out, by the system's
+    estimate; the limit of a container counts. Where nobody knows: 2^30.
+    """
+    found = [free for free in (_system_memory(), _container_memory()) if free is not None]
+    return min(found, default=1 << 30)
+
+
+def _system_memory() -> int | None:
+    for line in _read(Path("/proc/meminfo")).splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    return None
+
+
+def _container_memory() -> int | None:
+    folder = Path("/sys/fs/cgroup")
+    limit, used = (_read(folder / name).strip() for name in ("memory.max", "memory.current"))
+    return max(0, int(limit) - int(used)) if limit.isdecimal() and used.isdecimal() else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii")
+    except OSError:
+        return ""

@@ -89,18 +89,21 @@ def check_models(board, jobs, *, memory=None, lookahead=None):
     assert not any(epoch.overflow for epochs in expected for epoch in epochs), "badly chosen jobs"
     changes = {} if lookahead is None else lookahead_registers(jobs[0], lookahead)
     device = TestedDevice(board, registers=changes) if changes else board
-    found = device.train_models(jobs) if len(jobs) > 1 else [device.train(jobs[0])]
-    for result, epochs in zip(found, expected, strict=True):
-        assert isinstance(result, RunResult)
-        compare(result, epochs)
+    results = []
+    for outcome, epochs in zip(
+            device.train_models(jobs) if len(jobs) > 1 else [device.train(jobs[0])], expected,
+            strict=True):
+        assert isinstance(outcome, RunResult)
+        compare(outcome, epochs)
+        results.append(outcome)
     models = board.config.models
     for first in range(0, len(jobs), models):
         counted, _ = count_epochs(jobs[first], memory or Memory(), config=board.config,
                                   lookahead=lookahead, others=jobs[first + 1:first + models])
-        assert found[first].counters == counted
-        assert not any(value for result in found[first + 1:first + models]
+        assert results[first].counters == counted
+        assert not any(value for result in results[first + 1:first + models]
                        for value in result.counters.values())
-    return found
+    return results
 
 
 def lookahead_registers(job, lookahead):

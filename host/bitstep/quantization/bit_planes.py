@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from bitstep.checks import check_choice, check_integer, is_integer
-from bitstep.data.blocks import block_rows
+from bitstep.data.blocks import block_rows, row_blocks
 from bitstep.pipeline.bit_planes import (
     PLANES,
     BitPlaneLayout,
@@ -81,8 +82,9 @@ class BitPlaneRows:
         variance of its levels less that of its levels of 16 bits, in units of u squared.
     seed : int
         Seed of the dither.
-    mean_square : float or None
-        Mean over the rows of |u|^2, of 16 bits; None of a file that does not have it.
+    moments : ndarray of float64, shape (2, n_features), or None
+        Mean and variance over the rows of each column of u, of 16 bits; None of a file that does
+        not have them.
 
     Raises
     ------
@@ -97,7 +99,7 @@ class BitPlaneRows:
     scaler: Scaler
     excess: np.ndarray = field(repr=False)
     seed: int
-    mean_square: float | None = None
+    moments: np.ndarray | None = field(default=None, repr=False)
 
     bits = BIT_PLANE_BITS
     encoding = row_format = BIT_PLANES
@@ -118,9 +120,12 @@ class BitPlaneRows:
             raise ValueError(f"scaler and excess must be of shape {columns} and "
                              f"{(PLANES, *columns)} and finite, not {self.scaler.centre.shape} and "
                              f"{self.excess.shape}")
-        if self.mean_square is not None and not 0 < self.mean_square <= self.n_features:
-            raise ValueError(f"mean_square must be above 0 and at most {self.n_features}, the "
-                             f"features, not {self.mean_square}")
+        if self.moments is not None and not (self.moments.shape == (2, *columns)
+                                             and (np.abs(self.moments[0]) <= 1).all()
+                                             and (self.moments[1] >= 0).all()
+                                             and (self.moments[1] <= 1).all()):
+            raise ValueError(f"moments must be means from -1 to 1 and variances from 0 to 1 of "
+                             f"{self.n_features} columns, not {self.moments.tolist()}")
 
     @property
     def config(self) -> PipelineConfig:
@@ -137,6 +142,36 @@ class BitPlaneRows:
     def variance(self) -> np.ndarray:
         """Zeros: nothing is drawn."""
         return np.zeros(self.n_features)
+
+    @cached_property
+    def column_moments(self) -> np.ndarray:
+        """``moments``, counted from the codes of a file that does not have them."""
+        if self.moments is not None:
+            return self.moments
+        sums = np.zeros((2, self.n_features), object)
+        for _, start, stop in row_blocks(self.n_rows, self.n_features):
+            levels = middle_levels(self.codes(PLANES, start, stop), PLANES)
+            sums += np.stack([levels.sum(axis=0), (levels * levels).sum(axis=0)])
+        return _moments(sums, self.n_rows)
+
+    @property
+    def mean_square(self) -> float:
+        """Mean over the rows of |u|^2, of 16 bits."""
+        means, variances = self.column_moments
+        return float((means * means + variances).sum())
+
+    def penalty_units(self, fit_intercept: bool = True) -> np.ndarray:
+        """Square of each column's unit in a penalty of standardized columns: its variance, or
+        without an intercept its mean square; 1 of a column with a single value.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_features,)
+            Above 0.
+        """
+        means, variances = self.column_moments
+        squares = variances if fit_intercept else variances + means * means
+        return np.where(variances > 0, squares, 1.0)
 
     def codes(self, planes: int = PLANES, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Codes of the rows from ``start`` to ``stop``, uint16, at a precision."""
@@ -197,6 +232,13 @@ class BitPlaneRows:
             release()
 
 
+def _moments(sums: np.ndarray, count: int) -> np.ndarray:
+    """Means and variances of columns, from sums of levels of 16 bits and of their squares."""
+    return np.array([[int(first) / (count << PLANES) for first in sums[0]],
+                     [int(count * second - first * first) / (count * count << 2 * PLANES)
+                      for first, second in sums.T]])
+
+
 class BitPlaneEncoder:
     """Blocks of scaled rows to blocks of planes, in order; it stands in for
     :class:`bitstep.quantization.encoder.RowEncoder`.
@@ -245,9 +287,9 @@ class BitPlaneEncoder:
         return found - found[-1]
 
     @property
-    def mean_square(self) -> float:
+    def moments(self) -> np.ndarray:
         """See :class:`BitPlaneRows`, after the last block."""
-        return sum(self._sums[-1, 1].tolist()) / (self.n_rows << 2 * PLANES)
+        return _moments(self._sums[-1], self.n_rows)
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the array of all rows."""

@@ -107,7 +107,7 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
     return BitPlaneRows(n_rows=len(features), n_features=encoder.n_features,
                      bus_width=encoder.bus_width, stored=(np.concatenate(parts),),
                      scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed,
-                     mean_square=encoder.mean_square)
+                     moments=encoder.moments)
 
 
 def _encoded(features: Any, options: RowOptions, scaler: Scaler,

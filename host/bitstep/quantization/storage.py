@@ -92,7 +92,8 @@ def finish_archive(archive: ArchiveWriter,
     for name, array in (("labels", labels.stored), ("centre", data.scaler.centre),
                         ("scale", data.scaler.scale), of_columns):
         archive.add(name, array)
-    for name, array in (("clip", data.scaler.clip), ("codebooks", data.codebooks)):
+    for name, array in (("clip", data.scaler.clip), ("codebooks", data.codebooks),
+                        ("moments", getattr(data, "moments", None))):
         if array is not None:
             archive.add(name, array)
     classes = labels.classes
@@ -106,7 +107,7 @@ def finish_archive(archive: ArchiveWriter,
     }
     if isinstance(data, (BitPlaneRows, BitPlaneEncoder)):
         # The last block is padded, so the rows are not counted by it.
-        header |= {"n_rows": data.n_rows, "mean_square": data.mean_square}
+        header |= {"n_rows": data.n_rows}
     archive.add("header", np.frombuffer(json.dumps(header).encode(), np.uint8))
 
 
@@ -202,7 +203,7 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
     for name in arrays.keys() - {"labels", "centre", "scale", "variance", "excess", "fine_rows",
-                                 "clip", "codebooks"}:
+                                 "clip", "codebooks", "moments"}:
         if not name.startswith("rows_"):
             raise ValueError(f"nothing is known of array {name!r}")
     shared = {"bus_width": header["bus_width"], "n_features": header["n_features"],
@@ -212,7 +213,7 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
               "seed": header["seed"]}
     if header["encoding"] == BIT_PLANES:
         rows = BitPlaneRows(n_rows=header["n_rows"], excess=arrays["excess"],
-                         mean_square=header.get("mean_square"), **shared)
+                            moments=arrays.get("moments"), **shared)
     else:
         rows = QuantizedRows(
             bits=header["bits"], encoding=header["encoding"], variance=arrays["variance"],

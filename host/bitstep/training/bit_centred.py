@@ -87,9 +87,8 @@ class BitCentredRun(CentredRun):
         """See :class:`bitstep.training.centred_run.CentredRun`."""
         rows = self.data.rows
         assert isinstance(rows, BitPlaneRows)
-        square = float(rows.n_features) if rows.mean_square is None else rows.mean_square
-        return quadratic_gap(self.slope, self.objective.l2, square, MEASURABLE * self.error,
-                             fit_intercept=self.choice.fit_intercept)
+        return quadratic_gap(self.slope, self.penalties, rows.column_moments[0],
+                             MEASURABLE * self.error, fit_intercept=self.choice.fit_intercept)
 
     def combine(self, point: np.ndarray, slope: np.ndarray, rounding: float) -> None:
         """Take the point of least loss among those that all moves so far reach.
@@ -103,7 +102,7 @@ class BitCentredRun(CentredRun):
         if not self._keep(move, change, 2 * rounding):
             self._forget()
             if not self._keep(move, change, 2 * rounding):
-                if np.abs(slope).max() < np.abs(self.slope).max():
+                if self.size(slope) < self.size(self.slope):
                     self.point, self.slope, self.error = point, slope, rounding
                 return
         shares = self.moves @ slope
@@ -161,7 +160,7 @@ class BitCentredRun(CentredRun):
         rows = self.data.rows
         assert isinstance(rows, BitPlaneRows)
         if planes not in self._weights:
-            self._weights[planes] = np.minimum(rows.excess[planes - 1], 0) - self.objective.l2
+            self._weights[planes] = np.minimum(rows.excess[planes - 1], 0) - self.penalties
         # A sign is never 0, so the labels of classes have another format here.
         return self.train(planes, self.reach / WORD_LIMIT, self._weights[planes], self.slope,
                           labels=_NO_LABELS, label_format=LabelFormat.INT16, label_shift=PLANES)

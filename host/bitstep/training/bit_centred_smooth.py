@@ -136,7 +136,7 @@ class SmoothRun(CentredRun):
     def gap(self) -> float:
         """See :class:`bitstep.training.centred_run.CentredRun`."""
         points, slopes = np.append(self.passed, [[self.point, self.slope]], axis=0).swapaxes(0, 1)
-        found = convex_gap(points, slopes, self.objective.l2, self.error,
+        found = convex_gap(points, slopes, self.penalties, self.error,
                            fit_intercept=self.choice.fit_intercept)
         return found + (FINE_LOSS_BOUND if self.objective.loss == Loss.LOGISTIC else 0.0)
 
@@ -253,8 +253,7 @@ class SmoothRun(CentredRun):
         """Run the inner passes from the centre, with other derivatives if these planes need them.
         """
         centre = self._centre(planes)
-        weights = np.full(self.data.n_features, -self.objective.l2)
-        return self.train(planes, centre.unit, weights, slope, np.rint(self.point / centre.unit),
+        return self.train(planes, centre.unit, -self.penalties, slope, np.rint(self.point / centre.unit),
                           labels=centre.derivatives, label_format=LabelFormat.INT32,
                           label_shift=centre.shift, loss=self.objective.loss)
 

@@ -101,6 +101,8 @@ class CentredPasses:
         T, rows between two corrections.
     shares : sequence of float
         Step of each inner pass, as a multiple of ``step``.
+    penalties : ndarray of float64, shape (n_features,)
+        Of l2 for each weight of scaled features.
     """
 
     SHARES: Sequence[float] = (1.0, 0.25)
@@ -114,6 +116,9 @@ class CentredPasses:
         self.step = choice.step
         self.period = choice.period or centred_period(data.n_rows)
         self.shares = choice.shares or self.SHARES
+        assert isinstance(data.rows, BitPlaneRows)
+        self.penalties = objective.penalties(data.rows, choice.fit_intercept)
+        self._roots = np.append(np.sqrt(data.rows.penalty_units(choice.fit_intercept)), 1.0)
         self._plane_bytes = BitPlaneLayout(data.n_features).bytes_read(data.n_rows, 1)
         self._zeros = np.zeros(data.n_features, np.int32)
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
@@ -157,10 +162,13 @@ class CentredPasses:
         slope = np.empty(len(exact))
         slope[:-1], slope[-1] = found.words, found.intercept if self.choice.fit_intercept else 0
         slope *= scale
-        if self.objective.l2:
-            slope[:-1] += self.objective.l2 * exact[:-1]
+        slope[:-1] += self.penalties * exact[:-1]
         return FullPass(exact, slope, unit, shift, found.derivatives,
                         scale * 2.0 ** planes * math.sqrt(count))
+
+    def size(self, slope: np.ndarray) -> float:
+        """Largest component of a gradient, in standardized columns."""
+        return float(np.abs(slope / self._roots).max())
 
     @property
     def few_rows(self) -> bool:

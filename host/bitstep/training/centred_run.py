@@ -32,7 +32,8 @@ class OuterStep:
     intercept : float
         Without the labels' offset.
     gradient : float
-        Largest component of the gradient, as a multiple of that at the first model.
+        Largest component of the gradient, in standardized columns, as a multiple of that at the
+        first model.
     bytes_read : int
         Bytes of rows that were read since training began.
     planes : int
@@ -95,14 +96,14 @@ class CentredRun(CentredPasses, ABC):
         """Take the outer steps that are left; yield the state after each."""
         if not self.found:
             self.begin(self.choice.planes[0])
-            self.first = float(np.abs(self.slope).max())
+            self.first = self.size(self.slope)
         for number in range(len(self.found), len(self.choice.planes)):
             if self.found and self.ended:
                 return
             planes = self.choice.planes[number]
             following = self.choice.planes[min(number + 1, len(self.choice.planes) - 1)]
             self.outer_step(planes, following)
-            gradient = float(np.abs(self.slope).max()) / (self.first or 1.0)
+            gradient = self.size(self.slope) / (self.first or 1.0)
             self.found.append(OuterStep(self.point[:-1].copy(), float(self.point[-1]), gradient,
                                         self.bytes_read, self.planes,
                                         self.gap() if self.objective.l2 else math.inf))

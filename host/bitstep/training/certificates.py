@@ -1,9 +1,13 @@
 """Certificates: bounds of what is left between the objective at a model and its optimum.
 
-The objective is F(x) = mean of the rows' losses + l2 / 2 |w|^2, with x = (w, b) the weights of
-scaled features and an intercept without penalty. Bounds follow from its gradient g = (v, c) at a
-few points alone, which full passes measure: v of the weights, c of the intercept. Each component of
-a measured gradient may be wrong by ``error``, that of v by d = sqrt(n_features) error in length.
+The objective is F(x) = mean of the rows' losses + w' P w / 2, with x = (w, b) the weights of
+scaled features and an intercept without penalty, and P the diagonal of the penalties p_j > 0 of the
+weights. Bounds follow from its gradient g = (v, c) at a few points alone, which full passes
+measure: v of the weights, c of the intercept. Each component of a measured gradient may be wrong by
+``error``.
+
+Lengths are those of the norm |v|^2 = sum of v_j^2 / p_j, in which errors are at most
+d = error sqrt(sum of 1 / p_j) long.
 """
 
 import math
@@ -11,27 +15,25 @@ import math
 import numpy as np
 
 
-def quadratic_gap(slope: np.ndarray, l2: float, mean_square: float, error: float = 0.0, *,
-                  fit_intercept: bool = True) -> float:
+def quadratic_gap(slope: np.ndarray, penalties: np.ndarray, means: np.ndarray, error: float = 0.0,
+                  *, fit_intercept: bool = True) -> float:
     """Bound of F(x) - min F of ridge regression.
 
-    F is quadratic, and with m the mean of the rows its Hessian is [[C + m m' + l2, m], [m', 1]],
+    F is quadratic, and with m the mean of the rows its Hessian is [[C + m m' + P, m], [m', 1]],
     where C, the covariance of the features, is at least 0. So F(x) - min F is g' H^-1 g / 2, and
     by the Schur complement of the intercept's 1::
 
-        F(x) - min F = c^2 / 2 + (v - c m)' (C + l2)^-1 (v - c m) / 2
-                    <= c^2 / 2 + (|v| + |c| |m|)^2 / (2 l2)
-
-    The mean of |u|^2 is at least |m|^2.
+        F(x) - min F = c^2 / 2 + (v - c m)' (C + P)^-1 (v - c m) / 2
+                    <= c^2 / 2 + |v - c m|^2 / 2
 
     Parameters
     ----------
     slope : ndarray of float64, shape (n_features + 1,)
         g at the model.
-    l2 : float
-        Above 0.
-    mean_square : float
-        Mean of |u|^2 over the rows u.
+    penalties : ndarray of float64, shape (n_features,)
+        p_j, above 0.
+    means : ndarray of float64, shape (n_features,)
+        m.
     error : float
         Largest error of a component.
     fit_intercept : bool
@@ -41,28 +43,29 @@ def quadratic_gap(slope: np.ndarray, l2: float, mean_square: float, error: float
     -------
     float
     """
-    length = math.sqrt(slope[:-1] @ slope[:-1]) + math.sqrt(len(slope) - 1) * error
-    intercept = abs(float(slope[-1])) + error if fit_intercept else 0.0
-    return intercept ** 2 / 2 + (length + intercept * math.sqrt(mean_square)) ** 2 / (2 * l2)
+    if not fit_intercept:
+        return _half_square(np.abs(slope[:-1]) + error, penalties)
+    rest = np.abs(slope[:-1] - slope[-1] * means) + error * (1 + np.abs(means))
+    return (abs(float(slope[-1])) + error) ** 2 / 2 + _half_square(rest, penalties)
 
 
-def convex_gap(points: np.ndarray, slopes: np.ndarray, l2: float, error: float = 0.0, *,
+def convex_gap(points: np.ndarray, slopes: np.ndarray, penalties: np.ndarray, error: float = 0.0, *,
                fit_intercept: bool = True) -> float:
     """Bound of F(x) - min F of a convex loss at the last of some points.
 
-    F grows at least by l2 |w|^2 / 2 above each of its tangents, and nothing is known of its
+    F grows at least by w' P w / 2 above each of its tangents, and nothing is known of its
     curvature along b, so one tangent gives no bound unless c is 0. With two tangents, at points j
-    and k where c has different signs, the weights p + q = 1, p c_j + q c_k = 0 take b out. With x*
-    the optimum::
+    and k where c has different signs, the shares p + q = 1, p c_j + q c_k = 0 take b out. With x*
+    the optimum and d_i = w - w_i::
 
-        F(x*) >= sum of p_i [F(x_i) + g_i . (x* - x_i) + l2 / 2 |w* - w_i|^2]       i = j, k
-        F(x)  <= F(x_i) + g . (x - x_i) - l2 / 2 |w - w_i|^2
+        F(x*) >= sum of p_i [F(x_i) + g_i . (x* - x_i) + (w* - w_i)' P (w* - w_i) / 2]   i = j, k
+        F(x)  <= F(x_i) + g . (x - x_i) - d_i' P d_i / 2
 
     The least value of the first line's right side over w* gives, after F(x_i) is taken out by the
     second::
 
-        F(x) - F(x*) <= |h|^2 / (2 l2) + sum of p_i t_i
-        h = sum of p_i (v_i + l2 (w - w_i)),   t_i = (g - g_i) . (x - x_i) - l2 |w - w_i|^2
+        F(x) - F(x*) <= |h|^2 / 2 + sum of p_i t_i
+        h = sum of p_i (v_i + P d_i),   t_i = (g - g_i) . (x - x_i) - d_i' P d_i
 
     This is convex in p, so over the values that the errors of c allow the largest is at an end. The
     result is the least over all pairs of points.
@@ -71,7 +74,7 @@ def convex_gap(points: np.ndarray, slopes: np.ndarray, l2: float, error: float =
     ----------
     points, slopes : ndarray of float64, shape (n_points, n_features + 1)
         Points x_i and the gradients there; x is the last one.
-    l2, error, fit_intercept
+    penalties, error, fit_intercept
         See :func:`quadratic_gap`.
 
     Returns
@@ -79,18 +82,17 @@ def convex_gap(points: np.ndarray, slopes: np.ndarray, l2: float, error: float =
     float
         Infinite if c has one sign at all points.
     """
-    far = math.sqrt(points.shape[1]) * error
     if not fit_intercept:
-        return (math.sqrt(slopes[-1] @ slopes[-1]) + far) ** 2 / (2 * l2)
+        return _half_square(np.abs(slopes[-1, :-1]) + error, penalties)
     intercepts = slopes[:, -1]
     rising, falling = (np.flatnonzero(sign * intercepts > error) for sign in (1, -1))
     if not (len(rising) and len(falling)):
         return math.inf
+    far = error * math.sqrt(float((1 / penalties).sum()))
     moves = points[-1] - points
-    parts = slopes[:, :-1] + l2 * moves[:, :-1]
+    parts = (slopes[:, :-1] + penalties * moves[:, :-1]) / np.sqrt(penalties)
     tails = np.einsum("ij,ij->i", slopes[-1] - slopes, moves) \
-        - l2 * np.einsum("ij,ij->i", moves[:, :-1], moves[:, :-1]) \
-        + 2 * far * np.sqrt(np.einsum("ij,ij->i", moves, moves))
+        - moves[:, :-1] ** 2 @ penalties + 2 * error * np.abs(moves).sum(axis=1)
     up, down = intercepts[rising][:, None], -intercepts[falling][None]
     products = parts @ parts.T
     worst = np.zeros((len(rising), len(falling)))
@@ -99,7 +101,12 @@ def convex_gap(points: np.ndarray, slopes: np.ndarray, l2: float, error: float =
         square = share ** 2 * np.diag(products)[rising][:, None] \
             + (1 - share) ** 2 * np.diag(products)[falling][None] \
             + 2 * share * (1 - share) * products[np.ix_(rising, falling)]
-        found = (np.sqrt(np.maximum(square, 0)) + far) ** 2 / (2 * l2) \
+        found = (np.sqrt(np.maximum(square, 0)) + far) ** 2 / 2 \
             + share * tails[rising][:, None] + (1 - share) * tails[falling][None]
         worst = np.maximum(worst, found)
     return float(worst.min())
+
+
+def _half_square(slope: np.ndarray, penalties: np.ndarray) -> float:
+    """|v|^2 / 2."""
+    return float((slope ** 2 / penalties).sum() / 2)

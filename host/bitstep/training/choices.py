@@ -252,7 +252,9 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
                 "stored_encoding": rows.encoding}).check()
         assert isinstance(rows, BitPlaneRows)
         schedule = "constant"
-        step = centred_step(rows, objective.loss, objective.l2) if step == "auto" else step
+        if step == "auto":
+            step = centred_step(rows, objective.loss,
+                                float(objective.penalties(rows, fit_intercept).max()))
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")

@@ -13,14 +13,14 @@ from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.parts.widths import BOUND_WIDTH
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import QuantizedDataset
+from bitstep.quantization import BitPlaneRows, QuantizedDataset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
     """Objective of a training, over scaled features u and with |x_j| <= box::
 
-        mean over the rows of loss(u.x + intercept, y) + l2/2 |x|_2^2 + l1 |x|_1
+        mean over the rows of loss(u.x + intercept, y) + l2/2 sum_j s_j x_j^2 + l1 |x|_1
 
     The intercept is free of all three (ZipML, section 1: the regulariser R).
 
@@ -32,6 +32,10 @@ class Objective:
     l2 : float
         Ridge penalty on the scaled weights; at least 0. For every loss it is part of the diagonal
         corrections.
+    standardized : bool
+        True: l2 is a penalty on weights of standardized columns, so s_j is the variance of column
+        j of u, or without an intercept its mean square. It is for bit-plane rows, which know
+        these, and solver ``bit-centred``. False: s_j is 1.
     l1 : float
         Lasso penalty on the scaled weights; at least 0.
     box : float or None
@@ -51,6 +55,7 @@ class Objective:
 
     loss: Loss = Loss.LEAST_SQUARES
     l2: float = 0.0
+    standardized: bool = False
     l1: float = 0.0
     box: float | None = None
     refetch: bool = False
@@ -75,6 +80,11 @@ class Objective:
         if not self.rule.clipped:
             return 0
         return int(np.clip(np.rint(self.epsilon * data.label_spread), 1, (1 << BOUND_WIDTH) - 1))
+
+    def penalties(self, rows: BitPlaneRows, fit_intercept: bool = True) -> np.ndarray:
+        """l2 s_j of every column."""
+        return self.l2 * (rows.penalty_units(fit_intercept) if self.standardized
+                          else np.ones(rows.n_features))
 
     @property
     def proximal(self) -> bool:

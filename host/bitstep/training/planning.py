@@ -235,6 +235,9 @@ def _check(data, config, objective, training, first_epoch):
             "The data are quantized for {} bits, a {}-bit bus and row format {!r}, ".format(*stored)
             + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and row "
             f"format {config.row_format!r}; quantize them again or choose another pipeline")
+    if objective.standardized:
+        raise ValueError("The penalty of SGD must be on weights of scaled features; "
+                         "standardized columns are those of solver 'bit-centred'")
     if objective.rule.signs and data.label_format != LabelFormat.SIGN:
         raise ValueError(f"A loss {objective.loss.name} needs labels of two classes, not of "
                          "a regression; quantize with task='classification'")

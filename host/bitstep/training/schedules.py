@@ -159,8 +159,7 @@ def centred_step(rows: BitPlaneRows, loss: Loss = Loss.LEAST_SQUARES, l2: float 
 
     It is 0.5 / (L R), with R the mean of |u|^2 and the intercept's 1, and L the Lipschitz constant
     of the loss's derivative: 1, or 1/4 of the logistic loss. It is at most 0.5 / (T l2), with T the
-    rows between two corrections, which take l2 in. The mean is the quantizer's, or, of a file
-    without it, that of no more than 2,048 rows.
+    rows between two corrections, which take l2 in.
 
     Parameters
     ----------
@@ -168,12 +167,9 @@ def centred_step(rows: BitPlaneRows, loss: Loss = Loss.LEAST_SQUARES, l2: float 
     loss : Loss
         A smooth one.
     l2 : float
+        The largest of a weight of scaled features.
     """
-    square = rows.mean_square
-    if square is None:
-        pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(np.int64)
-        square = float((rows.levels(pick)[0] ** 2).sum(axis=1).mean())
-    bend = LOSSES[loss].curvature * (square + 1)
+    bend = LOSSES[loss].curvature * (rows.mean_square + 1)
     return 0.5 / max(bend, centred_period(rows.n_rows) * l2)
 
 

@@ -36,9 +36,9 @@ REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "version
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "overflows", "refetched_rows"]
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "levels", "bus_width", "scaler", "copies",
                "epochs", "batch", "step", "schedule", "l2", "l1", "box", "epsilon", "class_weight",
-               "refetch", "fit_intercept", "model_range", "shuffle", "init", "solver", "planes", "tol",
-               "early_stopping", "n_iter_no_change", "model_bits", "update_bits", "lookahead",
-               "pipeline"]
+               "refetch", "fit_intercept", "model_range", "shuffle", "init", "solver", "planes",
+               "tol", "early_stopping", "n_iter_no_change", "model_bits", "update_bits",
+               "lookahead", "pipeline"]
 
 
 def test_train_and_predict(numbers, tmp_path, capsys):

@@ -65,8 +65,12 @@ def test_file_holds_every_bit(tmp_path):
     np.testing.assert_array_equal(found.rows.excess, data.rows.excess)
     levels = data.rows.levels(slice(None))[0]
     assert found.rows.mean_square == pytest.approx((levels ** 2).sum(axis=1).mean(), rel=1e-12)
-    assert centred_step(replace(data.rows, mean_square=None)) == pytest.approx(
-        centred_step(found.rows), rel=1e-12)        # of all rows: they are few
+    assert found.rows.moments is not None
+    np.testing.assert_allclose(found.rows.moments, [levels.mean(axis=0), levels.var(axis=0)],
+                               rtol=1e-12, atol=1e-12)
+    older = replace(data.rows, moments=None)        # as of a file without them
+    np.testing.assert_array_equal(older.column_moments, found.rows.moments)
+    assert centred_step(older) == centred_step(found.rows)
     assert not found.rows.stored[0].flags.writeable     # mapped
     assert (found.n_rows, found.rows.seed, found.encoding) == (700, 3, "bit_planes")
     np.testing.assert_array_equal(found.stored_labels(), data.stored_labels())
@@ -120,7 +124,9 @@ def test_damaged_padding_of_a_file(tmp_path):
     ({"n_rows": 7000}, "stored must be one array of"),
     ({"excess": np.zeros((4, 11))}, "scaler and excess must be of shape"),
     ({"excess": np.full((16, 11), np.nan)}, "and finite"),
-    ({"mean_square": float("nan")}, "mean_square must be above 0 and at most 11"),
+    ({"moments": np.full((2, 11), np.nan)}, "moments must be means from -1 to 1 and variances from"),
+    ({"moments": np.zeros((2, 10))}, "moments must be means"),
+    ({"moments": np.full((2, 11), -0.5)}, "moments must be means"),
 ])
 def test_parts_must_fit(change, message):
     rows = quantize_bit_planes(make()[0])

@@ -78,6 +78,40 @@ def test_ridge(l2):
     assert excess(data, model.weights[-1, 0], model.scaled_intercepts[-1, 0], l2) < 1e-9
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_ridge_of_standardized_columns(intercept):
+    """By the normal equations in these columns; l2 means the same whatever the tails and ranges."""
+    rng = np.random.default_rng(4)
+    features = np.sinh(2 * rng.standard_normal((400, 4))) * [1.0, 1e-3, 1e3, 1.0]
+    features[:, 3] = 5.0
+    labels = features[:, :3] @ [1.0, 1e3, -1e-3] + 30 * rng.standard_normal(400)
+    rows = quantize_bit_planes(features, scaler="minmax" if intercept else "maxabs")
+    data = QuantizedDataset(rows, quantize_labels(labels, 400, center_labels=intercept))
+    objective = Objective(l2=0.2, standardized=True)
+    training = resolve_training(rows, objective, epochs=30, solver="bit-centred", planes=4,
+                                fit_intercept=intercept)
+    with open_device("golden", pipeline_of(rows, objective)) as device:
+        model = train_model([data], device, device.config, objective, training)
+    u, y = rows.values(slice(None))[0], data.label_values()
+    units = np.sqrt(u.var(axis=0) if intercept else (u * u).mean(axis=0))
+    units[3] = 1.0                  # of a column with a single value
+    columns, middle = (u / units, 0) if not intercept else ((u - u.mean(axis=0)) / units, y.mean())
+    best = np.linalg.solve(columns.T @ columns / 400 + 0.2 * np.eye(4),
+                           columns.T @ (y - middle) / 400)
+    np.testing.assert_allclose(model.weights[-1, 0] * units, best, rtol=1e-5, atol=1e-6)
+    assert model.gaps is not None
+    assert model.gaps[-1, 0] < 1e-6 * y.var()
+
+
+def test_sgd_has_no_penalty_of_standardized_columns():
+    data = make()
+    objective = Objective(l2=0.2, standardized=True)
+    training = resolve_training(data.rows, objective, epochs=1, planes=4)
+    with open_device("golden", pipeline_of(data.rows, objective)) as device, \
+            pytest.raises(ValueError, match="penalty of SGD must be on weights of scaled features"):
+        train_model([data], device, device.config, objective, training)
+
+
 def test_without_an_intercept():
     data = make(center=False)
     model = fit(data, fit_intercept=False, epochs=9)

@@ -51,12 +51,12 @@ def test_ridge_with_labels_of_a_regression_and_no_intercept():
 
 
 def parts(seed: int, n_features: int = 5) -> Any:
-    """A ridge problem: its value and slope as functions, Hessian, optimum and mean square."""
+    """A ridge problem: its value and slope as functions, optimum, penalties and means."""
     rng = np.random.default_rng(seed)
     u = np.hstack([rng.uniform(-1, 1, (40, n_features)) + rng.uniform(-0.5, 0.5, n_features),
                    np.ones((40, 1))])
     labels, l2 = rng.standard_normal(40), float(rng.choice([1e-3, 0.1, 3.0]))
-    ridge = np.append(np.full(n_features, l2), 0.0)
+    ridge = np.append(l2 * rng.choice([1e-4, 0.3, 1.0], n_features), 0.0)
     bend = u.T @ u / 40 + np.diag(ridge)
     best = np.linalg.solve(bend, u.T @ labels / 40)
 
@@ -66,20 +66,20 @@ def parts(seed: int, n_features: int = 5) -> Any:
     def slope(x):
         return u.T @ (u @ x - labels) / 40 + ridge * x
 
-    return rng, value, slope, best, l2, float((u[:, :-1] ** 2).sum(axis=1).mean())
+    return rng, value, slope, best, ridge[:-1], u[:, :-1].mean(axis=0)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bounds_hold_with_gradients_that_are_wrong_by_their_error(seed):
-    rng, value, slope, best, l2, square = parts(seed)
+    rng, value, slope, best, penalties, means = parts(seed)
     for size in (1.0, 1e-2, 1e-4):
         points = best + size * rng.standard_normal((6, len(best)))
         above = value(points[-1]) - value(best)
         for error in (0.0, 0.1 * size, 3 * size):
             slopes = np.array([slope(x) for x in points])
             slopes += rng.choice([-error, error], slopes.shape)
-            assert quadratic_gap(slopes[-1], l2, square, error) >= above * (1 - 1e-9)
-            found = convex_gap(points, slopes, l2, error)
+            assert quadratic_gap(slopes[-1], penalties, means, error) >= above * (1 - 1e-9)
+            found = convex_gap(points, slopes, penalties, error)
             assert found >= above * (1 - 1e-9)
             assert np.isfinite(found) == (slopes[:, -1].max() > error > -error
                                           > slopes[:, -1].min()
@@ -87,14 +87,17 @@ def test_bounds_hold_with_gradients_that_are_wrong_by_their_error(seed):
 
 
 def test_bounds_of_the_gradient_alone():
-    """By hand: |v|^2 / (2 l2), and of the intercept c^2 / 2 where the mean of the rows is 0."""
-    slope = np.array([3.0, -4.0, 2.0])
-    assert quadratic_gap(slope, 0.5, 0.0) == pytest.approx(2 + 25)
-    assert quadratic_gap(slope, 0.5, 1.0) == pytest.approx(2 + 49)
-    assert quadratic_gap(slope, 0.5, 1.0, fit_intercept=False) == pytest.approx(25)
-    assert convex_gap(slope[None], slope[None], 0.5) == math.inf
+    """By hand: c^2 / 2 + sum of (v - c m)_j^2 / (2 p_j), and every component wrong by an error."""
+    slope, penalties = np.array([3.0, -4.0, 2.0]), np.array([0.5, 0.25])
+    zeros = np.zeros(2)
+    assert quadratic_gap(slope, penalties, zeros) == pytest.approx(2 + 9 + 32)
+    assert quadratic_gap(slope, penalties, np.array([1.0, -0.5])) == pytest.approx(2 + 1 + 18)
+    assert quadratic_gap(slope, penalties, np.array([1.0, -0.5]), 1.0) == pytest.approx(
+        4.5 + (1 + 2) ** 2 + 2 * (3 + 1.5) ** 2)
+    assert quadratic_gap(slope, penalties, np.ones(2), fit_intercept=False) == pytest.approx(41)
+    assert convex_gap(slope[None], slope[None], penalties) == math.inf
     flat = np.array([[3.0, -4.0, 0.0]])
-    assert convex_gap(flat, flat, 0.5, fit_intercept=False) == pytest.approx(25)
+    assert convex_gap(flat, flat, penalties, 1.0, fit_intercept=False) == pytest.approx(16 + 50)
 
 
 def test_the_loss_of_the_fine_sigmoid_is_near_the_logistic_one():

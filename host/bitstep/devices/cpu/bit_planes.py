@@ -1,4 +1,4 @@
-"""Bit-plane rows: levels of bit planes, epochs of sequential SGD, and the gradient of all rows."""
+"""Bit-plane rows: epochs of sequential SGD, and the gradient of all rows."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,6 +8,7 @@ import numpy as np
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu import words
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, rule_of_row, update_of
+from bitstep.devices.cpu.codes import write_levels
 from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.derivatives import (
     CENTRED,
@@ -19,74 +20,24 @@ from bitstep.devices.cpu.derivatives import (
 from bitstep.devices.cpu.numbers import epoch_numbers, weights_of
 from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
 from bitstep.golden.sgd import EpochModel
-from bitstep.pipeline.bit_planes import BitPlaneLayout
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT
 
-# The 8 bits of a byte, each in a byte of a word: first feature lowest.
-_SPREAD = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1,
-                        bitorder="little").view("<u8")[:, 0].astype(np.uint64)
-
-
-class BitPlaneShape(NamedTuple):
-    """Shape of bit-plane rows as an epoch reads them.
-
-    Attributes
-    ----------
-    n_features, row_bits, plane_bytes, block_rows, planes : int
-    """
-
-    n_features: int
-    row_bits: int
-    plane_bytes: int
-    block_rows: int
-    planes: int
-
-
-@compiled
-def _eight_bits(blocks, block, at, half, both):
-    """The bits of 8 features, which begin at a byte or in its middle, each in a byte of a word."""
-    bits = np.int64(blocks[block, at]) >> half
-    if both:
-        bits |= np.int64(blocks[block, at + 1]) << 4
-    return _SPREAD[bits & 255]
-
-
-@compiled
-def _transpose_row(blocks, row, shape, levels):
-    """Write the levels of a row: int32, shape (padded(n_features),), zeroed beyond the features."""
-    start = row % shape.block_rows * shape.row_bits
-    half, one = start & 4, np.uint64(1)
-    high_planes = min(shape.planes, 8)
-    low_planes, offset = shape.planes - high_planes, (1 << shape.planes) - 1
-    for first in range(0, shape.row_bits, 8):
-        at = (start + first) >> 3
-        both = half != 0 and first + 4 < shape.row_bits
-        high, low = np.uint64(0), np.uint64(0)
-        for _ in range(high_planes):
-            high = high << one | _eight_bits(blocks, row // shape.block_rows, at, half, both)
-            at += shape.plane_bytes
-        for _ in range(low_planes):
-            low = low << one | _eight_bits(blocks, row // shape.block_rows, at, half, both)
-            at += shape.plane_bytes
-        for lane in range(8):
-            shift = np.uint64(8 * lane)
-            code = np.int64(high >> shift & np.uint64(255)) << low_planes \
-                | np.int64(low >> shift & np.uint64(255))
-            levels[first + lane] = 2 * code - offset
-    for feature in range(shape.n_features, levels.size):
-        levels[feature] = 0
-
 
 @kernel
-def take_bit_plane_rows(blocks, shape, rule, epoch, arrays, targets, dithers, first):
+def take_bit_plane_rows(codes, place, drop, rule, epoch, arrays, targets, dithers, first):
     """Take rows from ``first`` on, one for each target.
 
     Parameters
     ----------
-    blocks : ndarray of uint8, shape (blocks, block_bytes)
-    shape : BitPlaneShape
+    codes : ndarray of int16, shape (rows, n_features)
+        See :mod:`bitstep.devices.cpu.codes`.
+    place : int
+        Place of row ``first`` in ``codes``.
+    drop : int
+        Bits of a code that are not read: 16 less the planes.
     rule : Rule
     epoch : Epoch
     arrays : Arrays
@@ -99,8 +50,9 @@ def take_bit_plane_rows(blocks, shape, rule, epoch, arrays, targets, dithers, fi
     int
         0, or the Overflow of the row that left a range.
     """
-    blocks, arrays = uncounted(blocks), uncounted_arrays(arrays)
+    codes, arrays = uncounted(codes), uncounted_arrays(arrays)
     model, state, levels = arrays.model, arrays.state, arrays.dot_levels
+    n_features, drop = codes.shape[1], np.int32(drop)
     seen = arrays.seen if epoch.batch > 1 else model
     for i in range(targets.size):
         row = first + i
@@ -112,7 +64,7 @@ def take_bit_plane_rows(blocks, shape, rule, epoch, arrays, targets, dithers, fi
             if epoch.batch > 1:
                 seen[:] = model
             state[words.SEEN_INTERCEPT] = state[words.INTERCEPT]
-        _transpose_row(blocks, row, shape, levels)
+        write_levels(codes, place + i, drop, n_features, levels)
         product = words.dot(levels, seen) + epoch.level * state[words.SEEN_INTERCEPT]
         high, low = product >> PAIR_BITS, product & LOW_MASK
         own = rule_of_row(rule, arrays.weights, row, epoch.key)
@@ -131,42 +83,49 @@ def take_bit_plane_rows(blocks, shape, rule, epoch, arrays, targets, dithers, fi
     return 0
 
 
-class GradientArrays(NamedTuple):
-    """Arrays of a pass that sums gradients.
+class GradientSums(NamedTuple):
+    """Sums of a pass over some rows; those of several parts of the rows are added.
 
     Attributes
     ----------
-    model : ndarray of int64, shape (padded(n_features) + 1,)
-        Weights, zeros, and the intercept's word.
-    levels : ndarray of int32, shape (padded(n_features),)
-        Of a row.
-    sums : ndarray of int64, shape (padded(n_features) + 2,)
-        Of the features, of the intercept, and of all magnitudes of updates.
-    weights : ndarray of uint16
-        See :class:`bitstep.devices.cpu.rows.Arrays`.
+    features : ndarray of int64, shape (n_features,)
+        Of updates times codes.
+    updates : ndarray of int64, shape (2,)
+        Of updates, and of their magnitudes.
     """
 
-    model: np.ndarray
-    levels: np.ndarray
-    sums: np.ndarray
-    weights: np.ndarray
+    features: np.ndarray
+    updates: np.ndarray
+
+    @classmethod
+    def zeros(cls, n_features: int) -> "GradientSums":
+        """Sums over no rows."""
+        return cls(np.zeros(n_features, np.int64), np.zeros(2, np.int64))
+
+    def of_levels(self) -> np.ndarray:
+        """Sums of updates times levels: a level is twice the code, and 1."""
+        return 2 * self.features + self.updates[0]
 
 
 @kernel
-def add_gradients(blocks, shape, rule, level, key, arrays, targets, dithers, first, planes,
-                  written):
-    """Add the gradients of rows from ``first`` on; :mod:`bitstep.golden.gradient`.
+def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targets, dithers,
+                  weights, key, first, planes, written):
+    """Add the gradients of rows, one for each target; :mod:`bitstep.golden.gradient`.
 
     Parameters
     ----------
-    blocks, shape, rule, targets, dithers, first
+    codes, place, drop, rule, targets, dithers
         See :func:`take_bit_plane_rows`.
     level : int
         Level of the intercept's input.
-    key : int
-        Key of the epoch.
-    arrays : GradientArrays
+    model : ndarray of int32, shape (n_features,)
+    intercept : int
+    sums : GradientSums
         Changed.
+    weights : ndarray of uint16, shape (n_rows,) or (0,)
+        Of all rows.
+    key, first : int
+        Key of the epoch; number of the first row.
     planes : int
         Planes at which derivatives are written, or 0.
     written : ndarray of int64, shape (rows,) or (0,)
@@ -177,13 +136,18 @@ def add_gradients(blocks, shape, rule, level, key, arrays, targets, dithers, fir
     int
         0, or the Overflow of the row that left a range.
     """
-    blocks, model, levels, sums = (uncounted(blocks), uncounted(arrays.model),
-                                   uncounted(arrays.levels), uncounted(arrays.sums))
+    codes, model, features, updates = (uncounted(codes), uncounted(model),
+                                       uncounted(sums.features), uncounted(sums.updates))
+    weights = uncounted(weights)
+    drop, left = np.int32(drop), np.int32(16 - planes)
+    # A dot product of levels is twice that of codes, and the sum of the weights.
+    always = level * intercept
+    for j in range(model.size):
+        always += np.int64(model[j])
     for i in range(targets.size):
-        _transpose_row(blocks, first + i, shape, levels)
-        product = level * model[levels.size] + words.dot(levels, model)
+        product = 2 * _dot(codes, place + i, drop, model) + always
         high, low = product >> PAIR_BITS, product & LOW_MASK
-        own = rule_of_row(rule, arrays.weights, first + i, key)
+        own = rule_of_row(rule, weights, first + i, key)
         if own.derivative_step < 0:
             return words.UPDATE
         if rule.loss == LOGISTIC:
@@ -192,29 +156,28 @@ def add_gradients(blocks, shape, rule, level, key, arrays, targets, dithers, fir
             update = update_of(own, high, low, targets[i], dithers[i])
         if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
             return words.UPDATE
-        sums[levels.size + 1] += abs(update)
-        if sums[levels.size + 1] >= UPDATES_LIMIT:
+        updates[1] += abs(update)
+        if updates[1] >= UPDATES_LIMIT:
             return words.UPDATE
-        for j in range(levels.size):
-            sums[j] += update * np.int64(levels[j])
-        sums[levels.size] += update * level
+        updates[0] += update
+        for j in range(model.size):
+            features[j] += update * np.int64(np.int32(codes[place + i, j]) >> drop)
         if written.size:
-            # The first planes of a code are the code of fewer bits; a level is 2 k + 1 - 2^b.
-            left = shape.planes - planes
-            product = (level >> left) * model[levels.size]
-            for j in range(shape.n_features):
-                code = (np.int64(levels[j]) - 1 + (1 << shape.planes)) >> left + 1
-                product += (2 * code + 1 - (1 << planes)) * model[j]
+            # The first planes of a code are the code of fewer bits.
+            product = 2 * _dot(codes, place + i, left, model) + always
+            product -= (level - (level >> left - drop)) * intercept
             written[i] = derivative_label(rule, product >> PAIR_BITS, product & LOW_MASK,
-                                          targets[i], left)
+                                          targets[i], left - drop)
     return 0
 
 
-def bit_plane_shape(job: TrainingJob, planes: int) -> BitPlaneShape:
-    """The shape of a job's rows."""
-    layout = BitPlaneLayout(job.n_features)
-    return BitPlaneShape(job.n_features, layout.row_bits, layout.plane_bytes, layout.block_rows,
-                      planes)
+@compiled
+def _dot(codes, row, drop, model):
+    """Exact sum of products of codes and weights."""
+    total = np.int64(0)
+    for j in range(model.size):
+        total += np.int64(np.int32(codes[row, j]) >> drop) * np.int64(model[j])
+    return total
 
 
 class BitPlaneModel:
@@ -241,13 +204,12 @@ class BitPlaneModel:
             self.arrays.constants[:n_features] = job.constants
         self.arrays.state[words.INTERCEPT] = job.intercept
 
-    def begin(self, rows: np.ndarray, rule: Rule, steps) -> Callable[..., int]:
-        """Begin an epoch over these stored rows; return the function that takes a portion."""
+    def begin(self, rule: Rule, steps) -> Callable[..., int]:
+        """Begin an epoch; return the function that takes a portion of codes."""
         self.arrays.state[[words.BOUND, words.PENDING]] = words.LIMIT, 0
         numbers = epoch_numbers(self.job.at(steps), steps)
-        shape = bit_plane_shape(self.job, steps.planes)
-        return lambda *portion: take_bit_plane_rows(rows, shape, rule, numbers, self.arrays,
-                                                    *portion)
+        return lambda codes, place, *portion: take_bit_plane_rows(
+            codes, place, PLANES - steps.planes, rule, numbers, self.arrays, *portion)
 
     def result(self, overflow: Overflow) -> EpochModel:
         """The model as it is now."""

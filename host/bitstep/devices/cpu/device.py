@@ -1,29 +1,28 @@
 """The native device: every job of the golden model, compiled by numba."""
 
+import functools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.arithmetic import Rule
-from bitstep.devices.cpu.bit_planes import (
-    BitPlaneModel,
-    GradientArrays,
-    add_gradients,
-    bit_plane_shape,
-)
-from bitstep.devices.cpu.decoding import padded
+from bitstep.devices.cpu.bit_planes import BitPlaneModel, GradientSums, add_gradients
+from bitstep.devices.cpu.codes import DecodedRows, Portion
 from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of, weights_of
-from bitstep.devices.cpu.portions import dithers_of, portions
+from bitstep.devices.cpu.portions import PORTION_VALUES, dithers_of, portions
 from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
 from bitstep.machine import available_cores
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Run, share_rows
 from bitstep.pipeline.job import TrainingJob
@@ -33,6 +32,7 @@ from bitstep.pipeline.parts.widths import SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
+    UPDATES_LIMIT,
     GradientSum,
     RunResult,
     check_job,
@@ -73,6 +73,7 @@ class CpuDevice(SoftwareDevice):
         self.clock_hz = clock_hz
         self.workers = available_cores()
         self._interrupted = threading.Event()
+        self._decoded = DecodedRows()
         self.memory = Memory(memory_latency,
                              None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)
 
@@ -85,7 +86,17 @@ class CpuDevice(SoftwareDevice):
         rule = Rule(int(job.loss), 0, SHIFT_UNIT, 0, job.label_shift, job.update_bits, 0, 0)
         none = np.empty(0, np.int64)
         dithers_of(0, 0, 0)
-        self._model(job).begin(read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)
+        model = self._model(job)
+        if isinstance(model, BitPlaneModel):
+            self._decoded.kept(job, 0)
+            codes = np.empty((0, job.n_features), np.int16)
+            model.begin(rule, job.epochs[0])(codes, 0, none, none, 0)
+        else:
+            model.begin(read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)
+
+    def close(self) -> None:
+        """Give back the memory of decoded rows."""
+        self._decoded.forget()
 
     def _model(self, job: TrainingJob) -> IntegerModel | FloatModel | BitPlaneModel:
         if job.config.row_format == "float32":
@@ -117,11 +128,10 @@ class CpuDevice(SoftwareDevice):
             if rule is None:
                 yield model.result(Overflow.UPDATE)
                 return
-            take = model.begin(read_only(job.rows[number % len(job.rows)]), rule, steps)
             overflow = 0
-            for first, n_rows in portions(job):
+            for take, first, n_rows in self._portions(job, number, model, rule):
                 overflow = take(then.targets(first, n_rows),
-                                  dithers_of(steps.key, first, n_rows), first)
+                                dithers_of(steps.key, first, n_rows), first)
                 if overflow:
                     break
                 self._look()
@@ -129,6 +139,19 @@ class CpuDevice(SoftwareDevice):
             yield model.result(Overflow(overflow))
             if overflow:
                 return
+
+    def _portions(self, job: TrainingJob, number: int,
+                  model: IntegerModel | FloatModel | BitPlaneModel, rule: Rule):
+        """Portions of an epoch: the function that takes it, first row and number of rows."""
+        copy, steps = number % len(job.rows), job.epochs[number]
+        if isinstance(model, BitPlaneModel):
+            take = model.begin(rule, steps)
+            for codes, place, first, n_rows in self._decoded.portions(job, copy, steps.planes):
+                yield functools.partial(take, codes, place), first, n_rows
+        else:
+            take = model.begin(read_only(job.rows[copy]), rule, steps)
+            for first, n_rows in portions(job):
+                yield take, first, n_rows
 
     def _look(self) -> None:
         """Raise KeyboardInterrupt if jobs are to end (:meth:`end_jobs`)."""
@@ -142,30 +165,58 @@ class CpuDevice(SoftwareDevice):
         check_gradient(job, self.config, derivative_planes)
         steps = job.epochs[0]
         then = job.at(steps)
-        length = padded(job.n_features)
-        sums, model = np.zeros(length + 2, np.int64), np.zeros(length + 1, np.int64)
-        model[:job.n_features], model[length] = job.model, job.intercept
+        model = np.ascontiguousarray(job.model, np.int32)
         written = np.zeros(job.n_rows if derivative_planes else 0, np.int64)
-        rule, overflow = rule_of(then, steps), int(Overflow.UPDATE)
-        for first, n_rows in portions(job) if rule else ():
-            overflow = add_gradients(
-                read_only(job.rows[0]), bit_plane_shape(job, steps.planes), rule,
-                then.intercept_level, steps.key,
-                GradientArrays(model, np.zeros(length, np.int32), sums, weights_of(job)),
-                then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first,
-                derivative_planes, written[first:first + n_rows])
-            self._look()
-            if overflow:
-                break
+        rule, weights = rule_of(then, steps), weights_of(job)
+
+        def add(portion: Portion) -> tuple[int, GradientSums]:
+            codes, place, first, n_rows = portion
+            sums = GradientSums.zeros(job.n_features)
+            return add_gradients(
+                codes, place, PLANES - steps.planes, rule, then.intercept_level, model,
+                job.intercept, sums, then.targets(first, n_rows),
+                dithers_of(steps.key, first, n_rows), weights, steps.key, first,
+                derivative_planes, written[first:first + n_rows]), sums
+
+        sums, overflow = GradientSums.zeros(job.n_features), int(Overflow.UPDATE)
+        if rule is not None:
+            for overflow, part in self._in_threads(add, job, steps.planes):
+                sums.features[:] += part.features
+                sums.updates[:] += part.updates
+                overflow = overflow or Overflow.UPDATE * (sums.updates[1] >= UPDATES_LIMIT)
+                if overflow:
+                    break
         if overflow or (written.size and not fits(written, 32)):
             return GradientSum(np.zeros(job.n_features, np.int64), 0, Overflow.UPDATE)
         counters = None
         if self.config.stages.full_passes:
             counters = self._count_passes(job, derivative_planes)
         return GradientSum(
-            sums[:job.n_features], int(sums[length]),
+            sums.of_levels(), int(sums.updates[0]) * then.intercept_level,
             derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None,
             counters=counters or dict.fromkeys(COUNTER_NAMES))
+
+    def _in_threads(self, work: Callable[[Portion], Any], job: TrainingJob,
+                    planes: int) -> Iterator[Any]:
+        """Results of all portions of a job's rows, in order; portions of rows that are kept are
+        worked on at the same time.
+        """
+        found = self._decoded.portions(job, 0, planes)
+        threads = min(self.workers, -(-job.n_rows * job.n_features // PORTION_VALUES))
+        if threads == 1 or self._decoded.kept(job, 0) is None:
+            for portion in found:
+                self._look()
+                yield work(portion)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            waiting = [pool.submit(work, portion) for portion in found]
+            try:
+                for one in waiting:
+                    self._look()
+                    yield one.result()
+            finally:
+                for one in waiting:
+                    one.cancel()
 
     def _count_passes(self, job, derivative_planes):
         """Counters of the pipeline's runs for a gradient and for derivatives."""

@@ -11,9 +11,12 @@ PORTION_VALUES = 1 << 24    # values in a portion: some 10 milliseconds
 PORTION_ROWS = 1 << 16
 
 
-def portions(job: TrainingJob, n_models: int = 1) -> Iterator[tuple[int, int]]:
-    """First row and number of rows of every portion of an epoch, of so many models."""
-    size = min(PORTION_ROWS, max(8, PORTION_VALUES // job.n_features // n_models // 8 * 8))
+def portions(job: TrainingJob, n_models: int = 1,
+             values: int = PORTION_VALUES) -> Iterator[tuple[int, int]]:
+    """First row and number of rows of every portion of an epoch, of so many models; a portion has
+    at most so many values for all models, but at least 8 rows.
+    """
+    size = min(PORTION_ROWS, max(8, values // job.n_features // n_models // 8 * 8))
     for first in range(0, job.n_rows, size):
         yield first, min(size, job.n_rows - first)
 
