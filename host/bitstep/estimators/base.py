@@ -91,7 +91,7 @@ class LowPrecisionModel(Preparing):
         """Progress of a training."""
         columns, labels = prepared.columns.values, prepared.labels.values
         return watched(self.verbose, device, epochs, columns, labels, partial(
-            scored_rows, columns, labels, prepared.rows.scaler,
+            scored_rows, columns, labels, prepared.weights, prepared.rows.scaler,
             loss_of(self._resolved(prepared.batch, prepared.features.shape[1]).objective,
                     prepared.outputs), classes=self._is_classifier))
 
@@ -105,7 +105,7 @@ class LowPrecisionModel(Preparing):
             prepared.rows, epochs=epochs, step=step, certified=not prepared.deviation,
             stopping=stopping_of(
                 self, prepared.held, prepared.columns.values, prepared.labels.values,
-                prepared.rows.scaler, loss_of(objective, prepared.outputs),
+                prepared.weights, prepared.rows.scaler, loss_of(objective, prepared.outputs),
                 classes=self._is_classifier))
 
     def _finish(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
@@ -113,7 +113,7 @@ class LowPrecisionModel(Preparing):
         """Set the learned attributes after ``before`` epochs of earlier calls and these."""
         entries = history_entries(trained, loss_of(objective, prepared.outputs),
                                   prepared.columns.values,
-                                  prepared.labels.values, prepared.held, before,
+                                  prepared.labels.values, prepared.weights, prepared.held, before,
                                   classes=self._is_classifier)
         named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
         self.step_ = float(training.steps[0]) if named else None

@@ -30,7 +30,7 @@ from bitstep.training.choices import (
     resolve,
 )
 from bitstep.training.chunks import Clipped, chunk_seed, clipped
-from bitstep.training.copies import Pass, WeightWarning, pass_rows
+from bitstep.training.copies import Pass, WeightWarning, go_along, pass_rows
 from bitstep.training.scores.fits import Held, check_verbose, hold_out
 
 
@@ -48,6 +48,7 @@ class Prepared:
     rows: QuantizedRows | BitPlaneRows
     outputs: list[QuantizedDataset]
     held: Held | None
+    weights: np.ndarray | None
     deviation: float            # of copies from weights, see Pass
 
 
@@ -63,8 +64,8 @@ class Preparing(Parameters):
         """Quantized rows and labels."""
         options = self._device_options()
         check_verbose(self.verbose)
-        features, targets, held = hold_out(given.features, given.targets, self,
-                                           classes=self._is_classifier, draw_seed=self._seed)
+        train, held = hold_out(given, self, classes=self._is_classifier, draw_seed=self._seed)
+        features, targets, weights = train[:3]
         batch = min(self.batch, len(features))
         resolved = self._resolved(batch, features.shape[1])
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
@@ -72,9 +73,9 @@ class Preparing(Parameters):
         labels = self._labels(targets, kept)
         if other := other_optimum(self.solver, columns.clip, features, given.deviation):
             warnings.warn(other, OptimumWarning, stacklevel=5)
-        rows = self._quantized(features, columns, resolved.rows, kept)
+        rows = self._quantized(features, columns, weights, resolved.rows, kept)
         return Prepared(features, options, batch, resolved.rows, kept, columns, labels, rows,
-                        self._outputs(rows, labels), held, given.deviation)
+                        self._outputs(rows, labels), held, weights, given.deviation)
 
     def _resolved(self, batch: int, n_features: int) -> Resolved:
         """The parameters, with all that was left open."""
@@ -103,7 +104,11 @@ class Preparing(Parameters):
             order = rows[shuffled(len(rows), max(0, self._seed()))]
             X, targets = RowView(X, order), targets[order]
             weights, groups = (part if part is None else part[order] for part in (weights, groups))
-        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk)
+        along = weights is not None and go_along(
+            self._device_options()["name"] if isinstance(self.device, (str, dict)) else self.device,
+            packed=self._device_options()["packed"],
+            refetch=self._resolved(1, X.shape[1]).rows.refetch)
+        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk, along=along)
         if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
@@ -132,18 +137,19 @@ class Preparing(Parameters):
         """Targets of the outputs within the range in effect; those of classes are as they are."""
         return Clipped(targets, Bounds(np.array([-1.0]), np.array([1.0])), 0, "")
 
-    def _quantized(self, features: Any, columns: Clipped, choice: RowChoice,
-                   kept: bool) -> QuantizedRows | BitPlaneRows:
+    def _quantized(self, features: Any, columns: Clipped, weights: np.ndarray | None,
+                   choice: RowChoice, kept: bool) -> QuantizedRows | BitPlaneRows:
         seed = self._seed()
         if isinstance(self.random_state, (int, np.integer)) and kept and seed >= 0:
             seed = chunk_seed(seed, features, self.first_rows_)
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self._scaler())
         if choice.encoding == BIT_PLANES:
             return quantize_bit_planes(columns.values, bus_width=choice.bus_width, scaler=scaler,
-                                       seed=seed)
+                                       seed=seed, weights=weights)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
                              bus_width=choice.bus_width, scaler=scaler, copies=self.copies,
-                             seed=seed, fine_rows=choice.refetch, levels=choice.levels)
+                             seed=seed, fine_rows=choice.refetch, levels=choice.levels,
+                             weights=weights)
 
     def _outputs(self, rows: QuantizedRows | BitPlaneRows,
                  labels: Clipped) -> list[QuantizedDataset]:
