@@ -17,4 +17,5 @@ def derivative_job(job: TrainingJob, planes: int) -> TrainingJob:
     """
     left = job.at(EpochSteps(0, 1, planes=planes)).label_shift - DERIVATIVE_FRACTION
     shift = max(-(-left // SHIFT_UNIT), 1)
-    return replace(job, weights=None, epochs=(EpochSteps(1 << SHIFT_UNIT * shift - left, shift, planes=planes),))
+    steps = EpochSteps(1 << SHIFT_UNIT * shift - left, shift, planes=planes)
+    return replace(job, weights=None, epochs=(steps,))

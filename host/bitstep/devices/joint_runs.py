@@ -51,7 +51,8 @@ def option_registers(jobs: Sequence[TrainingJob], shared: bool,
     """Registers of weights, of several models, and of a model and updates of few bits; for every
     pipeline, or what another program left there would end its runs.
     """
-    return {"WEIGHTED": jobs[0].weighted, "MODELS": len(jobs), "SHARED_LABELS": shared, "END_WITH_FIRST": not to_the_end,
+    return {"WEIGHTED": jobs[0].weighted, "MODELS": len(jobs), "SHARED_LABELS": shared,
+            "END_WITH_FIRST": not to_the_end,
             "MODEL_BITS": jobs[0].model_bits, "UPDATE_BITS": jobs[0].update_bits}
 
 

@@ -87,8 +87,8 @@ class BitPlaneRows:
         Mean and variance over the rows of each column of u, of 16 bits; None of a file that does
         not have them.
     weights : ndarray of uint16, shape (n_rows,), or None
-        Weights of the rows (:mod:`bitstep.quantization.weights`), by which ``excess`` and ``moments`` count;
-        None: all alike.
+        Weights of the rows (:mod:`bitstep.quantization.weights`), by which ``excess`` and
+        ``moments`` count; None: all alike.
 
     Raises
     ------

@@ -127,8 +127,8 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     of rounding, amplified by the corrections, asks for a shorter step (on cadata at 2 bits a five
     times shorter one). A row's hinge or logistic derivative is at most 1, so the step is about what
     a weight can change at once; it is at most 16, an eighth of the default ``model_range``. R and m
-    are taken from no more than 2,048 rows, evenly spaced. Where rows have weights, a step is that of
-    the mean weight, and the automatic one is divided by the largest weight over the mean one.
+    are taken from no more than 2,048 rows, evenly spaced. Where rows have weights, a step is that
+    of the mean weight, and the automatic one is divided by the largest weight over the mean one.
 
     Parameters
     ----------

@@ -98,8 +98,8 @@ class ModelPath:
         ]
 
     def connect_solver(self, m, pipeline, dotted, label, steps, label_shift, row, entered):
-        """The solver; ``label`` is that of the row that enters, with its products, ``entered`` cycles
-        after its last slot, when ``row`` is what came with it.
+        """The solver; ``label`` is that of the row that enters, with its products, ``entered``
+        cycles after its last slot, with which ``row`` came.
         """
         solver, step, stages = self.solver, self.derivative_step, self.config.stages
         mantissa, scale = self._scale(m, pipeline, steps, row, entered)

@@ -16,6 +16,7 @@ from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.shell.beat_count import BeatCount
 from bitstep_hw.shell.register_bank import writable
 
+
 def registers_layout(config):
     """Return the layout of the writable registers that a pipeline has, by name."""
     return data.StructLayout({
@@ -67,7 +68,8 @@ class RunCheck(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         super().__init__({
-            "registers": In(registers_layout(config)), "start": In(1), "ready": Out(1), "bad": Out(1),
+            "registers": In(registers_layout(config)),
+            "start": In(1), "ready": Out(1), "bad": Out(1),
             "row_beats": Out(32), "model_beats": Out(32), "codebooks_beats": Out(32),
             "corrects": Out(1),
             **bit_plane_sizes(config),

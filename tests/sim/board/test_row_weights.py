@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bit_plane_runs import CLOCK_HZ
-from simulated import check_models, open_board
+from simulated import TestedDevice, check_models, open_board
 
+from bitstep.devices.derivatives import derivative_job
+from bitstep.devices.register_device import DerivativeRun
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.results import BadConfigurationError
+from bitstep.pipeline.results import BadConfigurationError, RangeOverflowError
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
@@ -81,12 +83,14 @@ def test_a_step_that_fits_no_row_but_those_of_small_weight(board):
     config = board.config
     loss = Loss.HINGE if config.loss_family == "linear" else Loss.LOGISTIC
     job = job_of(config, loss, 8)
+    job = replace(job, label_shift=max(job.label_shift, 24))
     # K of weight 1 does not fit, so a row of large weight ends the run.
     large = replace(job, epochs=tuple(
         replace(one, mantissa=(1 << 18) - 1, shift=1) for one in job.epochs[:1]))
     small = replace(large, weights=np.zeros_like(job.weights))
     assert next(iter(train(large))).overflow
-    check_models(board, [large])
+    with pytest.raises(RangeOverflowError):
+        board.train(large)
     assert not any(one.overflow for one in train(small))
     check_models(board, [small])
 
@@ -112,7 +116,8 @@ def test_gradient_of_all_rows(config, loss, power):
         job = replace(job, epochs=(replace(job.epochs[0], mantissa=1 << 17),))
     planes = 4 * (loss in (Loss.SQUARED_HINGE, Loss.LOGISTIC))
     expected = gradient(job, planes)
-    assert not expected.overflow and expected.words.any()
+    assert not expected.overflow
+    assert expected.words.any()
     with open_board(config, clock_hz=CLOCK_HZ) as device:
         found = device.gradient(job, derivative_planes=planes)
     np.testing.assert_array_equal(found.words, expected.words)
@@ -131,10 +136,10 @@ def test_inner_passes(config, loss):
 
 
 def test_derivatives_have_no_weights():
-    from simulated import TestedDevice
     job = random_bit_plane_job(PLANES, n_features=19, n_rows=70, planes=(4,),
                                loss=Loss.SQUARED_HINGE)
     with open_board(PLANES, clock_hz=CLOCK_HZ) as board:
         device = TestedDevice(board, registers={"WEIGHTED": 1})
-        with pytest.raises(BadConfigurationError):
-            device.gradient(job, derivative_planes=4)
+        with DerivativeRun(device, derivative_job(job, 4), 60.0) as run, \
+                pytest.raises(BadConfigurationError):
+            run.finish()

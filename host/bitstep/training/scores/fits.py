@@ -75,7 +75,8 @@ def hold_out(given: Pass, estimator: Any, *, classes: bool,
 
 
 def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.ndarray,
-                weights: np.ndarray | None, scaler: Scaler, loss: Loss | LossFunction, *, classes: bool) -> Stopping | None:
+                weights: np.ndarray | None, scaler: Scaler, loss: Loss | LossFunction, *,
+                classes: bool) -> Stopping | None:
     """The rule that an estimator's parameters ask for; None for all epochs.
 
     Parameters

@@ -120,7 +120,7 @@ class LogisticSolver(wiring.Component):
         m.d.comb += [
             fine.valid.eq(history.stage_valid[4]), fine.margin.eq(margin),
             fine.positive.eq(positive), fine.dither.eq(dither),
-            fine.label_shift.eq(self.label_shift), 
+            fine.label_shift.eq(self.label_shift),
             fine.derivative_step.eq(steps.at("derivative_step", 4)),
         ]
         late = self.config.stages.solver.fine
