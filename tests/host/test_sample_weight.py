@@ -221,11 +221,11 @@ def test_whole_weights_have_the_optimum_of_repeated_rows(loss):
     repeated = LowPrecisionClassifier(**options).fit(X[ORDER], CLASSES[ORDER])
     plain = LowPrecisionClassifier(**options).fit(X, CLASSES)
     size = np.abs(repeated.coef_).max()
-    assert np.abs(weighted.coef_ - repeated.coef_).max() < 1e-4 * size
+    assert np.abs(weighted.coef_ - repeated.coef_).max() < 1e-3 * size
     assert np.abs(plain.coef_ - repeated.coef_).max() > 0.01 * size
     assert weighted.n_samples_seen_ == (WHOLE > 0).sum()
     assert weighted.history_[-1]["train_loss"] == pytest.approx(
-        repeated.history_[-1]["train_loss"], rel=1e-6)
+        repeated.history_[-1]["train_loss"], rel=1e-4)
 
 
 def test_heavy_rows_stand_in_a_pass_several_times():

@@ -92,7 +92,7 @@ def rule_of_row(rule, weights, row, key):
         return rule
     place = (key + WEIGHT_TURN * row) & 0xFFFF
     mantissa = (rule.mantissa * np.int64(weights[row]) + place) >> 16
-    step = rule.derivative_step
+    step: Any = rule.derivative_step
     if step:
         step = scaled(mantissa << 16, rule.bound_high, rule.bound_low,
                       np.int64(1) << rule.shift - 1, rule.shift)
