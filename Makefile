@@ -71,7 +71,7 @@ demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated
 test: libpython                 ## the tests of each change, the cocotb benches among them
 	$(BIN)/python -m pytest -n $(JOBS)
 
-test-slow: $(VENV)/.stamp       ## the other tests: every width and bus, fresh drawn jobs; hours
+test-slow: $(VENV)/.stamp       ## the other tests: more widths and buses, others each time; fresh jobs
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 # Each of them ends, whatever became of those before.

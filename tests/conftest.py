@@ -44,11 +44,19 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
 
 
+def _values(case):
+    """Values of a case: those of each ``parametrize`` together, and that of each fixture."""
+    marks = [mark.args[0] for mark in case.iter_markers("parametrize")]
+    groups = [tuple(map(str.strip, names.split(","))) if isinstance(names, str) else tuple(names)
+              for names in marks]
+    params = case.callspec.params
+    groups += [(name,) for name in params if not any(name in names for names in groups)]
+    return [tuple((name, repr(params[name])) for name in names) for names in groups]
+
+
 def _beyond(cases, strength):
     """Cases without which all values still meet; values are about as frequent in the others."""
-    values = {case: [tuple((name, repr(case.callspec.params[name]))
-                           for name in map(str.strip, mark.args[0].split(",")))
-                     for mark in case.iter_markers("parametrize")] for case in cases}
+    values = {case: _values(case) for case in cases}
     lacking = {case: set(combinations(of_case, min(strength, len(of_case))))
                for case, of_case in values.items()}
     uses = Counter()

@@ -7,7 +7,7 @@ imports. Every import counts: in functions and for type checkers too.
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,12 +29,14 @@ MAX_FLOORS = 5
 FLOORS = {
     "bitstep": ["pipeline data plugins checks machine writing compiling levels progress",
                 "golden quantization cycles options",
-                "training devices", "estimators search cli", "doctor __init__ __main__"],
+                "training devices", "estimators search cli", "doctor dask __init__ __main__"],
     "bitstep_gradients": ["errors kernels vectors", "keys wire", "codecs", "control registry",
                           "exchange __init__", "torch", "lab"],
     "bitstep_hw": ["parts axi", "pipeline bit_planes", "shell packed", "top",
                    "boards command __init__"]}
 OUTSIDERS = {
+    "dask": ("host/bitstep/dask/",),
+    "distributed": ("host/bitstep/dask/",),
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
     "torch": ("host/bitstep_gradients/torch/", "host/bitstep_gradients/lab/",
               "host/bitstep_lab/quantized_networks/"),
@@ -61,7 +63,11 @@ class Tree:
         self.root = root
         self.paths = {".".join(path.relative_to(root / source).with_suffix("").parts): path
                       for source in sources for path in sorted((root / source).rglob("*.py"))}
-        self.imports = {name: list(self._imports(path)) for name, path in self.paths.items()}
+
+    @cached_property
+    def imports(self) -> dict[str, list[Import]]:
+        """Imports of every module, which takes seconds to read."""
+        return {name: list(self._imports(path)) for name, path in self.paths.items()}
 
     def folders(self, package) -> list[str]:
         """The package and every folder in it that has an ``__init__``."""
@@ -83,11 +89,7 @@ class Tree:
         return {room for name in self.paths if (room := _room(name, folder))}
 
     def _imports(self, path) -> Iterator[Import]:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        late = {id(inner) for outer in ast.walk(tree)
-                if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef))
-                for inner in ast.walk(outer)}
-        for node in ast.walk(tree):
+        for node, is_late in _statements(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -96,8 +98,7 @@ class Tree:
             else:
                 continue
             for name in dict.fromkeys(map(self._module, names)):
-                yield Import(path.relative_to(self.root).as_posix(), node.lineno, name,
-                             id(node) in late)
+                yield Import(path.relative_to(self.root).as_posix(), node.lineno, name, is_late)
 
     def _module(self, name) -> str:
         """The module that holds what is imported; a name from outside stays as it is."""
@@ -107,6 +108,16 @@ class Tree:
                 if module in self.paths:
                     return module
         return name
+
+
+def _statements(block, is_late=False) -> Iterator[tuple[ast.stmt, bool]]:
+    """Statements of a block and of those in it, and whether each is inside a function."""
+    is_late |= isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef))
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for inner in getattr(block, field, ()):
+            if isinstance(inner, ast.stmt):
+                yield inner, is_late
+            yield from _statements(inner, is_late)
 
 
 def _room(module, folder):
@@ -196,7 +207,8 @@ def test_plots_and_scikit_learn_are_imported_when_they_are_used():
     library = ("bitstep", "bitstep_gradients", "bitstep_gradients.torch")
     assert not [str(one) for one in all_imports(*library)
                 if one.module.split(".")[0] in ("matplotlib", "sklearn") and not one.is_late
-                and not one.file.startswith(("host/bitstep/estimators/", "host/bitstep/search.py"))]
+                and not one.file.startswith((
+                    "host/bitstep/estimators/", "host/bitstep/search.py", "host/bitstep/dask/"))]
 
 
 # The test's own means

@@ -17,8 +17,9 @@ widths = range(1, 9)
 scores = {}
 for levels in ("uniform", "optimal"):
     scores[levels] = [
-        cross_val_score(LowPrecisionRegressor(bits=bits, levels=levels, random_state=0), X, y)
-        .mean() for bits in widths if levels == "uniform" or bits <= 5]
+        cross_val_score(LowPrecisionRegressor(bits=bits, levels=levels, solver="sgd",
+                                              random_state=0), X, y).mean()
+        for bits in widths if levels == "uniform" or bits <= 5]
     print(f"{levels} levels, {len(scores[levels])} widths: R2",
           " ".join(f"{score:.3f}" for score in scores[levels]))
 

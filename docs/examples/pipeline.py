@@ -20,7 +20,7 @@ train, test, train_names, test_names = train_test_split(
 columns = make_column_transformer((QuantileTransformer(n_quantiles=100), areas),
                                   remainder="passthrough")
 search = GridSearchCV(
-    make_pipeline(columns, LowPrecisionClassifier(loss="log_loss", random_state=0)),
+    make_pipeline(columns, LowPrecisionClassifier(solver="sgd", random_state=0)),
     {"lowprecisionclassifier__bits": [2, 4, 6, 8]}, cv=3)
 search.fit(train, train_names)
 for bits, score in zip(search.cv_results_["param_lowprecisionclassifier__bits"],

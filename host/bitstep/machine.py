@@ -1,7 +1,11 @@
 """Facts about the machine that this process runs on."""
 
 import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")     # variables that limit threads
 
@@ -18,6 +22,36 @@ def available_cores() -> int:
     limits = [os.environ.get(name, "").split(",")[0].strip() for name in THREADS]
     return max(1, min([cores, *(int(limit) for limit in limits
                                 if limit.isdecimal() and int(limit))]))
+
+
+def in_threads(work: Callable[[Any], Any], parts: Sequence[Any],
+               threads: int | None = None) -> Iterator[Any]:
+    """Results of work on parts, in their order, by threads that work on a few parts ahead.
+
+    Parameters
+    ----------
+    work : callable
+        It should spend its time without Python's lock.
+    parts : sequence
+    threads : int, optional
+        At most so many; None: :func:`available_cores`.
+    """
+    threads = min(threads or available_cores(), len(parts))
+    if threads <= 1:
+        yield from map(work, parts)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future] = deque()
+        try:
+            for part in parts:
+                waiting.append(pool.submit(work, part))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for one in waiting:
+                one.cancel()
 
 
 def available_memory() -> int:

@@ -56,6 +56,7 @@ def test_words(both, start):
             assert words.tolist() == expected.tolist()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("payload", ["fixed", "radix", "huffman"])
 @pytest.mark.parametrize("name", ["qsgd-linf", "dqsg", "qsgd"])
 @pytest.mark.parametrize("levels", [1, 2, 3, 7, 12, 31, 63, 100, 127])

@@ -82,8 +82,10 @@ def test_the_command_line_reads_it(tmp_path, capsys, name, model):
     np.testing.assert_array_equal(np.loadtxt(out), fitted.predict(X).astype(float))
     stored = tmp_path / "quantized.npz"
     rows = fitted._rows
-    assert main(["quantize", str(data), "--bits", str(rows.bits), "--encoding", rows.encoding,
-                 "--model", model, "--out", str(stored)]) == 0
+    codes = ["--bit-planes"] if rows.encoding == "bit_planes" \
+        else ["--bits", str(rows.bits), "--encoding", rows.encoding]
+    assert main(["quantize", str(data), *codes, "--scaler", rows.scaler, "--model", model, "--out",
+                 str(stored)]) == 0
     assert main(["predict", str(path), str(stored)]) == 0
     assert main(["train", str(data), "--model", model, "--init", str(path), "--epochs", "1",
                  "--device", "golden"]) == 0
@@ -124,7 +126,7 @@ def test_steps_of_a_file_are_not_those_of_a_schedule(tmp_path):
     assert main(["train", str(data), "--schedule", str(steps), "--device", "golden", "--out",
                  str(path)]) == 0
     loaded = LowPrecisionRegressor.load(path)
-    assert (loaded.schedule, loaded.step, loaded.step_) == ("inverse", "auto", None)
+    assert (loaded.schedule, loaded.step, loaded.step_) == ("auto", "auto", None)
 
 
 def test_names_of_features(tmp_path):

@@ -17,8 +17,10 @@ from bitstep_hw.top import to_verilog
 
 STUB = Path(__file__).with_suffix(".tcl")
 SMALL = PipelineConfig(bits=4, max_features=32, lookahead=0)
-REFETCHING = PipelineConfig(bits=2, max_features=32, lookahead=0, refetch=True)
-BIT_PLANES = PipelineConfig(bits=16, row_format="bit_planes", max_features=32, lookahead=0)
+REFETCHING = PipelineConfig(bits=8, max_features=8, lookahead=0, refetch=True, minibatch=False,
+                            corrections=False)
+BIT_PLANES = PipelineConfig(bits=16, row_format="bit_planes", max_features=8, lookahead=0,
+                            minibatch=False, corrections=False)
 MODELS = PipelineConfig(bits=4, max_features=32, lookahead=0, models=2)
 CONFIGS = {"two ports": SMALL, "three ports": REFETCHING, "bit-plane rows": BIT_PLANES}
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import random
 import zlib
 
 from hypothesis import HealthCheck, seed
@@ -85,6 +86,13 @@ MORE_CONFIGS = [
       for bits, row_format, lookahead in (
           (1, "one_level", 2), (8, "one_level", 0), (3, "two_levels", 4), (32, "float32", 3))),
 ]
+
+
+def tonight(cases, count):
+    """As many of the cases, others in every run: ``make test-slow`` ends in hours, and meets all of
+    them in a few nights.
+    """
+    return random.Random(os.environ["BITSTEP_TEST_SEED"]).sample(list(cases), count)
 
 
 def losses(config):

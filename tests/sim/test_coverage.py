@@ -1,5 +1,6 @@
 """What the figures of `make coverage` are computed from."""
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +20,6 @@ from bitstep_sim.coverage import (
 )
 from bitstep_sim.fault_runs import run_fault
 from bitstep_sim.faults import FAULTS
-from bitstep_sim.proofs.mutation import mutated
 from bitstep_sim.testing.random_jobs import random_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,10 +74,20 @@ def test_unmet_pairs():
                           "loss LEAST_SQUARES with labels SIGN"}
 
 
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A copy of the sources, in which each test changes a file and changes it back."""
+    return shutil.copytree(ROOT / "hw/bitstep_hw", tmp_path_factory.mktemp("copy") / "bitstep_hw",
+                           ignore=shutil.ignore_patterns("__pycache__"))
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind} {fault.mutation.file}")
-def test_fault_follows_the_source(fault):
-    with mutated(fault.mutation):
-        pass
+def test_fault_follows_the_source(fault, sources):
+    path = sources / fault.mutation.file
+    text = path.read_text("utf-8")
+    fault.mutation.apply(sources)
+    assert path.read_text("utf-8") != text
+    path.write_text(text, "utf-8")
     files = [argument for argument in fault.arguments if argument.endswith(".py")]
     assert files
     for name in files:

@@ -4,7 +4,7 @@ import numpy as np
 
 from bitstep.cli.problem import Problem, Request
 from bitstep.options.table import SCHEDULES
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import formula_of
 from bitstep.quantization import ENCODINGS
 from bitstep.training.losses import Moments
 from bitstep.training.noise_floor import advice, noise_floor
@@ -30,18 +30,18 @@ def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> st
 
 def baseline(problem: Problem) -> float:
     """Training loss of the best constant, which any useful model is below."""
-    constant = LOSSES[problem.kind.loss].constant
+    rule = formula_of(problem.loss)
     if problem.train_set is not None:
         targets = class_targets(problem.train_set.labels, problem.classes)
-        return float(np.mean([constant(float(np.mean(column)), float(np.var(column)))
-                              for column in targets.T]))
+        return rule.baseline((float(np.mean(column)), float(np.var(column)))
+                             for column in targets.T)
     found = []
     for data in problem.outputs:
         moments = Moments()
         for part in data.labels.blocks(data.n_rows):
             moments.add(data.label_offset + data.label_scale * part)
-        found.append(constant(moments.mean, moments.variance))
-    return float(np.mean(found))
+        found.append((moments.mean, moments.variance))
+    return rule.baseline(found)
 
 
 def remedy(request: Request, *, swept: bool = False) -> str:

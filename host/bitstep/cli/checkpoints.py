@@ -12,7 +12,6 @@ import numpy as np
 from bitstep.cli.options import UsageError, class_text
 from bitstep.cli.paths import check_readable, check_writable
 from bitstep.cli.problem import Request
-from bitstep.cli.request import request_of
 from bitstep.cli.validation import stopping_settings
 from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.manifest import read_manifest
@@ -111,14 +110,14 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
     """Options that the bits of a training depend on, by name, as JSON holds them."""
     problem, objective, training = request.problem, request.objective, request.training
     rows, config, model = problem.request, request.config, start.model
-    by_name = arguments.schedule in SCHEDULES
+    by_name = request.schedule in SCHEDULES
     floats = problem.outputs[0].row_format == "float32"
     beats = config.rows.beats(problem.outputs[0].n_features)
     return {
         "model": problem.model, "bits": rows.bits, "encoding": rows.encoding,
         "bus-width": rows.bus_width, "scaler": rows.scaler, "copies": rows.copies,
         "seed": rows.seed, "shuffle": rows.shuffle, "epochs": len(training.steps),
-        "schedule": arguments.schedule if by_name else np.asarray(training.steps).tolist(),
+        "schedule": request.schedule if by_name else np.asarray(training.steps).tolist(),
         "step": (arguments.step or "auto") if by_name else None,
         "batch": training.batch, "l2": objective.l2, "l1": objective.l1, "box": objective.box,
         "refetch": objective.refetch, "intercept": training.fit_intercept,
@@ -130,13 +129,19 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
         "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
+        "multinomial": objective.multinomial or None,
         "lookahead": config.effective_lookahead(beats) if floats else None,
-        **stopping_settings(request_of(arguments))}
+        **stopping_settings(request.resolved.request)}
 
 
-def make_writer(start: Start, arguments: argparse.Namespace,
-                request: Request) -> CheckpointWriter | None:
+def make_writer(start: Start, arguments: argparse.Namespace, request: Request,
+                data: dict[str, Any] | None = None) -> CheckpointWriter | None:
     """Checkpoint of a training; None without one.
+
+    Parameters
+    ----------
+    data : dict of str to Any or None
+        Description of rows that are elsewhere; None: that of the problem.
 
     Raises
     ------
@@ -146,10 +151,11 @@ def make_writer(start: Start, arguments: argparse.Namespace,
     if start.path is None:
         return None
     outputs, state = request.problem.outputs, start.checkpoint
-    settings, data = _settings(start, arguments, request), describe_data(outputs)
+    settings = _settings(start, arguments, request)
+    data = describe_data(outputs) if data is None else data
     if state is None:
         state = Checkpoint(settings, data, np.asarray(request.training.steps).tolist(),
-                           len(outputs))
+                           1 if request.objective.multinomial else len(outputs))
     else:
         _check_same(arguments.resume, state, settings, data)
     writer = CheckpointWriter(start.path, state, lambda text: print(
@@ -160,6 +166,12 @@ def make_writer(start: Start, arguments: argparse.Namespace,
 
 def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
                 data: dict[str, Any]) -> None:
+    joint = "multinomial"
+    if state.settings.get(joint) != settings[joint]:
+        found, wanted = (f"{joint} model" if one else "one-vs-rest model"
+                         for one in (state.settings.get(joint), settings[joint]))
+        raise UsageError(f"{path} is the checkpoint of a {found}, and this device or solver trains "
+                         f"a {wanted}: go on with the options and on a device as it was begun")
     wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(state.settings.get(name))}"
              for name, value in settings.items() if state.settings.get(name) != value]
     if wrong:
@@ -216,9 +228,11 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
                              "leave --no-intercept out, or take a model without one")
     if training.planes == "auto":       # the weights' words are the same with any planes
         training = replace(training, planes=(FIRST_PLANES,) * len(training.steps))
+    # Words of bit-centred training have room as it is needed; the weights must suit the labels.
+    objective = replace(request.objective, standardized=False)
     try:
         for number, data in enumerate(problem.outputs):
-            plan(data, request.config, request.objective, training,
+            plan(data, request.config, objective, training,
                  initial=(weights[number], float(intercepts[number])), between_epochs=True)
     except ValueError as error:
         raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "

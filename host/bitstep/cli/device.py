@@ -53,22 +53,25 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"--device must be one of {', '.join(available())}, "
                          f"not {arguments.device!r}")
     known = options_of(device_class(arguments.device))
-    options: dict[str, Any] = {}
     if arguments.wave and not arguments.wave.endswith(".fst"):
         raise UsageError(f"--wave writes the format FST; the file name must end in .fst, "
                          f"not {arguments.wave!r}")
     for name, parameter in _PARAMETERS.items():
-        value = getattr(arguments, name, None)
-        if value is None:
-            continue
-        if parameter not in known:
+        if getattr(arguments, name, None) is not None and parameter not in known:
             option = f"--{name.removeprefix('device_').replace('_', '-')}"
             raise UsageError(f"{option} is not possible with --device {arguments.device}; it is "
                              f"for --device {' or '.join(_devices_with(parameter)) or 'none'}")
-        options[parameter] = value * 1e6 if name == "clock_mhz" else value
+    options = named_options(arguments)
     if "progress" in known:
         options["progress"] = StatusLine(arguments.device)
     return options
+
+
+def named_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Options of the device that a command was given, by the names of its class's parameters."""
+    values = {name: getattr(arguments, name, None) for name in _PARAMETERS}
+    return {_PARAMETERS[name]: value * 1e6 if name == "clock_mhz" else value
+            for name, value in values.items() if value is not None}
 
 
 def _devices_with(parameter: str) -> list[str]:

@@ -20,11 +20,11 @@ from bitstep.cli.progress import Bar, shown
 from bitstep.cli.request import check_requests, stored_request
 from bitstep.cli.validation import hold_out
 from bitstep.data import Dataset, load, split
-from bitstep.devices import default_device
+from bitstep.devices import default_device, device_class
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
@@ -41,7 +41,13 @@ from bitstep.quantization import (
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, resolve
 from bitstep.training.copies import go_along
-from bitstep.training.losses import accuracies, code_accuracies, code_losses, measures
+from bitstep.training.losses import (
+    accuracies,
+    code_accuracies,
+    code_losses,
+    joint_code_losses,
+    measures,
+)
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
@@ -72,7 +78,7 @@ class Problem:
     deviation : float
         See :class:`bitstep.training.copies.Pass`.
     rule : LossFunction or None
-        Loss with a bound that the options ask for.
+        Loss with a bound that the options ask for, or of all classes together.
     """
 
     name: str
@@ -94,7 +100,7 @@ class Problem:
 
     @property
     def loss(self) -> Loss | LossFunction:
-        """What is minimised, with its bound."""
+        """What is minimised, with its bound, or of all classes together."""
         return self.rule or self.kind.loss
 
     @property
@@ -123,7 +129,10 @@ class Problem:
         regression), ``validation_loss`` and ``validation_accuracy`` of held-out rows, and
         ``test_metric``.
         """
-        if self.train_set is None:
+        if self.train_set is None and formula_of(self.loss).joint:
+            losses = joint_code_losses(self.outputs, model.weights, model.scaled_intercepts,
+                                       self.loss)
+        elif self.train_set is None:
             losses = np.mean([
                 code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
                             self.loss)
@@ -208,6 +217,8 @@ class Request:
         That model: see :func:`bitstep.training.train.train_model`.
     resumed : int
         Epochs that were trained before this command, summed over the outputs.
+    resolved : Resolved
+        The options with all that was open.
     """
 
     source: str
@@ -218,6 +229,7 @@ class Request:
     config: PipelineConfig
     device: str
     step_asked: bool
+    resolved: Resolved
     init: str | None = None
     initial: tuple[np.ndarray, np.ndarray] | None = None
     resumed: int = 0
@@ -268,14 +280,17 @@ def prepare(arguments: argparse.Namespace,
                                  label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        along = go_along(getattr(arguments, "device", None) or default_device(),
-                         refetch=request.refetch, packed=getattr(arguments, "packed", False))
+        device = getattr(arguments, "device", None) or default_device()
+        joint = resolved[0].several and len(np.unique(train_set.labels)) > 2 \
+            and device_class(device).joint_classes
+        along = go_along(device, refetch=request.refetch, joint=joint,
+                         packed=getattr(arguments, "packed", False))
         train_set, classes, weights, deviation = weighted_rows(train_set, weight, request.seed,
                                                                along)
         rows = rows_of(request, train_set, fine_rows=request.refetch, weights=weights)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
-    warn_of_optimum(request.solver, clip, train_set.features, deviation)
+    warn_of_optimum(asked["solver"], clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
                    None if validation_set is None else _clipped(validation_set, clip),
@@ -284,7 +299,7 @@ def prepare(arguments: argparse.Namespace,
 
 def _clipped_loss(resolved, outputs):
     """The loss of a training, if it has a bound."""
-    objective = resolved[0].objective
+    objective = resolved[0].objective(outputs[0].n_rows)
     return loss_of(objective, outputs) if objective.rule.clipped else None
 
 
@@ -337,7 +352,7 @@ def _from_codes(arguments, requests):
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
-    warn_of_optimum(resolved[0].rows.solver, data.scaler.clip, None)
+    warn_of_optimum(asked["solver"], data.scaler.clip, None)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

@@ -10,7 +10,7 @@ import numpy as np
 from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.losses import loss_named
+from bitstep.pipeline.losses import MULTINOMIAL, loss_named
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.training.model_file import LinearModel
 from bitstep.training.scores.stopping import Stopping
@@ -39,6 +39,7 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
     stopping: Stopping | None = training.stopping
     return {
         "model": request.problem.model, "loss": request.problem.kind.sklearn_loss,
+        "multinomial": objective.multinomial,
         "bits": rows.bits, "encoding": rows.encoding, "levels": rows.levels,
         "bus_width": rows.bus_width,
         "scaler": rows.scaler, "copies": rows.copies, "epochs": model.epochs_done,
@@ -48,7 +49,8 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "class_weight": request.problem.class_weight,
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
-        "solver": training.solver, "planes": training.planes,
+        "solver": training.solver, "solver_reason": request.resolved.solver_reason,
+        "planes": training.planes,
         "tol": training.tol if stopping is None else stopping.tol,
         "early_stopping": stopping is not None and stopping.held_out,
         "n_iter_no_change": None if stopping is None else stopping.patience,
@@ -102,9 +104,12 @@ def print_report(report: dict[str, Any]) -> None:
     """The report as a text table on standard output."""
     dataset, config, counters = report["dataset"], report["config"], report["counters"]
     history = report["history"]
-    print(f"{dataset['name']}: {config['model']}, {dataset['train_rows']} rows of "
+    model = "multinomial " * bool(config.get("multinomial")) + config["model"]
+    print(f"{dataset['name']}: {model}, {dataset['train_rows']} rows of "
           f"{dataset['n_features']} features, {config['bits']} bits {config['encoding']}, "
           f"{_few_bits(config)}device {report['device']}")
+    if (reason := config.get("solver_reason")) is not None:
+        print(f"Solver: {config['solver']} ({reason}).")
     if any(isinstance(one, str) for one in dataset["classes"] or ()):
         print(f"Classes: {', '.join(dataset['classes'])}")
     columns = {"epoch": [str(entry["epoch"]) for entry in history],
@@ -162,12 +167,17 @@ def _few_bits(config):
 
 def _loss(config):
     # Reports have no name of it that were written before there were others.
+    if config.get("multinomial"):
+        return MULTINOMIAL
     return loss_named(config.get("loss", "squared_error"))
 
 
 def _stopped(report):
     """End of a training that may stop early, as a sentence."""
     done, kept = len(report["history"]), report["kept_epoch"]
+    if report["config"].get("solver") == "bit-centred":
+        return (f"Training stopped after outer step {done}, by a tol of "
+                f"{report['config']['tol']:g}.")
     ended = f"Training stopped after epoch {done}" if report["stopped_early"] \
         else f"Training ended with epoch {done}"
     if not report["config"]["early_stopping"]:

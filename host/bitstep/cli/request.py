@@ -4,10 +4,14 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from bitstep.cli.device import named_options
 from bitstep.cli.options import UsageError
+from bitstep.devices import has_bit_planes
+from bitstep.options.models import MODELS
 from bitstep.options.rules import Request
-from bitstep.options.table import OPTIONS
+from bitstep.options.table import AUTO, OPTIONS
 from bitstep.options.words import COMMAND_LINE
+from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.choices import check_options
 
@@ -21,9 +25,20 @@ def request_of(arguments: argparse.Namespace, **facts: Any) -> Request:
     facts
         See :data:`bitstep.options.rules.FACTS`.
     """
-    return Request(COMMAND_LINE, {name: getattr(arguments, name, option.default)
-                                   for name, option in OPTIONS.items()},
-                   facts=facts)
+    asked = {name: getattr(arguments, name, option.default) for name, option in OPTIONS.items()}
+    if asked["solver"] == AUTO and not can_be_centred(arguments, asked["model"]):
+        facts = {**facts, "no_bit_planes": arguments.device}
+    return Request(COMMAND_LINE, asked, facts=facts)
+
+
+def can_be_centred(arguments: argparse.Namespace, model: str | None) -> bool:
+    """True if the device that a command names has a pipeline for bit-plane rows, of the model's
+    loss family; of an open model that of classes, which is not known before data are read.
+    """
+    families = {LOSSES[MODELS[name].loss].loss_family
+                for name in ([model] if model else ("linreg", "logistic"))}
+    options = named_options(arguments)
+    return all(has_bit_planes(arguments.device, options, family) for family in families)
 
 
 def stored_request(request: Request, path: str, data: QuantizedDataset, model: str) -> Request:

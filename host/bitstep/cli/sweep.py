@@ -155,7 +155,8 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
 def _last_epoch(model: TrainedModel) -> TrainedModel:
     """The model of the last epoch alone."""
     names = ["coefs", "intercepts", "weights", "scaled_intercepts", "steps"]
-    names += ["planes", "bytes_read"] if model.planes is not None else []
+    names += [name for name in ("planes", "bytes_read", "gradients", "gaps")
+              if getattr(model, name) is not None]
     return replace(model, **{name: getattr(model, name)[-1:] for name in names})
 
 

@@ -23,23 +23,27 @@ from bitstep.cli.options import (
     add_data_options,
     add_options,
     add_pipeline_options,
+    integer,
     is_quantized,
     number,
 )
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
-from bitstep.cli.problem import Request, prepare
+from bitstep.cli.problem import Problem, Request, prepare
 from bitstep.cli.progress import Bar, CommandWatch, add_quiet_option
 from bitstep.cli.report import check_plot, final, make_report, plot, print_report
 from bitstep.cli.request import check_early, check_requests, request_of
 from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
-from bitstep.devices import open_device
+from bitstep.devices import device_class, open_device
 from bitstep.devices.golden import GoldenDevice
-from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
+from bitstep.options.table import AUTO, OPTIONS, SCHEDULES
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.losses import MULTINOMIAL
 from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
+from bitstep.plugins import entry_points
 from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.choices import Resolved, one_vs_rest
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import read_steps, schedule_steps
 from bitstep.training.scores.watch import rows_to_look_at
@@ -64,11 +68,26 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_data_options(parser)
     add_pipeline_options(parser)
     training = parser.add_argument_group("training")
-    add_options(training, *TRAINING, "model_bits", "update_bits", "solver", "planes", "tol",
-                "early_stopping", "validation_fraction", "n_iter_no_change")
+    add_options(training, *TRAINING, "model_bits", "update_bits")
+    OPTIONS["solver"].declare(training, default=AUTO)
+    add_options(training, "planes", "tol", "early_stopping", "validation_fraction",
+                "n_iter_no_change")
     add_sweep_option(training)
     add_options(parser.add_argument_group("start, and long runs (docs/runs.md)"),
                 "init", "checkpoint", "resume")
+    cluster = parser.add_argument_group("many machines (docs/dask.md)")
+    cluster.add_argument("--scheduler", metavar="ADDRESS", help="train on the workers of a Dask "
+                         "scheduler, such as tcp://host:8786; DATA is then a file, a folder or a "
+                         "pattern of files in quotes, each a part of the rows, which all workers "
+                         "can read")
+    cluster.add_argument("--workers", type=integer(1), metavar="N", help="the same with N worker "
+                         "processes on this machine")
+    cluster.add_argument("--shard-rows", type=integer(1), metavar="R", help="most rows of a shard: "
+                         "longer files become several (default: a file is one); the model depends "
+                         "on the shards, not on the workers")
+    cluster.add_argument("--resource", metavar="NAME", help="use only workers that offer this Dask "
+                         "resource, and one of it for each task: those with `dask worker "
+                         "--resources \"NAME=1\"`")
     device = parser.add_argument_group("device")
     add_device_options(device)
     add_options(device, "device_models", "lookahead", "packed")
@@ -84,6 +103,12 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
+    if arguments.scheduler is not None or arguments.workers is not None:
+        return _cluster().run(arguments)
+    if lone := next((name for name in ("shard_rows", "resource")
+                     if getattr(arguments, name) is not None), None):
+        raise UsageError(f"--{lone.replace('_', '-')} is for --scheduler or --workers: give one of "
+                         "them, too")
     options = device_options(arguments)
     check_paths(arguments)
     if arguments.plot:
@@ -131,6 +156,16 @@ def run(arguments: argparse.Namespace) -> int:
               + (f"; the same command goes on with --resume {writer.path}" if writer else ""),
               file=sys.stderr)
     return stop_signals.code if model.interrupted or stop_signals.received else 0
+
+
+def _cluster() -> Any:
+    """The module that trains on a cluster."""
+    points = entry_points("bitstep.clusters")
+    try:
+        return points["dask"].load()
+    except (ImportError, KeyError) as error:
+        raise RuntimeError(f"--scheduler and --workers need Dask ({error}): pip install "
+                           "\"bitstep[dask]\"") from error
 
 
 def _started(start: Start, request: Request,
@@ -184,24 +219,41 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     stored = {"stored": arguments.data} if is_quantized(arguments.data) else {}
     request = request_of(arguments, **stored).asking(**changes)
     asked = check_requests(candidates(request), check_early)
-    epochs, schedule = request["epochs"] or DEFAULT_EPOCHS, request["schedule"]
-    if schedule not in SCHEDULES:       # now, since reading and quantizing may take minutes
-        epochs = request["epochs"] or len(read_steps(Path(schedule)))
-        schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
-    problem, resolved = prepare(arguments, asked)
-    rows, stopping = problem.outputs[0].rows, stopping_of(request, problem)
-    wishes = [(one.objective, one.training(rows, epochs=epochs, schedule=schedule,
-                                           stopping=stopping, certified=not problem.deviation))
-              for one in resolved]
+    epochs, schedule = request["epochs"], request["schedule"]
+    steps: dict[str, Any] = {}
+    if schedule is not None and schedule not in SCHEDULES:
+        # now, since reading and quantizing may take minutes
+        epochs = epochs or len(read_steps(Path(schedule)))
+        steps["schedule"] = schedule_steps(schedule, step=None, epochs=epochs).tolist()
+    problem, resolved = _on_device(*prepare(arguments, asked), getattr(arguments, "device", "cpu"))
+    rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0].request, problem)
+    objectives = [one.objective(rows.n_rows) for one in resolved]
+    epochs = epochs or min(one.epochs(rows.n_rows) for one in resolved)
+    wishes = [(objective, one.training(rows, objective, epochs=epochs, stopping=stopping,
+                                       certified=not problem.deviation, **steps))
+              for one, objective in zip(resolved, objectives, strict=True)]
     try:
         config = pipeline_of_all(rows, wishes, request["lookahead"], request["packed"])
     except ValueError as error:
         raise UsageError(str(error)) from error
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
-                    schedule=request["schedule"], config=config,
+                    schedule=one.request["schedule"] or "constant", config=config,
                     device=getattr(arguments, "device", "cpu"),
-                    step_asked=one["step"] not in (None, "auto"), init=request["init"])
-            for one, (objective, training) in zip(asked, wishes, strict=True)]
+                    step_asked=one.request["step"] not in (None, "auto"), init=request["init"],
+                    resolved=one)
+            for one, (objective, training) in zip(resolved, wishes, strict=True)]
+
+
+def _on_device(problem: Problem, resolved: list[Resolved],
+               name: str) -> tuple[Problem, list[Resolved]]:
+    """What is minimised on a device, which several classes depend on."""
+    device, count = device_class(name), len(problem.outputs)
+    if note := one_vs_rest(resolved[0], count, device, name):
+        print(f"bitstep train: note: {note}", file=sys.stderr)
+    resolved = [one.of_outputs(count, device) for one in resolved]
+    if resolved[0].joint:
+        problem = replace(problem, rule=MULTINOMIAL)
+    return problem, resolved
 
 
 def _watch(request: Request, device: Device, n_models: int) -> CommandWatch:

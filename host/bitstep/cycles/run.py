@@ -3,7 +3,7 @@
 import functools
 import importlib.util
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from bitstep.cycles.refetching import OpenRows
@@ -18,6 +18,8 @@ from bitstep.cycles.streams.simulated import SimulatedStreams
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import COUNTER_NAMES
+
+Counted = tuple[dict[str, int | None], list[int]]
 
 _SETTLE = 64        # cycles in which nothing may move before a run is done
 
@@ -67,6 +69,20 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         If there are more epochs than the job has, or if rows are fetched again and ``open_rows``
         has no entry for an epoch.
     """
+    return counting(job, memory, config=config, epochs=epochs, overflowed=overflowed,
+                    open_rows=open_rows, lookahead=lookahead, others=others, gradient=gradient,
+                    derivatives=derivatives)()
+
+
+def counting(job: TrainingJob, memory: Memory | None = None, *,
+             config: PipelineConfig | None = None, epochs: int | None = None,
+             overflowed: bool = False, open_rows: Sequence[OpenRows] = (),
+             lookahead: int | None = None, others: Sequence[TrainingJob] = (),
+             gradient: bool = False,
+             derivatives: bool = False) -> Callable[[], Counted]:
+    """Prepare :func:`count_epochs`: return what counts when it is called. It can be pickled, and
+    keeps sizes of the job alone unless rows are fetched again.
+    """
     kind = {"gradient": gradient, "derivatives": derivatives}
     shape = Shape.of(job, config or job.config, lookahead, others, **kind)
     most = shape.epochs - overflowed
@@ -78,7 +94,11 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                          f"not {len(open_rows)}")
     shape, memory = shape if overflowed else replace(shape, epochs=epochs), memory or Memory()
     if shape.refetching:
-        return _run(shape, memory, epochs, overflowed, open_rows)
+        return functools.partial(_run, shape, memory, epochs, overflowed, open_rows)
+    return functools.partial(_count, shape, memory, epochs, overflowed)
+
+
+def _count(shape: Shape, memory: Memory, epochs: int, overflowed: bool) -> Counted:
     with _counting:         # outputs of a model, trained at the same time, have the same shape
         counters, ends = _known_run(shape, memory, epochs, overflowed)
     return dict(counters), list(ends)

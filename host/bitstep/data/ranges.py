@@ -42,7 +42,8 @@ class ColumnRanges:
             self._low, self._high, self._empty = low, high, False
             return
         more = features.shape[1] - len(self._low)
-        self._low, self._high = (np.pad(part, (0, more)) for part in (self._low, self._high))
+        if more:        # pad takes longer than a block
+            self._low, self._high = (np.pad(part, (0, more)) for part in (self._low, self._high))
         with np.errstate(invalid="ignore"):
             np.minimum(self._low, low, out=self._low)
             np.maximum(self._high, high, out=self._high)

@@ -61,6 +61,29 @@ def _missing(name: str, error: ImportError) -> DeviceError:
                        f"needs: {remedy}")
 
 
+def has_bit_planes(name: str, options: dict[str, Any], loss_family: str) -> bool:
+    """True for a device that can train on bit-plane rows, as far as is known before it is opened.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`available`.
+    options : dict
+        Of the device, such as ``bitfile``.
+    loss_family : str
+        Of the pipeline that is needed.
+    """
+    try:
+        kind = device_class(name)
+        manifests = getattr(kind, "manifests", None)
+        if manifests is not None:           # of a board, whose pipelines are built
+            return any((one.config.row_format, one.config.loss_family)
+                       == (BIT_PLANES, loss_family) for one in manifests(options))
+        return bool(getattr(kind, "bit_planes", False))
+    except DeviceError:
+        return False                        # opening it will say why
+
+
 def options_of(kind: type) -> list[str]:
     """Parameters of a device's class, and ``models`` (in a pass) where it makes any pipeline."""
     return [*inspect.signature(kind).parameters, *["models"] * getattr(kind, "any_models", False)]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from bitstep.golden import softmax
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import EpochModel
 from bitstep.golden.sigmoid import FINE_ARGUMENT
@@ -18,6 +19,7 @@ from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.registers import Loss, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
+    ClassSums,
     DeviceError,
     GradientSum,
     Outcome,
@@ -28,6 +30,7 @@ from bitstep.pipeline.results import (
     check_job,
     collect,
 )
+from bitstep.pipeline.softmax import check_classes
 
 
 def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0) -> None:
@@ -66,6 +69,7 @@ class SoftwareDevice(Device):
     clock_hz: float | None = None
     bit_planes = True
     few_bits = True
+    joint_classes = True
 
     def __init__(self, config: PipelineConfig):
         self.config = config
@@ -103,6 +107,59 @@ class SoftwareDevice(Device):
         check_gradient(job, self.config, derivative_planes)
         return gradient(job, derivative_planes)
 
+    def class_gradients(self, jobs: Sequence[TrainingJob], *,
+                        derivative_planes: int = 0) -> ClassSums:
+        """See :meth:`bitstep.pipeline.device.Device.class_gradients`."""
+        check_classes(jobs, derivatives=False)
+        check_gradient(jobs[0], self.config, derivative_planes)
+        return softmax.gradients(jobs, derivative_planes)
+
+    def class_epochs(self, jobs: Sequence[TrainingJob]) -> Iterator[list[EpochModel] | None]:
+        """Compute jobs of all classes; yield as :meth:`epochs` does, models of all of them."""
+        return softmax.train(jobs)
+
+    def prepare_classes(self, jobs: Sequence[TrainingJob]) -> None:
+        """Do for all classes what :meth:`prepare` does."""
+
+    def train_classes(self, jobs: Sequence[TrainingJob], *,
+                      timeout_s: float = 60.0) -> list[RunResult]:
+        """See :meth:`bitstep.pipeline.device.Device.train_classes`."""
+        check_classes(jobs, derivatives=True)
+        check_job(jobs[0], self.config)
+        self.prepare_classes(jobs)
+        done: list[list[EpochModel]] = []
+        overflow, started = Overflow(0), time.monotonic()
+        for models in self.class_epochs(jobs):
+            overflow = models[0].overflow if models else overflow
+            if models and not overflow:
+                done.append(models)
+            elapsed, started = time.monotonic() - started, time.monotonic()
+            if elapsed > timeout_s and len(done) < len(jobs[0].epochs):
+                raise self.timeout(elapsed, timeout_s, len(done), jobs[0],
+                                   self._class_results(jobs, done)[0])
+        results = self._class_results(jobs, done)
+        if overflow:
+            raise RangeOverflowError(overflow, results[0])
+        return results
+
+    def _class_results(self, jobs: Sequence[TrainingJob],
+                       done: list[list[EpochModel]]) -> list[RunResult]:
+        """Results of all classes. No pipeline has such passes, so there are no cycles."""
+        counters = dict.fromkeys(COUNTER_NAMES) | {
+            "beats": beats_read(jobs[0], len(done)), "overflows": 0, "refetched_rows": 0}
+        return [collect([models[place].model for models in done],
+                        [models[place].intercept for models in done], job.n_features,
+                        dict.fromkeys(COUNTER_NAMES, 0) if place else counters)
+                for place, job in enumerate(jobs)]
+
+    def timeout(self, elapsed: float, timeout_s: float, done: int, job: TrainingJob,
+                result: RunResult) -> RunTimeoutError:
+        """The error of a run that took too long."""
+        return RunTimeoutError(
+            f"Device {self.name!r} took {elapsed:.1f} s for {self.portion}, more than the limit of "
+            f"{timeout_s:g} s, with {done} of {len(job.epochs)} epochs done; give it more time or "
+            "use fewer rows", result)
+
     portion = "an epoch"        # what is computed between two looks at the clock
 
     def close(self) -> None:
@@ -138,11 +195,8 @@ class SoftwareRun(Run):
                 yield len(self.done)
             elapsed, started = time.monotonic() - started, time.monotonic()
             if elapsed > self.timeout_s and len(self.done) < len(self.job.epochs):
-                raise RunTimeoutError(
-                    f"Device {self.device.name!r} took {elapsed:.1f} s for {self.device.portion}, "
-                    f"more than the limit of {self.timeout_s:g} s, with {len(self.done)} of "
-                    f"{len(self.job.epochs)} epochs done; give it more time or use fewer rows",
-                    self._result())
+                raise self.device.timeout(elapsed, self.timeout_s, len(self.done), self.job,
+                                          self._result())
 
     def outcomes(self) -> list[Outcome]:
         """See :meth:`bitstep.pipeline.device.Run.outcomes`."""

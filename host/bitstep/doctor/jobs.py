@@ -71,7 +71,8 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
         largest = 0.1 * data.label_scale * float(np.abs(stored).max())
         start = (rng.uniform(-largest, largest, n_features),
                  data.label_offset + largest)
-    return plan(data, config, resolved.objective, resolved.training(data.rows, epochs=epochs),
+    objective = resolved.objective(n_rows)
+    return plan(data, config, objective, resolved.training(data.rows, objective, epochs=epochs),
                 initial=start).job
 
 

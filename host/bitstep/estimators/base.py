@@ -10,17 +10,17 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bitstep.checks import check_integer
 from bitstep.data.views import dense_blocks
 from bitstep.estimators.parameters import given
 from bitstep.estimators.preparing import Prepared, Preparing
 from bitstep.options.table import OPTIONS, SCHEDULES
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.losses import LossFunction
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 from bitstep.quantization.bounds import Bounds
 from bitstep.quantization.scaling import clipped_features
-from bitstep.training.choices import RowChoice
+from bitstep.training.choices import Resolved, RowChoice
 from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
 from bitstep.training.copies import Pass
 from bitstep.training.estimator_file import estimator_model, restore
@@ -32,6 +32,7 @@ from bitstep.training.schedules import automatic_step
 from bitstep.training.scores.fits import (
     history_entries,
     print_history,
+    print_solver,
     scored_rows,
     stopping_of,
     watched,
@@ -41,6 +42,11 @@ from bitstep.training.trained import TrainedModel
 
 # Parameters of candidates that are trained side by side: those that leave the rows as they are.
 CANDIDATE_PARAMETERS = tuple(name for name, option in OPTIONS.items() if option.search)
+
+
+def _facts(chunk: bool) -> dict[str, Any]:
+    """Facts of a call, for the rules between options."""
+    return {"partial_fit": True} if chunk else {}
 
 
 def _check_same_rows(estimators: Sequence[Any], prepared: Prepared) -> None:
@@ -58,17 +64,19 @@ class LowPrecisionModel(Preparing):
     intercept_: Any
     _rows: RowChoice
 
-    def _train(self, rows: Pass, *, epochs: int, resume: bool,
+    def _train(self, rows: Pass, *, resume: bool, chunk: bool,
                classes: np.ndarray | None = None) -> None:
-        """Train all outputs and set the learned attributes.
+        """Train all outputs and set the learned attributes; a chunk is trained one epoch.
 
         On Ctrl-C the attributes are those of the last finished epoch, and KeyboardInterrupt goes
         on.
         """
-        check_integer("epochs", epochs, 1)
-        prepared = self._prepare(rows, resume)
+        prepared = self._prepare(rows, resume, **_facts(chunk))
+        resolved = prepared.resolved
+        epochs = 1 if chunk else resolved.epochs(prepared.rows.n_rows)
+        print_solver(self.verbose, resolved.solver, resolved.solver_reason)
         before = self.n_iter_ if resume else 0
-        objective, training = self._wishes(prepared, before + epochs, resume)
+        objective, training = self._wishes(prepared, resolved, before + epochs, resume)
         initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
         if prepared.kept and initial:
             initial = opened_model(*initial, Bounds(*self.feature_range_), prepared.columns.bounds)
@@ -77,7 +85,7 @@ class LowPrecisionModel(Preparing):
         if not (prepared.kept and any(self.clipped_.values())):
             warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with self._opened(config, prepared.options) as device, self._watched(
-                prepared, device, epochs) as watch:
+                prepared, device, epochs, loss_of(objective, prepared.outputs)) as watch:
             trained = train_model(prepared.outputs, device, config, objective, training,
                                   initial=initial, first_epoch=before, on_epoch=watch)
         self._finish(prepared, trained, objective, training, before, classes)
@@ -87,25 +95,25 @@ class LowPrecisionModel(Preparing):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
 
-    def _watched(self, prepared: Prepared, device: Device, epochs: int):
+    def _watched(self, prepared: Prepared, device: Device, epochs: int, loss: LossFunction):
         """Progress of a training."""
         columns, labels = prepared.columns.values, prepared.labels.values
         return watched(self.verbose, device, epochs, columns, labels, partial(
-            scored_rows, columns, labels, prepared.weights, prepared.rows.scaler,
-            loss_of(self._resolved(prepared.batch, prepared.features.shape[1]).objective,
-                    prepared.outputs), classes=self._is_classifier))
+            scored_rows, columns, labels, prepared.weights, prepared.rows.scaler, loss,
+            classes=self._is_classifier))
 
-    def _wishes(self, prepared: Prepared, epochs: int,
+    def _wishes(self, prepared: Prepared, resolved: Resolved, epochs: int,
                 resume: bool) -> tuple[Objective, Training]:
         """What is minimised, and how."""
-        resolved = self._resolved(prepared.batch, prepared.features.shape[1])
-        objective = resolved.objective
-        step = self._next_step(prepared.rows, objective, prepared.batch) if resume else self.step
+        objective = resolved.objective(prepared.rows.n_rows)
+        step = self._next_step(prepared.rows, objective, prepared.batch, resolved) \
+            if resume else self.step
         return objective, resolved.training(
-            prepared.rows, epochs=epochs, step=step, certified=not prepared.deviation,
+            prepared.rows, objective, epochs=epochs, step=step, certified=not prepared.deviation,
             stopping=stopping_of(
                 self, prepared.held, prepared.columns.values, prepared.labels.values,
                 prepared.weights, prepared.rows.scaler, loss_of(objective, prepared.outputs),
+                tol=resolved.tol if resolved.solver == "sgd" else 0.0,
                 classes=self._is_classifier))
 
     def _finish(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
@@ -115,7 +123,8 @@ class LowPrecisionModel(Preparing):
                                   prepared.columns.values,
                                   prepared.labels.values, prepared.weights, prepared.held, before,
                                   classes=self._is_classifier)
-        named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
+        named = isinstance(self.schedule, str) and self.schedule in ("auto", *SCHEDULES)
+        self.solver_, self.l2_ = training.solver, objective.l2
         self.step_ = float(training.steps[0]) if named else None
         kept = trained.kept
         floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[kept],
@@ -123,18 +132,24 @@ class LowPrecisionModel(Preparing):
         self.noise_floor_ = None if floor is None else floor.share
         rows = prepared.choice      # as far as a model file holds them
         self._rows = RowChoice(bits=rows.bits, encoding=rows.encoding, refetch=rows.refetch,
-                               levels=rows.levels)
+                               levels=rows.levels, scaler=rows.scaler)
         self._learn(trained, entries, before, classes)
+        if classes is not None:
+            self.multinomial_ = objective.multinomial
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
     def _next_step(self, rows: QuantizedRows | BitPlaneRows, objective: Objective,
-                   batch: int) -> float | None:
+                   batch: int, resolved: Resolved) -> Any:
         """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
         if that is less. Few rows may be shorter than those that follow.
         """
-        if self.step_ is None or given(self.step) is not None or self.solver == "bit-centred":
+        solver = resolved.solver
+        if getattr(self, "solver_", solver) != solver:    # older files do not say
+            return self.step
+        if self.step_ is None or given(self.step) is not None or solver == "bit-centred":
             return self.step_
-        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss))
+        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss,
+                                              resolved.request["schedule"]))
 
     def _learn(self, trained: TrainedModel, entries: list[dict[str, Any]], before: int,
                classes: np.ndarray | None) -> None:
@@ -144,6 +159,7 @@ class LowPrecisionModel(Preparing):
         self.history_ = (self.history_ if before else []) + entries
         self.n_iter_ = before + trained.epochs_done
         self.best_epoch_ = before + trained.kept + 1
+        self.gap_ = entries[-1].get("gap")
         self.counters_ = trained.counters
         self.model_range_ = trained.model_range
         self.restarts_ = [one.entry() for one in trained.restarts]
@@ -184,7 +200,8 @@ class LowPrecisionModel(Preparing):
         list of estimator or RangeOverflowError
             For each candidate a new estimator, bit for bit the one that ``fit`` makes with its
             parameters and an integer as ``random_state``; or the error with which its training
-            ended.
+            ended. All have as many epochs: where ``epochs`` is ``auto``, 20 if a step or schedule
+            is among the parameters of one.
 
         Raises
         ------
@@ -203,8 +220,10 @@ class LowPrecisionModel(Preparing):
                                  for one, chosen in zip(copies, candidates, strict=True)]
         if not estimators:
             raise ValueError("There must be at least one candidate")
-        for one in estimators:
-            one._check_shared()
+        solvers = {one._shared_solver() for one in estimators}
+        if len(solvers) > 1:
+            raise ValueError("Candidates must have one solver, but solver 'auto' is sgd for some "
+                             "and bit-centred for others; give solver='sgd' or 'bit-centred'")
         passed, classes = estimators[0]._checked(X, y, sample_weight)
         for one in estimators[1:]:
             one._checked(X, y, chunk=True)      # names and number of the features
@@ -212,7 +231,11 @@ class LowPrecisionModel(Preparing):
                      estimators[0])
         prepared = first._prepare(passed, False)
         _check_same_rows(estimators, prepared)
-        wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
+        shape = prepared.batch, prepared.features.shape[1]
+        resolved = [one._resolved(*shape) for one in estimators]
+        epochs = min(one.epochs(prepared.rows.n_rows) for one in resolved)
+        wishes = [one._wishes(prepared, options, epochs, False)
+                  for one, options in zip(estimators, resolved, strict=True)]
         config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"],
                                  prepared.options["packed"])
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])

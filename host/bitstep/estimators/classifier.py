@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from bitstep.estimators.base import LowPrecisionModel
 from bitstep.estimators.parameters import given
 from bitstep.options.models import MODELS
+from bitstep.pipeline.losses import probabilities
 from bitstep.training.losses import decide
 from bitstep.training.train import class_targets, target_outputs
 from bitstep.training.weights import checked_weights, row_weights
@@ -26,10 +27,13 @@ def _has_probabilities(estimator):
 
 
 class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
-    """Linear SVM or logistic regression by SGD on rows of 1 to 8 bits a value, or of
-    floating-point numbers; one-vs-rest.
+    """Linear SVM or logistic regression: to its optimum on rows that are read with few
+    bits in most passes, or by SGD on rows of 1 to 8 bits a value or of floating-point numbers.
 
-    Labels count as +1 and -1. More than two classes train one model each, on the same stored rows.
+    Labels count as +1 and -1. More than two classes train one model each, on the same stored rows:
+    one-vs-rest, or, with solver ``bit-centred`` and ``loss="log_loss"``, all together as a
+    multinomial logistic regression, on devices that can (``cpu`` and ``golden``). scikit-learn's
+    ``OneVsRestClassifier`` of this estimator is one-vs-rest in any case.
 
     Parameters
     ----------
@@ -42,8 +46,9 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         of the margin they are, and to use them as such. Needs encoding ``nearest`` or
         ``stochastic`` and ``batch=1``. ``auto``: with these encodings.
     bits : int or "auto", default="auto"
-        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized.
-        ``auto``: 4, or 8 with other losses than ``squared_error``; 32 with encoding ``float``.
+        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized; for
+        solver ``sgd``. ``auto``: 4, or 8 with other losses than ``squared_error``; 32 with
+        encoding ``float``.
     encoding : str, default="auto"
         ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
         bits, ``float``; see docs/number-formats.md. ``auto``: ``compensated`` with loss
@@ -75,12 +80,17 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of the features.
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
+    multinomial_ : bool
+        True if the classes were trained together: probabilities are the softmax of the outputs.
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss``, the mean
-        of the loss over rows and outputs, and ``train_accuracy``. With ``early_stopping`` also
+        of the loss over rows and outputs (of a multinomial model over rows), and
+        ``train_accuracy``. With ``early_stopping`` also
         ``validation_loss`` and ``validation_accuracy``, those of the held-out rows; of bit-plane
         rows more, see there.
-    n_iter_, best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
+    solver_, n_iter_, l2_, gap_
+        See :class:`LowPrecisionRegressor`.
+    best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
         See :class:`LowPrecisionRegressor`.
     n_samples_seen_, model_range_, restarts_, first_rows_
         See :class:`LowPrecisionRegressor`.
@@ -92,9 +102,9 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from bitstep import LowPrecisionClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = LowPrecisionClassifier(bits=4, random_state=0).fit(X, y)
-    >>> model.score(X, y) > 0.95
-    True
+    >>> model = LowPrecisionClassifier(random_state=0).fit(X, y)
+    >>> model.solver_, model.score(X, y) > 0.98
+    ('bit-centred', True)
     >>> model.predict_proba(X[:3]).shape
     (3, 2)
 
@@ -107,18 +117,21 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     >>> svm.counters_["refetched_rows"] < 0.1 * 20 * len(X)
     True
 
-    The squared error needs 4 bits only, since its corrections free it from the noise of rounding:
+    By SGD the squared error needs 4 bits only, since its corrections free it from the noise of
+    rounding:
 
-    >>> LowPrecisionClassifier(loss="squared_error", random_state=0).fit(X, y).score(X, y) > 0.93
+    >>> svm = LowPrecisionClassifier(loss="squared_error", solver="sgd", random_state=0)
+    >>> svm.fit(X, y).score(X, y) > 0.93
     True
     """
 
     def __init__(self, *, loss="log_loss", refetch: Any = "auto", bits: Any = "auto",
-                 encoding="auto", levels="uniform", epochs=20, step: Any = "auto",
-                 schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
-                 scaler: Any = "auto", feature_range: Any = "auto", model_range: Any = "auto",
-                 fit_intercept=True, device: Any = "auto", warm_start=False,
-                 random_state: Any = None, solver="sgd", planes: Any = None, tol=0.0,
+                 encoding="auto", levels="uniform", epochs: Any = "auto", step: Any = "auto",
+                 schedule: Any = "auto", batch=1, l2: Any = "auto", l1=0.0, box: Any = None,
+                 copies=1, scaler: Any = "auto", feature_range: Any = "auto",
+                 model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
+                 warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,
+                 tol: Any = "auto",
                  early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, verbose=0,
                  class_weight: Any = None, model_bits=0, update_bits=0, shuffle=True):
         super().__init__(
@@ -157,7 +170,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             is one. With more, it is unchanged unless the last class was in training.
         """
         resume = self.warm_start and hasattr(self, "coef_")
-        return self._fit(X, y, sample_weight, classes=None, epochs=self.epochs, resume=resume)
+        return self._fit(X, y, sample_weight, classes=None, resume=resume)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`.
@@ -168,13 +181,13 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             All labels; needed by the first call if y lacks some.
         """
         self._check_partial()
-        return self._fit(X, y, sample_weight, classes=classes, epochs=1,
+        return self._fit(X, y, sample_weight, classes=classes,
                          resume=hasattr(self, "coef_"), chunk=True)
 
-    def _fit(self, X, y, sample_weight, *, classes, epochs, resume, chunk=False):
+    def _fit(self, X, y, sample_weight, *, classes, resume, chunk=False):
         rows, known = self._checked(X, y, sample_weight, classes, resume, chunk)
         if len(rows.targets):
-            self._train(rows, epochs=epochs, resume=resume, classes=known)
+            self._train(rows, resume=resume, chunk=chunk, classes=known)
         return self
 
     def _checked(self, X, y, sample_weight=None, classes=None, resume=False, chunk=False):
@@ -212,10 +225,13 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities of the classes, shape (n_rows, n_classes); with loss ``log_loss`` only.
 
-        One-vs-rest: each class's own probability, divided by their sum, as of scikit-learn's
-        SGDClassifier.
+        Of a multinomial model the softmax of the outputs. One-vs-rest: each class's own
+        probability, divided by their sum, as of scikit-learn's SGDClassifier.
         """
-        positive = 1 / (1 + np.exp(-np.clip(self._values(X), -700, 700)))   # never all of them 0
+        values = self._values(X)
+        if getattr(self, "multinomial_", False):        # older files do not say
+            return probabilities(values)
+        positive = 1 / (1 + np.exp(-np.clip(values, -700, 700)))    # never all of them 0
         if positive.shape[1] == 1:
             return np.hstack([1 - positive, positive])
         return positive / positive.sum(axis=1, keepdims=True)
@@ -223,6 +239,10 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     @available_if(_has_probabilities)
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithms of :meth:`predict_proba`."""
+        if getattr(self, "multinomial_", False):        # where a probability is 0, its log is not
+            values = self._values(X)
+            values -= values.max(axis=1, keepdims=True)
+            return values - np.log(np.exp(values).sum(axis=1, keepdims=True))
         return np.log(self.predict_proba(X))
 
     def _kind(self):

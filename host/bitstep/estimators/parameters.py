@@ -9,31 +9,36 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from bitstep.devices import default_device, device_class, open_device
+from bitstep.devices import default_device, device_class, has_bit_planes, open_device
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request
 from bitstep.options.table import OPTIONS
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.device import Device
-from bitstep.training.choices import check_options, resolve_scaler
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.training.choices import check_options
 from bitstep.training.scores.fits import status_of
 
 # Options whose parameters have other values, or a default that asks for nothing.
-OTHERWISE = ("model", "seed", "planes", "refetch", "validation_fraction", "n_iter_no_change")
+OTHERWISE = ("model", "seed", "solver", "planes", "refetch", "validation_fraction",
+             "n_iter_no_change")
+_OF_PIPELINES = ("name", "bus_width", "lookahead", "packed")    # parts of a device's dictionary
 
 
 class Parameters(BaseEstimator):
     """Parameters that both estimators have."""
 
-    def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform", epochs=20,
-                 step: Any = "auto", schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0,
+    def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform",
+                 epochs: Any = "auto", step: Any = "auto", schedule: Any = "auto", batch=1,
+                 l2: Any = "auto", l1=0.0,
                  box: Any = None, copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
-                 warm_start=False, random_state: Any = None, solver="sgd", planes: Any = None,
-                 tol=0.0, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5,
-                 verbose=0, model_bits=0, update_bits=0, shuffle=True, loss="squared_error",
-                 epsilon: Any = "auto"):
+                 warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,
+                 tol: Any = "auto", early_stopping=False, validation_fraction=0.1,
+                 n_iter_no_change=5, verbose=0, model_bits=0, update_bits=0, shuffle=True,
+                 loss="squared_error", epsilon: Any = "auto"):
         self.bits = bits
         self.encoding = encoding
         self.levels = levels
@@ -74,10 +79,6 @@ class Parameters(BaseEstimator):
     def _is_classifier(self) -> bool:
         return self._kind().task == "classification"
 
-    def _scaler(self) -> str:
-        """How columns are scaled, with the default filled in."""
-        return resolve_scaler(given(self.scaler), self.solver)
-
     def _asked_refetch(self) -> bool | None:
         """Refetching as asked for; None: wherever it is possible."""
         return False
@@ -98,13 +99,24 @@ class Parameters(BaseEstimator):
         asked |= {name: options[name] for name in ("bus_width", "lookahead", "packed")}
         asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
                   "device_models": options.get("models"), "planes": self.planes,
-                  "refetch": self._asked_refetch(),
+                  "refetch": self._asked_refetch(), "solver": self.solver,
                   "batch": self.batch if batch is None else batch}
+        if (name := self._no_bit_planes(options)) is not None:
+            facts = {**facts, "no_bit_planes": name}
         return Request(PYTHON, asked, facts=facts)
 
-    def _check_shared(self) -> None:
-        """Raise RuleError if a candidate cannot share its passes with others."""
-        check_options(self._request().asking(sweep=True))
+    def _no_bit_planes(self, options: dict[str, Any]) -> str | None:
+        """Name of the device if it has no pipeline for bit-plane rows; None if it has."""
+        opened, family = options.get("opened"), LOSSES[self._kind().loss].loss_family
+        if opened is not None:
+            has = (opened.config.row_format, opened.config.loss_family) == (BIT_PLANES, family)
+            return None if has else opened.name
+        others = {name: value for name, value in options.items() if name not in _OF_PIPELINES}
+        return None if has_bit_planes(options["name"], others, family) else options["name"]
+
+    def _shared_solver(self) -> str:
+        """Solver of a candidate; raise RuleError if it cannot share its rows with others."""
+        return check_options(self._request().asking(sweep=True))["solver"]
 
     def _check_partial(self) -> None:
         """Raise ValueError if parameters are those of a whole training."""
@@ -129,13 +141,17 @@ class Parameters(BaseEstimator):
         return options | {"bus_width": opened.bus_width, "packed": opened.packed,
                           "opened": self.device}
 
+    def _device_kind(self, options: dict[str, Any]) -> Any:
+        """The device that was opened, or the class of the one to open."""
+        return options["opened"] if "opened" in options else device_class(options["name"])
+
     @contextmanager
     def _opened(self, config, options) -> Iterator[Device]:
         if "opened" in options:
             yield options["opened"]
             return
         extra = {key: value for key, value in options.items()
-                 if key not in ("name", "bus_width", "lookahead", "packed")}
+                 if key not in _OF_PIPELINES}
         if "progress" in signature(device_class(options["name"])).parameters:
             extra.setdefault("progress", status_of(self.verbose, options["name"]))
         few_bits = bool(self.model_bits or self.update_bits)

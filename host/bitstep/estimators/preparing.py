@@ -26,6 +26,7 @@ from bitstep.training.choices import (
     Resolved,
     RowChoice,
     check_options,
+    one_vs_rest,
     other_optimum,
     resolve,
 )
@@ -41,7 +42,7 @@ class Prepared:
     features: Any               # ndarray, or RowView
     options: dict[str, Any]
     batch: int
-    choice: RowChoice
+    resolved: Resolved
     kept: bool
     columns: Clipped
     labels: Clipped
@@ -50,6 +51,11 @@ class Prepared:
     held: Held | None
     weights: np.ndarray | None
     deviation: float            # of copies from weights, see Pass
+
+    @property
+    def choice(self) -> RowChoice:
+        """What the rows are."""
+        return self.resolved.rows
 
 
 class Preparing(Parameters):
@@ -60,26 +66,31 @@ class Preparing(Parameters):
     first_rows_: Any
     n_samples_seen_: int
 
-    def _prepare(self, given: Pass, resume: bool) -> Prepared:
-        """Quantized rows and labels."""
+    def _prepare(self, given: Pass, resume: bool, **facts: Any) -> Prepared:
+        """Quantized rows and labels; ``facts`` are those of :meth:`_resolved`."""
         options = self._device_options()
         check_verbose(self.verbose)
         train, held = hold_out(given, self, classes=self._is_classifier, draw_seed=self._seed)
         features, targets, weights = train[:3]
         batch = min(self.batch, len(features))
-        resolved = self._resolved(batch, features.shape[1])
+        kind = self._device_kind(options)
+        resolved = self._resolved(batch, features.shape[1], **facts).of_outputs(
+            targets.shape[1], kind)
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
-        columns = self._columns(features, kept, resume)
+        columns = self._columns(features, kept, resume, resolved)
         labels = self._labels(targets, kept)
+        # Where the solver was not asked for, nothing was promised.
         if other := other_optimum(self.solver, columns.clip, features, given.deviation):
             warnings.warn(other, OptimumWarning, stacklevel=5)
+        if other := one_vs_rest(resolved, targets.shape[1], kind, kind.name):
+            warnings.warn(other, OptimumWarning, stacklevel=5)
         rows = self._quantized(features, columns, weights, resolved.rows, kept)
-        return Prepared(features, options, batch, resolved.rows, kept, columns, labels, rows,
+        return Prepared(features, options, batch, resolved, kept, columns, labels, rows,
                         self._outputs(rows, labels), held, weights, given.deviation)
 
-    def _resolved(self, batch: int, n_features: int) -> Resolved:
+    def _resolved(self, batch: int, n_features: int, **facts: Any) -> Resolved:
         """The parameters, with all that was left open."""
-        return resolve(self._request(batch, n_features=n_features))
+        return resolve(self._request(batch, n_features=n_features, **facts))
 
     def _checked(self, X, y, sample_weight=None) -> tuple[Pass, np.ndarray | None]:
         """Rows of a pass with the targets of the outputs, and classes of a first call."""
@@ -104,11 +115,9 @@ class Preparing(Parameters):
             order = rows[shuffled(len(rows), max(0, self._seed()))]
             X, targets = RowView(X, order), targets[order]
             weights, groups = (part if part is None else part[order] for part in (weights, groups))
-        along = weights is not None and go_along(
-            self._device_options()["name"] if isinstance(self.device, (str, dict)) else self.device,
-            packed=self._device_options()["packed"],
-            refetch=self._resolved(1, X.shape[1]).rows.refetch)
-        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk, along=along)
+        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk,
+                          along=weights is not None and not chunk
+                          and self._weights_go_along(targets.shape[1], X.shape[1]))
         if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
@@ -117,21 +126,30 @@ class Preparing(Parameters):
             warnings.warn(found.note, WeightWarning, stacklevel=5)
         return found
 
-    def _columns(self, features: Any, kept: bool, resume: bool) -> Clipped:
+    def _weights_go_along(self, n_outputs: int, n_features: int) -> bool:
+        """See :func:`bitstep.training.copies.go_along`."""
+        options, resolved = self._device_options(), self._resolved(1, n_features)
+        device = options["opened"] if "opened" in options else options["name"]
+        return go_along(device, refetch=resolved.rows.refetch, packed=options["packed"],
+                        joint=resolved.several and n_outputs > 1
+                        and self._device_kind(options).joint_classes)
+
+    def _columns(self, features: Any, kept: bool, resume: bool, resolved: Resolved) -> Clipped:
         """Features within the ranges in effect."""
         given = given_bounds("feature_range", self.feature_range, features.shape[1])
-        clip = None if given else self.clip_range_ if resume else self._own_clip(features)
-        return clipped(features, "feature values", symmetric=self._scaler() == "maxabs",
+        clip = None if given else self.clip_range_ if resume \
+            else self._own_clip(features, resolved)
+        return clipped(features, "feature values", symmetric=resolved.rows.scaler == "maxabs",
                        before=Bounds(*self.feature_range_) if kept else None,
                        rows_before=self.n_samples_seen_ if kept else 0, given=given, clip=clip)
 
-    def _own_clip(self, features: Any) -> np.ndarray | None:
+    def _own_clip(self, features: Any, resolved: Resolved) -> np.ndarray | None:
         """The clip of the first rows, or a warning where one would help."""
         def waste(text: str) -> None:
             warnings.warn(f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=6)
         # The optimum of rows is that of none clipped.
-        return scaler_of_columns(columns_of(features), self._scaler(),
-                                 None if self.solver == "bit-centred" else waste).clip
+        return scaler_of_columns(columns_of(features), resolved.rows.scaler,
+                                 None if resolved.solver == "bit-centred" else waste).clip
 
     def _labels(self, targets: np.ndarray, kept: bool) -> Clipped:
         """Targets of the outputs within the range in effect; those of classes are as they are."""
@@ -142,7 +160,7 @@ class Preparing(Parameters):
         seed = self._seed()
         if isinstance(self.random_state, (int, np.integer)) and kept and seed >= 0:
             seed = chunk_seed(seed, features, self.first_rows_)
-        scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self._scaler())
+        scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, choice.scaler)
         if choice.encoding == BIT_PLANES:
             return quantize_bit_planes(columns.values, bus_width=choice.bus_width, scaler=scaler,
                                        seed=seed, weights=weights)

@@ -17,13 +17,14 @@ REGRESSORS = {kind.sklearn_loss: kind for kind in MODELS.values() if kind.task =
 
 
 class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
-    r"""Linear regression by SGD on rows of 1 to 8 bits a value, or of floating-point numbers.
+    r"""Linear regression: to its optimum on rows that are read with few bits in most passes, or by
+    SGD on rows of 1 to 8 bits a value or of floating-point numbers.
 
     Parameters
     ----------
     bits : int or "auto", default="auto"
-        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized.
-        ``auto``: 4; 32 with encoding ``float``.
+        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized; for
+        solver ``sgd``. ``auto``: 4; 32 with encoding ``float``. Solver ``bit-centred`` stores 16.
     encoding : str, default="auto"
         ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
         bits, ``float``; see docs/number-formats.md. ``auto``: ``compensated``;
@@ -31,21 +32,30 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     levels : {"uniform", "optimal"}, default="uniform"
         ``optimal``: each column has a table of its own levels, those of least variance for the
         rows; with ``nearest``, ``stochastic`` and ``compensated`` up to 5 bits.
-    epochs : int, default=20
-        Passes over the rows.
+    epochs : int or "auto", default="auto"
+        Passes over the rows; of solver ``bit-centred`` outer steps, at most 100 with ``auto``. Less
+        than 10 ask for solver ``sgd``. Of that solver ``auto`` is 100,000 divided by the rows, but
+        at least 20 and at most 1,000, or 20 where ``schedule`` is not ``linear`` by default.
     step : float or "auto", default="auto"
         First step, for features scaled to [-1, 1]; ``auto``: see
         :func:`bitstep.training.schedules.automatic_step`. None with a list of steps as
         ``schedule``.
-    schedule : str or sequence of float, default="inverse"
-        ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), or the
-        steps themselves.
+    schedule : str or sequence of float, default="auto"
+        ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), ``linear``
+        (from step in the first epoch to step / epochs in the last), or the steps themselves.
+        ``auto`` is ``linear``, or ``inverse`` with a given ``step`` and where the last epoch is not
+        known: with ``early_stopping`` or ``tol``, and in :meth:`partial_fit`.
     batch : int, default=1
         Rows of a batch; more than the rows there are means all of them.
-    l2 : float, default=0.0
-        Ridge penalty, l2 / 2 times the squared norm of the weights of scaled features.
+    l2 : float or "auto", default="auto"
+        Ridge penalty, l2 / 2 times the squared norm of weights beside the mean loss. With solver
+        ``bit-centred`` they are those of standardized columns (:meth:`bitstep.quantization.\
+bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty of scikit-learn's
+        ``Ridge`` and ``LogisticRegression``. With ``sgd`` they are those of features scaled to
+        [-1, 1], and ``auto`` is 0.
     l1 : float, default=0.0
-        Lasso penalty, l1 times the sum of the magnitudes of these weights, as soft thresholds.
+        Lasso penalty, l1 times the sum of the magnitudes of the weights of scaled features, as soft
+        thresholds.
     box : float or None, default=None
         Largest magnitude of these weights, in units of the target; None for no bound.
     copies : int, default=1
@@ -84,21 +94,24 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         the schedule going on, too.
     random_state : int, RandomState or None, default=None
         Source of the randomness with which codes and updates are rounded.
-    solver : {"sgd", "bit-centred"}, default="sgd"
+    solver : {"auto", "sgd", "bit-centred"}, default="auto"
         ``bit-centred``: the exact optimum, with ``l2``, from passes over few bits
-        (:mod:`bitstep.training.bit_centred`); ``epochs`` are its outer steps.
+        (:mod:`bitstep.training.bit_centred`); ``epochs`` are its outer steps. ``auto``:
+        ``bit-centred``, or ``sgd`` where another parameter, :meth:`partial_fit` or the device asks
+        for it (docs/estimators.md).
     planes : int, list of int, "auto" or None, default=None
         Bit planes, 1 to 16, that each epoch reads of bit-plane rows: one copy of 16 bits a value,
         from which every precision is read. Of a list the last counts for all epochs beyond it.
         ``auto``: see :mod:`bitstep.training.loop.precision`; 4 with solver ``bit-centred``. None:
-        rows of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
-    tol : float, default=0.0
-        Share of what there was to gain that is not worth an epoch: training stops once the loss
-        falls by no more in ``n_iter_no_change`` epochs in a row, as a share of the loss of the best
-        constant. 0: never, or with ``early_stopping`` once it does not fall. With solver
-        ``bit-centred``: once the largest component of the gradient is at most this share of that
-        of the model it started from (``history_``: ``gradient``); a
-        :class:`sklearn.exceptions.ConvergenceWarning` says if it was not reached.
+        rows of ``bits`` bits, or 4 with solver ``bit-centred``.
+    tol : float or "auto", default="auto"
+        With ``sgd``: share of what there was to gain that is not worth an epoch. Training stops
+        once the loss falls by no more in ``n_iter_no_change`` epochs in a row, as a share of the
+        loss of the best constant. ``auto`` is 0: never, or with ``early_stopping`` once it does not
+        fall. With ``bit-centred``: training stops once the largest component of the gradient, in
+        standardized columns, is at most this share of that of the model it started from
+        (``history_``: ``gradient``); a :class:`sklearn.exceptions.ConvergenceWarning` says if it
+        was not reached. ``auto`` is 1e-4.
     early_stopping : bool, default=False
         True to hold rows out, to stop by the loss on them, and to keep the model of the epoch where
         it was least; one rule for all classes or targets (:mod:`bitstep.training.scores.stopping`).
@@ -137,8 +150,16 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     coef_ : ndarray of float64, shape (n_features,), or (n_targets, n_features)
         Coefficients, in the units of features and target; for several targets a row each.
     intercept_ : float, or ndarray of float64, shape (n_targets,)
+    solver_ : str
+        ``sgd`` or ``bit-centred``.
     n_iter_ : int
-        Epochs trained.
+        Epochs trained, or outer steps.
+    l2_ : float
+        Penalty of the last call.
+    gap_ : float or None
+        Certificate: the objective is at most this above its least value on the stored rows; the
+        mean over several targets. None of solver ``sgd``, without ``l2``, and where there is no
+        bound yet.
     step_ : float
         First step; None with a list of steps. With step ``auto``, the least that any call's rows
         asked for.
@@ -187,9 +208,19 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     >>> from sklearn.datasets import load_diabetes
     >>> from bitstep import LowPrecisionRegressor
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = LowPrecisionRegressor(bits=4, random_state=0).fit(X, y)
-    >>> model.score(X, y) > 0.5
+    >>> model = LowPrecisionRegressor(random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.51
     True
+    >>> model.solver_
+    'bit-centred'
+    >>> model.gap_ < 0.01
+    True
+
+    By SGD on rows of 4 bits a value:
+
+    >>> sgd = LowPrecisionRegressor(bits=4, random_state=0).fit(X, y)
+    >>> sgd.solver_, sgd.score(X, y) > 0.5
+    ('sgd', True)
     """
 
     label_range_: Any
@@ -229,8 +260,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             If solver ``bit-centred`` goes to another optimum than that of the rows with their
             weights: columns are clipped, or the copies of rows deviate from the weights.
         """
-        return self._fit(X, y, sample_weight, epochs=self.epochs,
-                         resume=self.warm_start and hasattr(self, "coef_"))
+        return self._fit(X, y, sample_weight, resume=self.warm_start and hasattr(self, "coef_"))
 
     def partial_fit(self, X, y, sample_weight=None):
         """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`.
@@ -249,16 +279,16 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             If weights are so small that less than a quarter of the rows are read.
         """
         self._check_partial()
-        return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"), chunk=True)
+        return self._fit(X, y, sample_weight, resume=hasattr(self, "coef_"), chunk=True)
 
-    def _fit(self, X, y, sample_weight, *, epochs, resume, chunk=False):
+    def _fit(self, X, y, sample_weight, *, resume, chunk=False):
         rows, _ = self._checked(X, y, sample_weight, resume, chunk)
         count = rows.targets.shape[1]
         known = len(np.atleast_2d(self.coef_)) if resume else count
         if count != known:
             raise ValueError(f"y must have {known} targets, as before, not {count}")
         if len(rows.targets):
-            self._train(rows, epochs=epochs, resume=resume)
+            self._train(rows, resume=resume, chunk=chunk)
         return self
 
     def _checked(self, X, y, sample_weight=None, resume=False, chunk=False):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.options.models import MODELS
-from bitstep.options.table import OPTIONS, SCHEDULES
+from bitstep.options.table import LEAST_OUTER_STEPS, OPTIONS, SCHEDULES
 from bitstep.options.words import Words
 from bitstep.pipeline.encodings import ENCODINGS, Encoding
 from bitstep.pipeline.losses import LOSSES, LossFunction
@@ -39,6 +39,8 @@ FACTS = {
     "n_features": "{} features",
     "row_bits": "{}",
     "partial_fit": "partial_fit",
+    "joint_classes": "classes that are trained together",
+    "no_bit_planes": "device {}",
 }
 
 LEAVE_ONE = "leave one of the two out"
@@ -174,12 +176,26 @@ class Rule:
     remedy: str = LEAVE_ONE
     needs: str = ""
 
-    def check(self, request: Request) -> None:
-        """Raise RuleError if a request breaks the rule."""
+    def broken(self, request: Request) -> tuple[list[str], list[str]] | None:
+        """Options of either trait, if a request breaks the rule."""
         one = self.one.holding(request)
         other = None if one is None else self.other.holding(request)
-        if one is None or other is None:
+        return None if one is None or other is None else (one, other)
+
+    def against(self, request: Request, option: str) -> str | None:
+        """What does not go together with an option, and why, if a request breaks the rule."""
+        broken = self.broken(request)
+        if broken is None:
+            return None
+        met = [names for names in broken if option not in names] or [broken[1]]
+        return f"{_listed(request, met[0])}: {request.words.fill(self.reason)}"
+
+    def check(self, request: Request) -> None:
+        """Raise RuleError if a request breaks the rule."""
+        broken = self.broken(request)
+        if broken is None:
             return
+        one, other = broken
         fill = request.words.fill
         subject, met = _listed(request, one), _listed(request, other)
         several = " and " in subject
@@ -209,6 +225,12 @@ def _left_out(request: Request, one: list[str], other: list[str]) -> str:
     return LEAVE_ONE
 
 
+def why_not_centred(request: Request) -> str | None:
+    """Why solver ``auto`` is not ``bit-centred``, for a request of that solver; None if it is."""
+    found = (rule.against(request, "solver") for rule in (*RULES, *AUTOMATIC))
+    return next((text for text in found if text), None)
+
+
 # Tests of values
 
 def given(value: Any) -> bool:
@@ -236,6 +258,11 @@ def above(limit: float) -> Test:
     return lambda value: value is not None and value > limit
 
 
+def below(limit: float) -> Test:
+    """True for smaller numbers."""
+    return lambda value: value is not None and value < limit
+
+
 def loss(test: Callable[[LossFunction], Any]) -> Test:
     """True for models whose loss is so."""
     return lambda model: model is not None and bool(test(LOSSES[MODELS[model].loss]))
@@ -259,6 +286,7 @@ FLOAT_ROWS = {"bits": is_(FLOAT_BITS), "encoding": is_("float")}
 BIT_CENTRED = Trait({"solver": is_("bit-centred")})
 STOPPING = {"early_stopping": bool, "tol": bool}
 SWEEP = Trait({"sweep": bool})
+SGD_SWEEP = Trait({"sweep": bool, "solver": is_("sgd")}, every=True)
 PROXIMAL = {"l1": bool, "box": given}
 
 # Options that ask for what the hardware's traits are, besides the fields of a configuration.
@@ -434,18 +462,33 @@ RULES: tuple[Rule, ...] = (
          remedy="leave {early_stopping} out; a larger {l2} makes the model smaller"),
 
     # Candidates that share passes
-    Rule(name="sweep, bit-centred", one=SWEEP, other=BIT_CENTRED,
-         reason="candidates share their passes over the rows, but with this solver each has passes "
-         "of its own", remedy="train the candidates one by one"),
-    Rule(name="sweep, planes", one=SWEEP, other=Trait({"planes": is_("auto")}),
+    Rule(name="sweep, planes", one=SGD_SWEEP, other=Trait({"planes": is_("auto")}),
          reason="candidates share their passes over the rows, but the planes of each depend on its "
          "model", remedy="give the number of {planes} or a list, or train the candidates one by "
          "one"),
-    Rule(name="sweep, stopping", one=SWEEP, other=Trait(STOPPING),
+    Rule(name="sweep, stopping", one=SGD_SWEEP, other=Trait(STOPPING),
          reason="candidates share their epochs",
          remedy="compare them without it, then train with the best values"),
     Rule(name="sweep, one training", one=SWEEP,
          other=Trait({"init": given, "checkpoint": given, "resume": given}),
          reason="a start and a checkpoint are those of one training",
          remedy="sweep first, then train with the best values"),
+)
+
+# What asks for SGD where the solver is chosen by itself, though bit-centred training would take it.
+AUTOMATIC: tuple[Rule, ...] = (
+    Rule(name="auto, device", one=BIT_CENTRED, other=Trait({"no_bit_planes": given}),
+         reason="it has no pipeline for bit-plane rows"),
+    Rule(name="auto, part", one=BIT_CENTRED, other=Trait({"partial_fit": bool}),
+         reason="each call trains one epoch on its own rows, and an optimum is one of all rows"),
+    Rule(name="auto, step", one=BIT_CENTRED, other=Trait({"step": not_("auto")}),
+         reason="it is a learning rate"),
+    Rule(name="auto, schedule", one=BIT_CENTRED,
+         other=Trait({"schedule": given}),
+         reason="it is one of learning rates"),
+    Rule(name="auto, planes", one=BIT_CENTRED,
+         other=Trait({"planes": given}),
+         reason="it is a precision of epochs"),
+    Rule(name="auto, epochs", one=BIT_CENTRED, other=Trait({"epochs": below(LEAST_OUTER_STEPS)}),
+         reason=f"an optimum takes {LEAST_OUTER_STEPS} outer steps or more"),
 )

@@ -26,10 +26,14 @@ from bitstep.pipeline.parts.widths import (
 from bitstep.pipeline.registers import Loss
 
 SOLVERS = ("sgd", "bit-centred")
-SCHEDULES = ("constant", "inverse", "inverse-sqrt")
+AUTO = "auto"               # the solver that suits what is asked for
+SCHEDULES = ("constant", "inverse", "inverse-sqrt", "linear")
 PATIENCE = 5
 VALIDATION_FRACTION = 0.1
 DEFAULT_EPOCHS = 20
+OUTER_STEPS = 100           # of bit-centred training, at most
+LEAST_OUTER_STEPS = 10      # of which few trainings reach the optimum in fewer
+TOL = 1e-4                  # of bit-centred training
 EPSILON = 1.35              # with normal residuals, 95 % of the efficiency of least squares (Huber)
 
 
@@ -201,21 +205,28 @@ _ALL = (
            "read"),
 
     # Training
-    Option(name="epochs", kind=Integer(1), metavar="N", python="epochs", sets="EPOCHS",
-           help="passes over the rows",
-           default_text=f"{DEFAULT_EPOCHS}; with a file of steps: all of them"),
+    Option(name="epochs", kind=Integer(1), metavar="N", python="epochs", auto=True, sets="EPOCHS",
+           help="sgd: passes over the rows; bit-centred: outer steps, at most",
+           default_text="sgd: 100,000 divided by the rows, but at least "
+           f"{DEFAULT_EPOCHS} and at most 1,000; {DEFAULT_EPOCHS} with a --step, --schedule, "
+           "--early-stopping or --tol; with a file of steps all of them; bit-centred: "
+           f"{OUTER_STEPS} outer steps"),
     Option(name="step", kind=or_auto(Number(0)), metavar="S", python="step", sets="epoch table",
            help="first step (learning rate), for scaled features u: x <- x - S (u.x - y) u; or "
            "auto: chosen from the data", default_text="auto", sweep=True, search=True),
-    Option(name="schedule", kind=Text(), default="inverse", metavar="NAME|FILE", python="schedule",
+    Option(name="schedule", kind=Text(), metavar="NAME|FILE", python="schedule", auto=True,
            sets="epoch table", help="step of each epoch: constant, inverse (S / epoch), "
-           "inverse-sqrt (S / sqrt(epoch)), or a file with one step a line",
-           default_text="inverse", search=True),
+           "inverse-sqrt (S / sqrt(epoch)), linear (from S in the first to S / epochs in the "
+           "last), or a file with one step a line",
+           default_text="linear; inverse with a --step, and with --early-stopping or --tol, since "
+           "linear must know the last epoch", search=True),
     Option(name="batch", kind=Integer(1, (1 << 32) - 1), default=1, metavar="N", python="batch",
            sets="BATCH", help="rows of a mini-batch", default_text="1"),
-    Option(name="l2", kind=Number(0, above=False), default=0.0, metavar="L", python="l2",
-           sets="coefficients of corrections", help="ridge penalty L/2 |x|^2 on the weights x of "
-           "scaled features", default_text="0", sweep=True, search=True),
+    Option(name="l2", kind=Number(0, above=False), metavar="L", python="l2", auto=True,
+           sets="coefficients of corrections", help="ridge penalty L/2 |x|^2; bit-centred: on the "
+           "weights x of standardized columns; sgd: on those of features scaled to [-1, 1]",
+           default_text="bit-centred: 1 / rows to train on, as of LogisticRegression and Ridge of "
+           "scikit-learn; sgd: 0", sweep=True, search=True),
     Option(name="l1", kind=Number(0, above=False), default=0.0, metavar="L", python="l1",
            sets="proximal; epoch table", help="lasso penalty L sum |x_j| on the weights x of "
            "scaled features, by soft thresholds", default_text="0", sweep=True, search=True),
@@ -253,21 +264,25 @@ _ALL = (
            sets="rounded_updates; UPDATE_BITS", help="bits of the update of each row, beside a "
            f"power of two, rounded at random: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all",
            default_text="0", sweep=True, search=True),
-    Option(name="solver", kind=Choice(SOLVERS), default="sgd", python="solver", sets="training",
-           help="sgd; or bit-centred: the exact optimum, from passes over few bits, for all "
-           "models but svm; --l2 is the only penalty that it takes, and each of its epochs is an "
-           "outer step", default_text="sgd"),
+    Option(name="solver", kind=Choice((AUTO, *SOLVERS)), python="solver", sets="training",
+           help="bit-centred: the exact optimum, from passes over few bits of rows that are stored "
+           "with 16, for all models but svm and huber; --l2 is the only penalty that it takes, and "
+           "each of its epochs is an outer step. sgd: rows of few bits. auto: bit-centred, or sgd "
+           f"if another option asks for it or --epochs is less than {LEAST_OUTER_STEPS}",
+           default_text="auto"),
     Option(name="planes", kind=Text(planes_list), metavar="B[,B...]", python="planes",
            sets="row_format; epoch table",
            help="bits to read of each value of bit-plane rows, 1 to "
            "16: one number for all epochs, or one for each epoch (the last holds for those after "
-           "it); auto: the training chooses", default_text="auto for a file of `bitstep quantize "
-           "--bit-planes` and with --solver bit-centred; else rows have --bits bits"),
-    Option(name="tol", kind=Number(0, above=False), metavar="T", python="tol", sets="training",
+           "it); auto: the training chooses", default_text="4 with --solver bit-centred; auto for "
+           "a file of `bitstep quantize --bit-planes` with --solver sgd; else rows have --bits "
+           "bits"),
+    Option(name="tol", kind=Number(0, above=False), metavar="T", python="tol", auto=True,
+           sets="training",
            help="sgd: stop once --n-iter-no-change epochs in a row lower the loss by no more "
            "than T times the loss of the best constant (default: 0 with --early-stopping, else "
            "never); bit-centred: stop once the gradient's largest component is at most T times "
-           "that of the first model", default_text="0"),
+           "that of the first model", default_text=f"sgd: 0; bit-centred: {TOL:g}"),
     Option(name="early_stopping", kind=Switch(lone=True), default=False, python="early_stopping",
            sets="training", help="hold some of the rows to train on out, stop by the loss on "
            "them, and keep the model of the epoch where it was least"),

@@ -10,6 +10,7 @@ import numpy as np
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import (
+    ClassSums,
     DeviceError,
     GradientSum,
     Outcome,
@@ -25,6 +26,9 @@ NO_BIT_PLANE_ROWS = ("Device '{}' has no pipeline for bit-plane rows, which bit 
 
 NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of few bits; choose device "
                "'cpu', 'golden' or 'sim', or leave model bits and update bits out")
+
+NO_JOINT_CLASSES = ("Device '{}' has no pass of all classes of a multinomial model; choose device "
+                    "'cpu' or 'golden', or train the classes one-vs-rest")
 
 ALL_BITS = ("The pipeline of device '{}' has {} of all bits, and a job asks for {} bits: build a "
             "pipeline for that ({}). No pipeline has both; of a search over both, choose device "
@@ -151,6 +155,8 @@ class Device(Protocol):
         True if there are pipelines for a model and updates of few bits.
     models : int
         Models that one pass over the rows trains (:meth:`train_models`).
+    joint_classes : bool
+        True if a pass can have the softmax of all classes (:meth:`class_gradients`).
     """
 
     name: str
@@ -160,6 +166,7 @@ class Device(Protocol):
     bit_planes: bool = False
     few_bits: bool = False
     models: int = 1
+    joint_classes: bool = False
 
     @abstractmethod
     def begin(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
@@ -247,6 +254,51 @@ class Device(Protocol):
         """
         del job, derivative_planes, timeout_s
         raise DeviceError(NO_BIT_PLANE_ROWS.format(self.name))
+
+    def class_gradients(self, jobs: Sequence[TrainingJob], *,
+                        derivative_planes: int = 0) -> ClassSums:
+        """Sum the updates of all rows at the models of all classes of a multinomial model
+        (:mod:`bitstep.golden.softmax`).
+
+        Parameters
+        ----------
+        jobs : sequence of TrainingJob
+            Of each class, with loss ``LOGISTIC`` and labels +1 for its rows and -1 for the others;
+            alike but for labels, model and constants.
+        derivative_planes : int
+            See :meth:`gradient`.
+
+        Raises
+        ------
+        DeviceError
+            If the device has no such passes, or jobs are not those of the classes of one model.
+        """
+        del jobs, derivative_planes
+        raise DeviceError(NO_JOINT_CLASSES.format(self.name))
+
+    def train_classes(self, jobs: Sequence[TrainingJob], *,
+                      timeout_s: float = 60.0) -> list[RunResult]:
+        """Run the jobs of all classes of a multinomial model together.
+
+        Parameters
+        ----------
+        jobs : sequence of TrainingJob
+            As of :meth:`class_gradients`, with labels that are derivatives at a centre.
+        timeout_s : float
+            See :meth:`train`.
+
+        Returns
+        -------
+        list of RunResult
+            Of each class. The first one has the counters, the others have 0.
+
+        Raises
+        ------
+        RunError, DeviceError
+            See :meth:`train` and :meth:`class_gradients`.
+        """
+        del jobs, timeout_s
+        raise DeviceError(NO_JOINT_CLASSES.format(self.name))
 
     def keep_rows(self) -> AbstractContextManager[None]:
         """A context in which rows stay in the device's memory from run to run, as long as jobs have

@@ -5,7 +5,7 @@ the other losses.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,12 +36,16 @@ class LossFunction:
         Loss of every output z with target y, and its derivative by z; arrays of equal shape.
     constant : callable
         Least mean loss that a constant z can have, from mean and variance of the targets; of the
-        Huber loss that of least squares, which is no less.
+        Huber loss that of least squares, which is no less; of a joint loss the output's part of it
+        (:meth:`baseline`).
     loss_family : str
         Solver of the pipelines that minimise it.
     quadratic : bool
         True if its derivative is linear in z, so that corrections can free the gradient from the
         noise of codes (docs/number-formats.md).
+    joint : bool
+        True if it is one of all outputs of a row together, on the last axis of the arrays; each
+        output then counts as having the row's loss, so that means over rows and outputs hold.
     signs : bool
         True if targets must be +1 and -1.
     one_sided : bool
@@ -75,6 +79,7 @@ class LossFunction:
     constant: Callable[[float, float], float]
     loss_family: str = "linear"
     quadratic: bool = False
+    joint: bool = False
     signs: bool = True
     one_sided: bool = False
     bounded: bool = False
@@ -87,6 +92,13 @@ class LossFunction:
     batch_growth: float
     noise_weight: float = 0.0
     max_step: float = math.inf
+
+    def baseline(self, moments: Iterable[tuple[float, float]]) -> float:
+        """Least mean loss, over rows and outputs, of constant outputs, from mean and variance of
+        the targets of each.
+        """
+        found = [self.constant(*one) for one in moments]
+        return sum(found) / (1 if self.joint else len(found))
 
     def within(self, bound: np.ndarray | float) -> "LossFunction":
         """The loss whose derivative is clipped; one whose derivative never is stays as it is.
@@ -126,6 +138,29 @@ def _log_loss(values, targets):
 
 def _log_derivative(values, targets):
     return -targets / (1 + np.exp(np.minimum(values * targets, MAX_EXPONENT)))
+
+
+def _share_of_entropy(mean, variance):
+    share = (1 + mean) / 2
+    return -share * math.log(share) if share > 0 else 0.0
+
+
+def _softmax_loss(values, targets):
+    values = np.array(values, np.float64)
+    values -= values.max(axis=-1, keepdims=True)
+    own = np.where(np.broadcast_to(targets, values.shape) > 0, values, 0.0).sum(axis=-1)
+    loss = np.log(np.exp(values).sum(axis=-1)) - own
+    return np.broadcast_to(loss[..., None], values.shape)
+
+
+def probabilities(values: np.ndarray) -> np.ndarray:
+    """Softmax of output values over the last axis."""
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def _softmax_derivative(values, targets):
+    return probabilities(values) - (targets > 0)
 
 
 def _huber(values, targets, bound):
@@ -189,6 +224,14 @@ LOSSES = {
         value=_unbound, derivative=_unbound, constant=_half_variance, signs=False, clipped=True,
         max_derivative=4.0, model_range=32.0, step_fraction=1.0, batch_growth=2.0),
 }
+
+
+# The logistic loss of the classes of a multinomial model, whose jobs are those of LOGISTIC. The
+# curvature of log sum exp is at most 1/2.
+MULTINOMIAL = replace(
+    LOSSES[Loss.LOGISTIC], text="1/K sum of -log p(y), p the softmax of the classes' f(x)",
+    value=_softmax_loss, derivative=_softmax_derivative, constant=_share_of_entropy, joint=True,
+    curvature=0.5)
 
 
 def formula_of(loss: Loss | LossFunction) -> LossFunction:

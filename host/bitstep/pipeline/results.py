@@ -1,6 +1,7 @@
 """Results of a run of a training job: models and counters, or an error with its remedy."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,18 +33,18 @@ class RunResult:
         Weights after each finished epoch.
     intercepts : ndarray of int32, shape (epochs_done,)
         Intercept words.
-    counters : dict of str to int or None
+    counters : mapping of str to int or None
         One entry for each of :data:`bitstep.pipeline.registers.COUNTERS`, in lower case; None
         where the device cannot know (the golden model has no clock).
-    epoch_cycles : tuple of int, or None
+    epoch_cycles : sequence of int, or None
         Cycles from the start of the run to the end of each finished epoch; None where they are
         not known.
     """
 
     models: np.ndarray
     intercepts: np.ndarray
-    counters: dict[str, int | None] = field(default_factory=dict)
-    epoch_cycles: tuple[int, ...] | None = None
+    counters: Mapping[str, int | None] = field(default_factory=dict)
+    epoch_cycles: Sequence[int] | None = None
 
     @property
     def epochs_done(self) -> int:
@@ -72,7 +73,7 @@ class GradientSum:
     derivatives : ndarray of uint8 or None
         Stored labels of format INT32 for inner passes at the planes that were asked for: the
         derivative of every row's loss (:func:`bitstep.pipeline.losses.has_derivatives`).
-    counters : dict of str to int or None
+    counters : mapping of str to int or None
         See :class:`RunResult`.
     """
 
@@ -80,7 +81,23 @@ class GradientSum:
     intercept: int
     overflow: Overflow = Overflow(0)  # noqa: RUF009 (an immutable flag)
     derivatives: np.ndarray | None = None
-    counters: dict[str, int | None] = field(default_factory=dict)
+    counters: Mapping[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """Sums over all rows at the models of all classes of a multinomial model.
+
+    Attributes
+    ----------
+    classes : list of GradientSum
+        Of each class; all of them have overflowed if one has.
+    shared : ndarray of int64, shape (n_classes, n_classes)
+        Sum of the product of the probabilities of two classes, times 2^30.
+    """
+
+    classes: list[GradientSum]
+    shared: np.ndarray
 
 
 class RunError(DeviceError):
@@ -244,8 +261,47 @@ def run_error(error: int, overflow: int, result: RunResult, epochs: int) -> RunE
                     "bitstream with this version of bitstep", result)
 
 
-def sum_counters(counters: Sequence[Mapping[str, int | None]]) -> dict[str, int | None]:
+class Counters(Mapping[str, int | None]):
+    """Counters that are counted when somebody asks for one of them.
+
+    They are read as a dict is, and can be pickled if their source can. A cycle model may take
+    longer to count a run than a processor to train.
+
+    Parameters
+    ----------
+    count : callable
+        Returns the counters by name.
+    """
+
+    def __init__(self, count: Callable[[], Mapping[str, int | None]]):
+        self._count, self._found = count, None
+
+    def _known(self) -> Mapping[str, int | None]:
+        if self._found is None:
+            self._found = dict(self._count())
+        return self._found
+
+    def __getitem__(self, name: str) -> int | None:
+        return self._known()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+    def __repr__(self) -> str:
+        return repr(self._known())
+
+
+def sum_counters(counters: Sequence[Mapping[str, int | None]]) -> Mapping[str, int | None]:
     """Sums over runs; None where a device cannot know."""
+    if any(isinstance(run, Counters) for run in counters):
+        return Counters(functools.partial(_sum, tuple(counters)))
+    return _sum(counters)
+
+
+def _sum(counters):
     total: dict[str, int | None] = {}
     for name in COUNTER_NAMES:
         values = [run.get(name) for run in counters]

@@ -1,5 +1,7 @@
 """Quantizing to bit-plane rows: one copy, from which every precision of 1 to 16 bits is read."""
 
+import functools
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -333,6 +335,9 @@ class BitPlaneEncoder:
         ndarray of uint16, same shape
             floor((u + 1) 2^15), within 0 and 2^16 - 1.
         """
+        if _compiled():
+            from bitstep.quantization.kernels import scaled_rows
+            return scaled_rows(features, self.scaler.centre, self.scaler.scale)
         with np.errstate(over="ignore"):    # infinity, beyond a given scaler, counts as the end
             scaled = (np.asarray(features, np.float64) - self.scaler.centre) / self.scaler.scale
         scaled += 1
@@ -356,7 +361,36 @@ class BitPlaneEncoder:
         if self.weights is not None:
             weights = self.weights[self._first:self._first + len(positions)]
             self._first += len(positions)
+        blocks, sums = self.packed(positions, weights)
+        self.count(sums)
+        return {"rows_0": blocks}
+
+    def count(self, sums: np.ndarray) -> None:
+        """Take in the sums of :meth:`packed`."""
+        self._sums += sums
+
+    @staticmethod
+    def packed(positions: np.ndarray,
+               weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Blocks of planes of codes, and sums of levels and of their squares, times the rows'
+        weights; any thread may call it.
+
+        Returns
+        -------
+        blocks : ndarray of uint8, shape (blocks, block_bytes)
+        sums : ndarray of int, shape (16, 2, n_features)
+        """
+        if _compiled() and weights is None:
+            from bitstep.quantization.kernels import packed_planes
+            return packed_planes(positions, BitPlaneLayout(positions.shape[1]))
+        sums = np.empty((PLANES, 2, positions.shape[1]), np.int64 if weights is None else object)
         for planes in range(1, PLANES + 1):
             levels = middle_levels(positions >> np.uint16(PLANES - planes), planes)
-            self._sums[planes - 1] += _sums(levels, weights)
-        return {"rows_0": to_bit_planes(positions)}
+            sums[planes - 1] = _sums(levels, weights)
+        return to_bit_planes(positions), sums
+
+
+@functools.cache
+def _compiled() -> bool:
+    """True where numba is installed, which computes the same in compiled loops."""
+    return importlib.util.find_spec("numba") is not None

@@ -1,6 +1,6 @@
 """Quantizing of arrays: scale, encode and pack what is in memory, or mapped into it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,8 @@ import numpy as np
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.data.views import RowView
+from bitstep.machine import in_threads
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep.pipeline.shapes import check_weights
@@ -105,17 +107,36 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
     options = BitPlaneOptions(bus_width=bus_width, scaler=kind, seed=seed)
     options.config((features := _checked(features)).shape[1])
     check_weights(weights, len(features))
+    layout = BitPlaneLayout(features.shape[1])
     encoder = BitPlaneEncoder(options, _scaler(features, scaler), len(features), weights)
-    parts = []
-    for start in range(0, len(features), encoder.block_rows):
-        piece = features[start:start + encoder.block_rows]
-        parts.append(encoder.encode(encoder.positions(piece))["rows_0"])
+    (kind, shape), = encoder.shapes().values()
+    stored = np.empty(shape, kind)
+    done = 0
+    for piece, rows in _packed(features, encoder):
+        stored[done // layout.block_rows:][:len(piece)] = piece
+        done += rows
         if progress is not None:
-            progress(start + len(piece))
+            progress(done)
     return BitPlaneRows(n_rows=len(features), n_features=encoder.n_features,
-                     bus_width=encoder.bus_width, stored=(np.concatenate(parts),),
-                     scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed,
-                     moments=encoder.moments, weights=weights)
+                        bus_width=encoder.bus_width, stored=(stored,),
+                        scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed,
+                        moments=encoder.moments, weights=weights)
+
+
+def _packed(features: Any, encoder: BitPlaneEncoder) -> Iterator[tuple[np.ndarray, int]]:
+    """Blocks of planes of pieces of rows, in order, and the rows of each; pieces are worked on in
+    threads.
+    """
+    def work(start: int) -> tuple[np.ndarray, np.ndarray, int]:
+        piece = features[start:start + encoder.block_rows]
+        weights = None if encoder.weights is None \
+            else encoder.weights[start:start + encoder.block_rows]
+        return *encoder.packed(encoder.positions(piece), weights), len(piece)
+
+    starts = range(0, len(features), encoder.block_rows)
+    for blocks, sums, rows in in_threads(work, starts):
+        encoder.count(sums)
+        yield blocks, rows
 
 
 def _encoded(features: Any, options: RowOptions, scaler: Scaler,

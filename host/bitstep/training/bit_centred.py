@@ -163,4 +163,4 @@ class BitCentredRun(CentredRun):
             self._weights[planes] = np.minimum(rows.excess[planes - 1], 0) - self.penalties
         # A sign is never 0, so the labels of classes have another format here.
         return self.train(planes, self.reach / WORD_LIMIT, self._weights[planes], self.slope,
-                          labels=_NO_LABELS, label_format=LabelFormat.INT16, label_shift=PLANES)
+                          labels=[_NO_LABELS], label_format=LabelFormat.INT16, label_shift=PLANES)

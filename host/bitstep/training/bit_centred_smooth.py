@@ -234,12 +234,16 @@ class SmoothRun(CentredRun):
         self._room = self.reach * max(FIRST_ROOM, ROOM * float(np.abs(point).max()))
         found = self._pass(point, planes)
         self.error = found.rounding * math.sqrt(self.data.n_rows)
-        # A certificate needs points where the slope of the intercept has different signs.
+        self.keep_pass(found)
+        return found
+
+    def keep_pass(self, found: FullPass) -> None:
+        """Keep what a certificate needs of a full pass."""
+        # Points where the slope of the intercept has different signs.
         rising = self.passed[:, 1, -1] > 0
         same = np.flatnonzero(rising == (found.slope[-1] > 0))
         self.passed = np.append(np.delete(self.passed, same[:1 - PASSED], axis=0),
                                 [[found.point, found.slope]], axis=0)
-        return found
 
     def _pass(self, point: np.ndarray, planes: int, *, refined: bool = False) -> FullPass:
         bound = 1.0 if self.objective.rule.bounded else 1.0 + float(np.abs(point).sum())
@@ -253,9 +257,10 @@ class SmoothRun(CentredRun):
         """Run the inner passes from the centre, with other derivatives if these planes need them.
         """
         centre = self._centre(planes)
-        return self.train(planes, centre.unit, -self.penalties, slope, np.rint(self.point / centre.unit),
-                          labels=centre.derivatives, label_format=LabelFormat.INT32,
-                          label_shift=centre.shift, loss=self.objective.loss)
+        return self.train(planes, centre.unit, -self.penalties, slope,
+                          np.rint(self.point / centre.unit), labels=centre.derivatives,
+                          label_format=LabelFormat.INT32, label_shift=centre.shift,
+                          loss=self.objective.loss)
 
     def _centre(self, planes: int) -> FullPass:
         """The full pass at the centre, made again for other planes or another room."""

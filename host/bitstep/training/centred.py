@@ -1,13 +1,14 @@
 """Bit-centred training of every output."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
+from bitstep.pipeline.results import Counters, RangeOverflowError, RunError, sum_counters
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.centred_run import CentredRun, OuterStep
@@ -25,16 +26,20 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
                   config: PipelineConfig, training: Training,
                   starts: Sequence[tuple[np.ndarray, float] | None], *, first_epoch: int,
                   on_epoch: Callable[[int], None] | None,
-                  checkpoint: CheckpointWriter | None = None) -> TrainedModel:
+                  checkpoint: CheckpointWriter | None = None,
+                  joint: bool = False) -> TrainedModel:
     """Train every output.
 
     Parameters
     ----------
     device : Device
     run_of : callable
-        From ``device``, ``data``, ``choice`` and ``start`` to the run of an output:
+        From data, ``device``, ``choice`` and ``start`` to the run of an output:
         :class:`bitstep.training.bit_centred.BitCentredRun` of least squares,
         :class:`bitstep.training.bit_centred_smooth.SmoothRun` of other losses.
+    joint : bool
+        True if ``run_of`` takes all outputs and their starts instead
+        (:class:`bitstep.training.bit_centred_softmax.SoftmaxRun`).
     outputs, config, training, first_epoch, on_epoch, checkpoint
         See :func:`bitstep.training.train.train_model`; epochs are outer steps.
     starts : sequence of (ndarray of float64, float) or None
@@ -57,9 +62,14 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
                         fit_intercept=training.fit_intercept)
     found: list[list[OuterStep]] = []
     interrupted = False
-    counters: list[dict[str, int | None]] = []
-    for number, (data, start) in enumerate(zip(outputs, starts, strict=True)):
-        run = run_of(device=device, data=data, choice=choice, start=start)
+    counters: list[Mapping[str, int | None]] = []
+    if joint:
+        runs = [functools.partial(run_of, outputs, start=None if starts[0] is None else starts)]
+    else:
+        runs = [functools.partial(run_of, data, start=start)
+                for data, start in zip(outputs, starts, strict=True)]
+    for number, make in enumerate(runs):
+        run = make(device=device, choice=choice)
         found.append(run.found)
         run.counters = counters
         kept = None if checkpoint is None else checkpoint.centred(number)
@@ -69,11 +79,11 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
         try:
             _run(run, number, checkpoint, on_epoch)
         except KeyboardInterrupt:
-            if number + 1 < len(outputs) or not run.found:
-                raise nothing_kept(number + 1, len(outputs)) from None
+            if number + 1 < len(runs) or not run.found:
+                raise nothing_kept(number + 1, len(runs)) from None
             interrupted = True
         except RangeOverflowError as error:
-            raise named(error, number, len(outputs)) from None
+            raise named(error, number, len(runs)) from None
         except RunError as error:
             error.say_where(f"in outer step {len(run.found) + 1}")
             raise
@@ -89,8 +99,8 @@ def _run(run: CentredRun, number: int, checkpoint: CheckpointWriter | None,
             numbers, arrays = run.kept()
             checkpoint.keep_centred(number, CentredState(
                 numbers, arrays, run.ended or len(run.found) == epochs))
-        if on_epoch:
-            on_epoch(number * epochs + len(run.found))
+        if on_epoch:            # epochs of all outputs
+            on_epoch(number * epochs + len(run.found) * len(run.outputs))
 
 
 def _collect(outputs, found, training, interrupted, config, counters) -> TrainedModel:
@@ -99,20 +109,28 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
     # One that has stopped reads nothing more.
     padded = [steps[:epochs] + [replace(steps[-1], planes=0)] * (epochs - len(steps))
               for steps in found]
-    weights, intercepts, gradients, gaps, planes, read = (
+    points, gradients, gaps, planes, read = (
         np.array([[getattr(one, name) for one in steps] for steps in padded]).swapaxes(0, 1)
-        for name in ("weights", "intercept", "gradient", "gap", "planes", "bytes_read"))
+        for name in ("point", "gradient", "gap", "planes", "bytes_read"))
+    points = points.reshape(epochs, len(outputs), -1)
+    weights, intercepts = points[:, :, :-1], points[:, :, -1]
     read = read.sum(axis=1, dtype=np.int64)
     bytes_read = np.diff(read, prepend=0)
-    # A pipeline also counts runs that are made again.
-    beats = int(read[-1]) // config.rows.beat_bytes if counters["cycles"] is None \
-        else counters["beats"]
+    beats = int(read[-1]) // config.rows.beat_bytes
     largest = max(data.label_scale * largest_stored(data) for data in outputs)
     bounded = training.certified and np.isfinite(gaps).any()
     return in_feature_units(
         outputs[0].scaler, weights, intercepts + [data.label_offset for data in outputs],
         steps=np.full(epochs, training.steps[0]),
-        counters=counters | {"beats": beats, "overflows": 0, "refetched_rows": 0},
+        counters=Counters(functools.partial(_counters, counters, beats)),
         still=np.zeros(epochs, bool), step_error=0.0, interrupted=interrupted,
         model_range=float(np.abs(weights).max(initial=0.0) / largest), planes=planes,
         bytes_read=bytes_read, gradients=gradients, gaps=gaps if bounded else None)
+
+
+def _counters(counters: Mapping[str, int | None], beats: int) -> dict[str, int | None]:
+    """Counters of a training that read so many beats of rows without runs that were made again,
+    which a pipeline counts, too.
+    """
+    found = {**counters, "overflows": 0, "refetched_rows": 0}
+    return found | {"beats": beats} if found["cycles"] is None else found

@@ -1,7 +1,7 @@
 """Passes of bit-centred training that all losses share, as jobs of a device."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from bitstep.pipeline.parts.widths import (
     MODEL_WIDTH,
     SHIFT_UNIT,
 )
-from bitstep.pipeline.results import RunError
+from bitstep.pipeline.results import GradientSum, RunError, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.quantization.weights import fraction_bits, mean_weight
 from bitstep.training import stepping
@@ -74,22 +74,26 @@ class FullPass(NamedTuple):
         Value of the last bit of a word.
     shift : int
         Label shift of that unit.
-    derivatives : ndarray of uint8 or None
-        Labels of inner passes, if they were asked for.
+    derivatives : list of ndarray of uint8, or of None
+        Labels of inner passes of each output, if they were asked for.
     rounding : float
         About what the rounding of the rows' updates changes a component of the gradient by.
+    shared : ndarray of float64, shape (n_classes, n_classes), or None
+        Mean of the product of the probabilities of two classes there, of a multinomial model.
     """
 
     point: np.ndarray
     slope: np.ndarray
     unit: float
     shift: int
-    derivatives: np.ndarray | None
+    derivatives: list[np.ndarray | None]
     rounding: float
+    shared: np.ndarray | None = None
 
 
 class CentredPasses:
-    """Passes over the rows of one output.
+    """Passes over the rows of one output, or of several that a pass takes together: the points of
+    these are one after the other in a point.
 
     Parameters
     ----------
@@ -108,6 +112,8 @@ class CentredPasses:
         T, rows between two corrections.
     shares : sequence of float
         Step of each inner pass, as a multiple of ``step``.
+    outputs : sequence of QuantizedDataset
+        ``data`` alone, unless a subclass has more.
     penalties : ndarray of float64, shape (n_features,)
         Of l2 for each weight of scaled features.
     """
@@ -118,8 +124,9 @@ class CentredPasses:
                  objective: Objective, choice: BitCentred, timeout_s: float):
         self.data, self.device, self.config, self.choice = data, device, config, choice
         self.objective, self.timeout_s = objective, timeout_s
+        self.outputs: Sequence[QuantizedDataset] = [data]
         self.bytes_read = self.passes = 0
-        self.counters: list[dict[str, int | None]] = []
+        self.counters: list[Mapping[str, int | None]] = []
         self.step = choice.step
         self.period = choice.period or centred_period(data.n_rows)
         self.shares = choice.shares or self.SHARES
@@ -158,27 +165,45 @@ class CentredPasses:
             min(UPDATE_LIMIT, SUM_LIMIT / count) / (residual * 2.0 ** planes / unit))
         mantissa, exponent = _unrounded(mantissa, exponent, fraction_bits(data.rows.weights))
         self.passes += 1
-        job = self._job((EpochSteps(mantissa, exponent, planes=planes, key=self._key()),),
-                        model=words[:-1].astype(np.int32), intercept=int(words[-1]),
-                        labels=data.labels.stored, label_shift=shift, loss=self.objective.loss)
-        found = self.device.gradient(job, derivative_planes=derivative_planes)
-        self.counters.append(found.counters)
+        entries = (EpochSteps(mantissa, exponent, planes=planes, key=self._key()),)
+        found = self.sums([
+            self._job(entries, model=part[:-1].astype(np.int32), intercept=int(part[-1]),
+                      labels=output.labels.stored, label_shift=shift, loss=self.objective.loss)
+            for part, output in zip(self._by_output(words), self.outputs, strict=True)],
+            derivative_planes)
         # A pipeline writes derivatives in a run of its own, which reads their planes again.
         self.bytes_read += (planes + derivative_planes) * self._plane_bytes
-        if found.overflow:
+        if found[0].overflow:
             raise AssertionError("The updates of a full pass have room")
         scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count
                         * self._mean_weight)
         slope = np.empty(len(exact))
-        slope[:-1], slope[-1] = found.words, found.intercept if self.choice.fit_intercept else 0
+        for own, sums in zip(self._by_output(slope), found, strict=True):
+            own[:-1], own[-1] = sums.words, sums.intercept if self.choice.fit_intercept else 0
         slope *= scale
-        slope[:-1] += self.penalties * exact[:-1]
-        return FullPass(exact, slope, unit, shift, found.derivatives,
+        self._by_output(slope)[:, :-1] += self.penalties * self._by_output(exact)[:, :-1]
+        return FullPass(exact, slope, unit, shift, [sums.derivatives for sums in found],
                         scale * 2.0 ** planes * math.sqrt(count))
+
+    def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
+        """Sums of a full pass, of every output."""
+        (job,) = jobs
+        found = self.device.gradient(job, derivative_planes=derivative_planes)
+        self.counters.append(found.counters)
+        return [found]
+
+    def results(self, jobs: Sequence[TrainingJob]) -> Sequence[RunResult]:
+        """Results of inner passes, of every output."""
+        (job,) = jobs
+        return [self.device.train(job, timeout_s=self.timeout_s)]
+
+    def _by_output(self, point: np.ndarray) -> np.ndarray:
+        """A view of a point, shape (n_outputs, n_features + 1)."""
+        return point.reshape(len(self.outputs), -1)
 
     def size(self, slope: np.ndarray) -> float:
         """Largest component of a gradient, in standardized columns."""
-        return float(np.abs(slope / self._roots).max())
+        return float(np.abs(self._by_output(slope) / self._roots).max())
 
     @property
     def few_rows(self) -> bool:
@@ -190,7 +215,8 @@ class CentredPasses:
         return -2 * self.choice.step * slope
 
     def train(self, planes: int, unit: float, weights: np.ndarray, slope: np.ndarray,
-              centre: np.ndarray | None = None, **parts: Any) -> np.ndarray:
+              centre: np.ndarray | None = None, *, labels: Sequence[Any],
+              **parts: Any) -> np.ndarray:
         """Move of the words by the inner passes.
 
         Parameters
@@ -204,27 +230,28 @@ class CentredPasses:
             What it subtracts.
         centre : ndarray of int, shape (n_features + 1,), or None
             Words that the passes begin with; None: zeros, the words of an offset.
+        labels : sequence of ndarray of uint8
+            Stored labels of every output.
         parts
-            Of the job.
+            Of the jobs.
 
         Returns
         -------
         ndarray of float64, shape (n_features + 1,)
         """
-        data, model = self.data, self._zeros
-        slope = slope / (-unit * 2.0 ** COEFFICIENT_WIDTH)
-        offset, spare = np.abs(slope), 1.0
+        data = self.data
+        slope = self._by_output(slope) / (-unit * 2.0 ** COEFFICIENT_WIDTH)
+        offset, spare, model = np.abs(slope), 1.0, np.zeros(slope.shape)
         if centre is not None:
             spare = 1.001       # for the rounding of coefficients
-            offset[:-1] += np.abs(weights * centre[:-1]) / 2.0 ** COEFFICIENT_WIDTH
-            model = centre[:-1].astype(np.int32)
+            model = self._by_output(centre)
+            offset[:, :-1] += np.abs(weights * model[:, :-1]) / 2.0 ** COEFFICIENT_WIDTH
         # Coefficients and constants have one factor, with which all of them fit their words.
         factor = max(np.abs(weights).max() / ((1 << COEFFICIENT_WIDTH - 1) - 1),
                      spare * offset.max() / (WORD_LIMIT - 1)) or 1.0
         coefficients = np.rint(weights / factor)
         constants = slope / factor
-        if centre is not None:
-            constants[:-1] -= coefficients * centre[:-1] / 2.0 ** COEFFICIENT_WIDTH
+        constants[:, :-1] -= coefficients * model[:, :-1] / 2.0 ** COEFFICIENT_WIDTH
         constants = np.minimum(np.rint(constants), WORD_LIMIT - 1).astype(np.int32)
         share = factor * data.n_rows / ((data.n_rows - 1) // self.period)
         entries = []
@@ -234,22 +261,19 @@ class CentredPasses:
                 *stepping.step_mantissa(step * 4.0 ** -planes / self._mean_weight, step),
                 *stepping.correction_mantissa(step * share), planes=planes, key=self._key()))
         self.bytes_read += len(entries) * planes * self._plane_bytes
-        job = self._job(tuple(entries), model=model, correction_period=self.period,
-                        intercept=0 if centre is None else int(centre[-1]),
-                        coefficients=coefficients.astype(np.int32), constants=constants[:-1],
-                        constant_intercept=int(constants[-1]), **parts)
+        jobs = [self._job(
+            tuple(entries), model=own[:-1].astype(np.int32), intercept=int(own[-1]),
+            correction_period=self.period, coefficients=coefficients.astype(np.int32),
+            constants=added[:-1], constant_intercept=int(added[-1]), labels=stored, **parts)
+            for own, added, stored in zip(model, constants, labels, strict=True)]
         try:
-            result = self.device.train(job, timeout_s=self.timeout_s)
+            found = self.results(jobs)
         except RunError as error:
             self.counters.append(error.result.counters)
             raise
-        self.counters.append(result.counters)
-        move = np.empty(len(slope))
-        move[:-1], move[-1] = result.models[-1], result.intercepts[-1]
-        if centre is not None:
-            move -= centre
-        move *= unit
-        return move
+        self.counters += [one.counters for one in found]
+        move = np.array([[*one.models[-1], one.intercepts[-1]] for one in found], np.float64)
+        return ((move - model) * unit).ravel()
 
     def _key(self) -> int:
         block, place = divmod(self.passes, KEYS)

@@ -27,10 +27,9 @@ class OuterStep:
 
     Attributes
     ----------
-    weights : ndarray of float64, shape (n_features,)
-        For scaled features.
-    intercept : float
-        Without the labels' offset.
+    point : ndarray of float64, shape (n_features + 1,)
+        Weights for scaled features, and the intercept without the labels' offset; of a run of all
+        classes these of each, one after the other.
     gradient : float
         Largest component of the gradient, in standardized columns, as a multiple of that at the
         first model.
@@ -42,12 +41,21 @@ class OuterStep:
         Certificate: the objective is at most this above its optimum. Infinite if there is none.
     """
 
-    weights: np.ndarray
-    intercept: float
+    point: np.ndarray
     gradient: float
     bytes_read: int
     planes: int
     gap: float = math.inf
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Weights of one output."""
+        return self.point[:-1]
+
+    @property
+    def intercept(self) -> float:
+        """Intercept of one output."""
+        return float(self.point[-1])
 
 
 class CentredRun(CentredPasses, ABC):
@@ -104,8 +112,7 @@ class CentredRun(CentredPasses, ABC):
             following = self.choice.planes[min(number + 1, len(self.choice.planes) - 1)]
             self.outer_step(planes, following)
             gradient = self.size(self.slope) / (self.first or 1.0)
-            self.found.append(OuterStep(self.point[:-1].copy(), float(self.point[-1]), gradient,
-                                        self.bytes_read, self.planes,
+            self.found.append(OuterStep(self.point.copy(), gradient, self.bytes_read, self.planes,
                                         self.gap() if self.objective.l2 else math.inf))
             yield self.found[-1]
 
@@ -134,8 +141,7 @@ class CentredRun(CentredPasses, ABC):
             "point": self.point, "slope": self.slope,
             "moves": np.reshape(self.moves, (-1, width)),
             "changes": np.reshape(self.changes, (-1, width)),
-            "models": np.array([[*one.weights, one.intercept] for one in found]
-                               ).reshape(-1, width),
+            "models": np.array([one.point for one in found]).reshape(-1, width),
             "gradients": np.array([one.gradient for one in found], np.float64),
             "gaps": np.array([one.gap for one in found], np.float64),
             "reads": np.array([[one.bytes_read, one.planes] for one in found], np.int64
@@ -148,8 +154,7 @@ class CentredRun(CentredPasses, ABC):
         self.point, self.slope = arrays["point"].copy(), arrays["slope"].copy()
         self.moves, self.changes = arrays["moves"].copy(), arrays["changes"].copy()
         self.found[:] = [
-            OuterStep(model[:-1].copy(), float(model[-1]), float(gradient), int(read), int(planes),
-                      float(gap))
+            OuterStep(model.copy(), float(gradient), int(read), int(planes), float(gap))
             for model, gradient, (read, planes), gap in zip(
                 arrays["models"], arrays["gradients"], arrays["reads"], arrays["gaps"],
                 strict=True)]

@@ -107,6 +107,65 @@ def convex_gap(points: np.ndarray, slopes: np.ndarray, penalties: np.ndarray, er
     return float(worst.min())
 
 
+def softmax_gap(slope: np.ndarray, shared: np.ndarray, penalties: np.ndarray,
+                moments: np.ndarray, error: float = 0.0, *, fit_intercept: bool = True) -> float:
+    """Bound of F(x) - min F of multinomial logistic regression.
+
+    With p_i the probabilities of row i at x and y_i its label as a unit vector, any other
+    probabilities r_i whose mean over the rows is that of the y_i bound the optimum from below: log
+    sum exp(z) is at least r . z + H(r), with the entropy H, and what it is more is KL(r | p)::
+
+        F(x) - F(x*) <= mean KL(r_i | p_i) + |v + mean (r_i - p_i) u_i'|^2 / 2
+
+    Take r_ik = p_ik (1 + a_k - p_i . a), where A a = -c with A = mean (diag(p_i) - p_i p_i'), the
+    curvature along the intercepts. Then the mean of r_i - p_i is -c, as it must be. With
+    s^2 = c' A^-1 c both mean KL(r_i | p_i) and mean |r_i - p_i|^2 are at most the mean variance of
+    a under p_i, which is a' A a = s^2. With m and t_j^2 means and variances of the columns::
+
+        F(x) - F(x*) <= s^2 + (|v - c m'| + s sqrt(sum of t_j^2 / p_j))^2 / 2
+
+    r_i must not be negative: 1 + a_k - p_i . a is at least 1 - sqrt(2) |a|, and |a| at most s over
+    the root of A's least eigenvalue, without that of equal numbers for all classes, which is 0. All
+    of A follows from the mean products of two probabilities, as these add up to 1 in a row.
+
+    Parameters
+    ----------
+    slope : ndarray of float64, shape (n_classes, n_features + 1)
+        g at the model: rows (v_k, c_k).
+    shared : ndarray of float64, shape (n_classes, n_classes)
+        Mean of p_ik p_il over the rows, each wrong by no more than 2 ``error`` + 2^-30.
+    penalties : ndarray of float64, shape (n_features,)
+        p_j, above 0.
+    moments : ndarray of float64, shape (2, n_features)
+        m_j and t_j^2.
+    error, fit_intercept
+        See :func:`quadratic_gap`; ``error`` is at least that of a probability.
+
+    Returns
+    -------
+    float
+        Infinite where a class is decided so clearly, or c so large, that r_i could be negative.
+    """
+    count, (means, variances) = len(slope), moments
+    if not fit_intercept:
+        return _half_square(np.abs(slope[:, :-1]) + error, penalties)
+    curvature = np.diag(shared.sum(axis=1)) - shared
+    # Equal numbers are made a direction of the largest eigenvalue; c has no share in it.
+    values, vectors = np.linalg.eigh(curvature + np.trace(curvature) / count)
+    values -= 2 * count * (2 * error + 2.0 ** -30)
+    if values[0] <= 0:
+        return math.inf
+    intercepts = slope[:, -1] - slope[:, -1].mean()
+    size = math.sqrt(float(((vectors.T @ intercepts) ** 2 / values).sum())) \
+        + math.sqrt(count / values[0]) * error
+    if 2 * size ** 2 > values[0]:
+        return math.inf
+    rest = np.abs(slope[:, :-1] - intercepts[:, None] * means) + error * (1 + np.abs(means))
+    length = math.sqrt(2 * _half_square(rest, penalties)) \
+        + size * math.sqrt(float((variances / penalties).sum()))
+    return size ** 2 + length ** 2 / 2
+
+
 def _half_square(slope: np.ndarray, penalties: np.ndarray) -> float:
     """|v|^2 / 2."""
     return float((slope ** 2 / penalties).sum() / 2)

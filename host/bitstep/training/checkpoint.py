@@ -133,7 +133,7 @@ class Checkpoint:
             "settings": self.settings, "data": self.data, "steps": self.steps,
             "n_outputs": self.n_outputs, "jobs": self.jobs, "seconds": self.seconds,
             "stopped": self.stopped, "restarts": [asdict(one) for one in self.restarts],
-            "counters": [result.counters for result in self.results],
+            "counters": [dict(result.counters) for result in self.results],
             "centred": [[state.numbers, [*state.arrays], state.ended] for state in self.centred]},
             arrays)
 

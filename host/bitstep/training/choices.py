@@ -5,23 +5,38 @@ Estimators, the command line, races and reports resolve their options here.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bitstep.options.models import MODELS, Model, model_of
-from bitstep.options.rules import Request
-from bitstep.options.table import EPSILON, OPTIONS, SCHEDULES
+from bitstep.options.rules import Request, why_not_centred
+from bitstep.options.table import (
+    AUTO,
+    DEFAULT_EPOCHS,
+    EPSILON,
+    OPTIONS,
+    OUTER_STEPS,
+    SCHEDULES,
+    TOL,
+)
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES, FLOAT_BITS
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
+from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
-from bitstep.training.planes import resolve_planes
-from bitstep.training.schedules import automatic_step, centred_step, schedule_steps
+from bitstep.training.planes import CENTRED_PLANES, resolve_planes
+from bitstep.training.schedules import (
+    automatic_epochs,
+    automatic_schedule,
+    automatic_step,
+    centred_step,
+    schedule_steps,
+)
 
 
 class OptimumWarning(UserWarning):
@@ -75,34 +90,73 @@ class Resolved:
         return MODELS[self.request["model"]]
 
     @property
-    def objective(self) -> Objective:
-        """What is minimised."""
-        return Objective(loss=self.kind.loss, l2=self.request["l2"] or 0.0,
-                         l1=self.request["l1"] or 0.0, box=self.request["box"],
-                         refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON)
+    def solver(self) -> str:
+        """``sgd`` or ``bit-centred``."""
+        return self.rows.solver
 
-    def training(self, rows: QuantizedRows | BitPlaneRows, *, epochs: int,
-                 **others: Any) -> Training:
+    def epochs(self, n_rows: int) -> int:
+        """Epochs over so many rows, or outer steps at most."""
+        return self.request["epochs"] or automatic_epochs(n_rows)
+
+    @property
+    def tol(self) -> float:
+        """``tol`` of the solver."""
+        return self.request["tol"] or 0.0
+
+    @property
+    def solver_reason(self) -> str | None:
+        """Why solver ``auto`` became what it is; None where one was asked for."""
+        return self.request.facts.get("solver_reason")
+
+    def objective(self, n_rows: int) -> Objective:
+        """What is minimised on so many rows."""
+        centred, l2 = self.solver == "bit-centred", self.request["l2"]
+        return Objective(loss=self.kind.loss, standardized=centred,
+                         l2=(1 / n_rows if centred else 0.0) if l2 is None else l2,
+                         l1=self.request["l1"] or 0.0, box=self.request["box"],
+                         refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON,
+                         multinomial=self.joint)
+
+    @property
+    def several(self) -> bool:
+        """True if several classes would be trained together on a device that can."""
+        return self.solver == "bit-centred" and self.kind.loss == Loss.LOGISTIC
+
+    @property
+    def joint(self) -> bool:
+        """True if several classes are trained together."""
+        return bool(self.request["joint_classes"])
+
+    def of_outputs(self, count: int, device: Any) -> "Resolved":
+        """The request on data with so many outputs, on a device or of a class of devices: several
+        classes are trained together if the device can, else one-vs-rest.
+        """
+        joint = self.several and count > 1 and device.joint_classes
+        return replace(self, request=self.request.knowing(joint_classes=joint))
+
+    def training(self, rows: QuantizedRows | BitPlaneRows, objective: Objective, *,
+                 epochs: int | None = None, **others: Any) -> Training:
         """How it is minimised on rows.
 
         Parameters
         ----------
         rows : QuantizedRows or BitPlaneRows
-        epochs : int
+        objective : Objective
+        epochs : int or None
+            None: those of the options.
         others
             Parameters of :func:`resolve_training` that stand in place of options: ``schedule``,
             ``step``, ``batch``, ``stopping`` and ``certified``.
         """
         request = self.request
-        centred = self.rows.solver == "bit-centred"
         options = {"step": "auto" if request["step"] is None else request["step"],
                    "schedule": request["schedule"], "batch": request["batch"], **others}
         return resolve_training(
-            rows, self.objective, epochs=epochs, solver=self.rows.solver,
+            rows, objective, epochs=epochs or self.epochs(rows.n_rows), solver=self.solver,
             fit_intercept=request["intercept"], model_range=request["model_range"],
             planes=request["planes"], model_bits=request["model_bits"] or 0,
             update_bits=request["update_bits"] or 0,
-            tol=request["tol"] or 0.0 if centred else 0.0, **options)
+            tol=self.tol if self.solver == "bit-centred" else 0.0, **options)
 
 
 def check_options(request: Request) -> Request:
@@ -119,9 +173,19 @@ def check_options(request: Request) -> Request:
         if value is not None:
             also = ", or auto" * (OPTIONS[name].auto and request.words is PYTHON)
             OPTIONS[name].kind.check(request.words.say(name, None), value, also)
-    request = _with_defaults(request)
+    request = _with_defaults(_with_solver(request))
     request.check()
     return request
+
+
+def _with_solver(request: Request) -> Request:
+    """The request with a solver in place of ``auto``, as far as it can be known yet."""
+    if request["solver"] != AUTO:
+        return request
+    why = why_not_centred(_with_defaults(request.asking(solver="bit-centred")))
+    solver = "sgd" if why else "bit-centred"
+    return request.asking(solver=None).filled(solver=solver).knowing(
+        solver_reason=why or "nothing asks for sgd")
 
 
 def resolve(request: Request) -> Resolved:
@@ -152,11 +216,19 @@ def _with_defaults(request: Request) -> Request:
     stored_bit_planes = facts.get("stored_encoding") == BIT_PLANES
     fills: dict[str, Any] = {"solver": solver, "bus_width": 64, "copies": 1, "levels": "uniform",
                              "seed": 0, **{name: OPTIONS[name].default for name in (
-                                 "schedule", "batch", "intercept")}}
+                                 "batch", "intercept")}}
     if "stored" not in facts:
         fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
-    if request["planes"] is None and (solver == "bit-centred" or stored_bit_planes):
-        fills["planes"] = "auto"
+    if solver == "bit-centred":
+        fills |= {"planes": CENTRED_PLANES, "epochs": OUTER_STEPS,
+                  "tol": None if facts.get("partial_fit") else TOL}
+    else:
+        whole = not any(request[name] for name in ("early_stopping", "tol", "partial_fit"))
+        fills["schedule"] = automatic_schedule(request["step"], whole)
+        if request["schedule"] is not None or fills["schedule"] != "linear":
+            fills["epochs"] = DEFAULT_EPOCHS        # else the rows say
+        if stored_bit_planes:
+            fills["planes"] = "auto"
     if request["planes"] is not None or request["bit_planes"] or "planes" in fills:
         fills |= {"bits": BIT_PLANE_BITS, "encoding": BIT_PLANES, "refetch": False}
     elif request["model"] is not None:
@@ -187,6 +259,25 @@ def resolve_scaler(scaler: str | None, solver: str = "sgd") -> str:
     if scaler is not None:
         return scaler
     return "minmax" if solver == "bit-centred" else "quantile"
+
+
+def one_vs_rest(resolved: Resolved, count: int, device: Any, name: str) -> str | None:
+    """A sentence if classes would be trained together on other devices; None for others.
+
+    Parameters
+    ----------
+    resolved : Resolved
+    count : int
+        Outputs.
+    device : Device or class of devices
+    name : str
+        Its name.
+    """
+    if not resolved.several or count < 2 or device.joint_classes:
+        return None
+    return (f"Device {name!r} has no pass of all classes, so the {count} classes are trained "
+            "one-vs-rest; devices 'cpu' and 'golden' train a multinomial model, the softmax of all "
+            "classes")
 
 
 def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
@@ -253,13 +344,14 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         assert isinstance(rows, BitPlaneRows)
         schedule = "constant"
         if step == "auto":
-            step = centred_step(rows, objective.loss,
+            step = centred_step(rows, objective.rule,
                                 float(objective.penalties(rows, fit_intercept).max()))
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
         named = isinstance(schedule, str) and schedule in SCHEDULES
-        step = automatic_step(rows, batch, fit_intercept, loss=objective.loss) if named else None
+        step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule)) \
+            if named else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
     if planes is not None:
         planes = resolve_planes(planes, len(steps), solver)

@@ -1,5 +1,6 @@
 """Estimators in model files: the files of ``bitstep train --out``, with what an estimator adds."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from bitstep.options.models import MODELS, Model
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.results import COUNTER_NAMES
-from bitstep.training.choices import RowChoice, resolve_scaler
+from bitstep.training.choices import RowChoice
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.schedules import SCHEDULES
 
@@ -48,14 +49,15 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
         "loss": kind.sklearn_loss, "epochs": estimator.n_iter_, "step": estimator.step_,
         **{name: _stored(getattr(estimator, name)) for name in PARAMETERS},
         "bits": rows.bits, "encoding": rows.encoding, "refetch": rows.refetch,
-        "scaler": resolve_scaler(None if estimator.scaler == "auto" else estimator.scaler,
-                                 estimator.solver),
+        "scaler": rows.scaler, "solver": estimator.solver_, "l2": estimator.l2_,
+        **({"multinomial": bool(getattr(estimator, "multinomial_", False))}
+           if kind.task == "classification" else {}),
         "estimator": {
             "parameters": {name: _stored(value) for name, value in estimator.get_params().items()
                            if _is_plain(value)},
             "learned": {name: _stored(value) for name, value in learned.items()},
             "class_type": classes.dtype.str if classes.dtype.kind == "U" else classes.dtype.name,
-            "rows": [rows.bits, rows.encoding, rows.refetch, rows.levels]}}
+            "rows": [rows.bits, rows.encoding, rows.refetch, rows.levels, rows.scaler]}}
     return LinearModel(np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), stored,
                        config, estimator.clip_range_)
 
@@ -99,11 +101,17 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
     for name, value in learned.items():
         setattr(estimator, name, _restored(value))
     if task == "classification":
+        estimator.multinomial_ = bool(config.get("multinomial", False))
         estimator.classes_ = model.classes.astype(own["class_type"]) if own else model.classes
     rows: Any = own["rows"] if own else [config.get(name) for name in (
-        "bits", "encoding", "refetch", "levels")]
+        "bits", "encoding", "refetch", "levels", "scaler")]
+    # Older files have no scaler here, and neither l2 nor solver.
+    scaler = rows[4] if len(rows) > 4 else config.get("scaler", "minmax")
+    if not hasattr(estimator, "solver_"):
+        estimator.solver_ = config.get("solver") or parameters.get("solver", "sgd")
+        estimator.l2_ = float(config.get("l2") or 0.0)
     return model, RowChoice(bits=rows[0], encoding=rows[1], refetch=bool(rows[2]),
-                            levels=rows[3] or "uniform")
+                            levels=rows[3] or "uniform", scaler=scaler)
 
 
 def _names(classes: np.ndarray) -> np.ndarray | None:
@@ -128,9 +136,10 @@ def _parameters(config, classes):
                   for name, value in weight.items()}
     if weight is not None:
         found["class_weight"] = weight
+    found["solver"] = config.get("solver") or "sgd"
     if config.get("encoding") == BIT_PLANES:         # whose bits and encoding are no parameters
         del found["bits"], found["encoding"]
-        found |= {name: config[name] for name in ("solver", "planes", "tol")}
+        found |= {name: config[name] for name in ("planes", "tol")}
     return found
 
 
@@ -153,7 +162,7 @@ def _stored(value: Any) -> Any:
         return {"tuple": [_stored(item) for item in value]}
     if isinstance(value, list):
         return [_stored(item) for item in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):          # counters are no dict before somebody looks at them
         if not all(isinstance(name, str) for name in value):    # as JSON's names must be
             return {"items": [[_stored(part) for part in item] for item in value.items()]}
         return {name: _stored(item) for name, item in value.items()}

@@ -146,6 +146,20 @@ def code_accuracies(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
     return correct / first.n_rows
 
 
+def joint_code_losses(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
+                      intercepts: np.ndarray, loss: Loss | LossFunction) -> np.ndarray:
+    """:func:`mean_losses` of a loss of all outputs together, from quantized rows alone; parameters
+    as of :func:`code_accuracies`.
+    """
+    first, total = datasets[0], np.zeros(len(weights))
+    for start, stop in _chunks(first.n_rows, first.n_features, intercepts.size):
+        dots, _ = first.rows.values(slice(start, stop))
+        signs = np.column_stack([data.labels.part(start, stop) for data in datasets])
+        values = outputs(dots, weights, intercepts)
+        total += formula_of(loss).value(values, signs[:, None]).sum(axis=(0, 2))
+    return total / (first.n_rows * len(datasets))
+
+
 def outputs(features: np.ndarray, coefs: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
     """Outputs of models for every row.
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from bitstep.options.models import model_of
 from bitstep.options.rules import Request
-from bitstep.options.table import EPSILON, OPTIONS
+from bitstep.options.table import EPSILON, OPTIONS, SOLVERS
 from bitstep.options.words import PYTHON
-from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.losses import LOSSES, MULTINOMIAL, LossFunction
 from bitstep.pipeline.parts.widths import BOUND_WIDTH
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
@@ -46,6 +46,10 @@ class Objective:
     refetch : bool
         True to fetch rows that could be on either side of the hinge again, with 16 bits a value
         (ZipML, appendix G.4); for the hinge loss, a batch of 1 and data with ``fine_rows``.
+    multinomial : bool
+        True if the outputs are those of the classes of a multinomial logistic regression, which are
+        trained together; for the logistic loss, solver ``bit-centred``, and a device that has
+        passes of all classes.
 
     Raises
     ------
@@ -60,6 +64,7 @@ class Objective:
     box: float | None = None
     refetch: bool = False
     epsilon: float = EPSILON
+    multinomial: bool = False
 
     def __post_init__(self):
         OPTIONS["epsilon"].kind.check("epsilon", self.epsilon)
@@ -69,11 +74,13 @@ class Objective:
         if self.box is not None:
             OPTIONS["box"].kind.check("box", self.box)
         Request(PYTHON, {"refetch": self.refetch, "model": model_of(self.loss)}).check()
+        if self.multinomial and self.loss != Loss.LOGISTIC:
+            raise ValueError(f"multinomial needs the logistic loss, not {self.loss.name}")
 
     @property
     def rule(self) -> LossFunction:
         """Formula and needs of the loss."""
-        return LOSSES[self.loss]
+        return MULTINOMIAL if self.multinomial else LOSSES[self.loss]
 
     def bound_of(self, data: QuantizedDataset) -> int:
         """Bound of the derivative in units of a stored label, at least 1; 0 of other losses."""
@@ -172,6 +179,9 @@ class Training:
         for name in ("batch", "model_range", "solver", "tol", "model_bits", "update_bits"):
             if name != "model_range" or self.model_range is not None:
                 OPTIONS[name].kind.check(name, getattr(self, name))
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, not "
+                             f"{self.solver!r}")
         if self.tol and self.solver != "bit-centred":
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
                              f"not {self.solver!r}, which stops by the rule of stopping")

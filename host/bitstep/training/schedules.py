@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.checks import check_integer
-from bitstep.options.table import SCHEDULES
-from bitstep.pipeline.losses import LOSSES
+from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
+from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 from bitstep.quantization.weights import largest_weight
 
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
+EPOCH_ROWS = 100_000        # of all epochs together, that few rows are trained on
+MAX_EPOCHS = 1000           # of few rows
+LINEAR_SHARE = 0.5          # of the automatic step, with which schedule "linear" begins
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
 CORRECTIONS = 64            # of a pass, which its rows allow if they are not few
 
@@ -25,10 +28,10 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
 
     Parameters
     ----------
-    schedule : {"constant", "inverse", "inverse-sqrt"}, sequence of float, or path
-        ``step``, ``step / epoch`` or ``step / sqrt(epoch)``, with epochs counted from 1; or the
-        steps themselves, as a sequence or as a text file with one number a line. A sequence may
-        be longer than ``epochs``; the rest is not used.
+    schedule : {"constant", "inverse", "inverse-sqrt", "linear"}, sequence of float, or path
+        ``step``, ``step / epoch``, ``step / sqrt(epoch)`` or ``step (1 - (epoch - 1) / epochs)``,
+        with epochs counted from 1; or the steps themselves, as a sequence or as a text file with
+        one number a line. A sequence may be longer than ``epochs``; the rest is not used.
     step : float or None
         First step of a named schedule, positive; must be None for a sequence or a file, which
         hold the steps themselves.
@@ -48,6 +51,8 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
     --------
     >>> schedule_steps("inverse", step=0.5, epochs=3).round(3).tolist()
     [0.5, 0.25, 0.167]
+    >>> schedule_steps("linear", step=0.5, epochs=4).tolist()
+    [0.5, 0.375, 0.25, 0.125]
     """
     check_integer("epochs", epochs, 1)
     if isinstance(schedule, str) and schedule in SCHEDULES:
@@ -55,7 +60,8 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
             raise ValueError(f"step must be a positive number, not {step!r}")
         epoch = np.arange(1, epochs + 1)
         return step / {"constant": np.ones(epochs), "inverse": epoch,
-                       "inverse-sqrt": np.sqrt(epoch)}[schedule]
+                       "inverse-sqrt": np.sqrt(epoch),
+                       "linear": epochs / (epochs + 1 - epoch)}[schedule]
     if isinstance(schedule, (str, os.PathLike)):
         steps, source = read_steps(Path(schedule)), f"The schedule file {schedule}"
     else:
@@ -95,6 +101,38 @@ def read_steps(path: Path) -> np.ndarray:
     return np.array(steps, dtype=np.float64)
 
 
+def automatic_epochs(n_rows: int) -> int:
+    """Epochs of SGD that suit so many rows: 100,000 rows in all, in 20 to 1,000 epochs.
+
+    The number of updates, not that of epochs, says how far a model can go.
+
+    Parameters
+    ----------
+    n_rows : int
+    """
+    return min(max(-(-EPOCH_ROWS // n_rows), DEFAULT_EPOCHS), MAX_EPOCHS)
+
+
+def automatic_schedule(step: object, whole: bool) -> str:
+    """Name of the schedule that suits a training.
+
+    ``linear`` has gone furthest after its last epoch: steps stay long while the model is far off,
+    along the directions of collinear columns above all, and are short at the end [1]. It has to
+    know how many epochs there will be. A step that a user chose was tuned with ``inverse``.
+
+    [1] Defazio, Cutkosky, Mehta, Mishchenko: Optimal linear decay learning rate schedules and
+    further refinements, 2023.
+
+    Parameters
+    ----------
+    step : float, "auto" or None
+        As asked for.
+    whole : bool
+        False if the training may stop before its last epoch, or is one of several calls.
+    """
+    return "linear" if whole and step in (None, "auto") else "inverse"
+
+
 # How the factors of the automatic step were tuned.
 # Least squares is tuned on six data sets with 1 to 8 bits. The other losses are tuned with
 # float64 SGD, 20 epochs, ``step / epoch`` (breast_cancer, digits and wine one-vs-rest, 8 normal
@@ -104,7 +142,7 @@ def read_steps(path: Path) -> np.ndarray:
 # large batches want still longer steps than is safe in general: with B = 32 it is up to 19, 6 and
 # 12 % (the sparse set), so give more epochs, or a step.
 def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_intercept: bool = True,
-                   loss: Loss = Loss.LEAST_SQUARES) -> float:
+                   loss: Loss = Loss.LEAST_SQUARES, schedule: str = "inverse") -> float:
     """A first step that suits the data, in scaled feature space.
 
     With R the mean of |q|^2 over the rows (q the decoded row, with the intercept's 1), m the
@@ -127,8 +165,9 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     of rounding, amplified by the corrections, asks for a shorter step (on cadata at 2 bits a five
     times shorter one). A row's hinge or logistic derivative is at most 1, so the step is about what
     a weight can change at once; it is at most 16, an eighth of the default ``model_range``. R and m
-    are taken from no more than 2,048 rows, evenly spaced. Where rows have weights, a step is that
-    of the mean weight, and the automatic one is divided by the largest weight over the mean one.
+    are taken from no more than 2,048 rows, evenly spaced. The schedule ``linear``, whose steps stay
+    long, begins with half of it. Where rows have weights, a step is that of the mean
+    weight, and the automatic one is divided by the largest weight over the mean one.
 
     Parameters
     ----------
@@ -136,6 +175,8 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     batch : int
     fit_intercept : bool
     loss : Loss
+    schedule : str
+        Name of the schedule that begins with it.
 
     Returns
     -------
@@ -153,26 +194,28 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     step = rule.step_fraction * min(batch ** 0.5, rule.batch_growth) * batch \
         / (mean_square + (batch - 1) * largest)
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
-    return min(step, rule.max_step) / largest_weight(rows.weights)
+    return min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
+        / largest_weight(rows.weights)
 
 
-def centred_step(rows: BitPlaneRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0.0) -> float:
+def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUARES,
+                 l2: float = 0.0) -> float:
     """A step that suits the inner passes of bit-centred training, in scaled feature space.
 
     It is 0.5 / (L R), with R the mean of |u|^2 and the intercept's 1, and L the Lipschitz constant
-    of the loss's derivative: 1, or 1/4 of the logistic loss. It is at most 0.5 / (T l2), with T the
-    rows between two corrections, which take l2 in. Where rows have weights, R is times the largest
-    of them over their mean.
+    of the loss's derivative: 1, 1/4 of the logistic loss, 1/2 of a softmax. It is at most
+    0.5 / (T l2), with T the rows between two corrections, which take l2 in. Where
+    rows have weights, R is times the largest of them over their mean.
 
     Parameters
     ----------
     rows : BitPlaneRows
-    loss : Loss
+    loss : Loss or LossFunction
         A smooth one.
     l2 : float
         The largest of a weight of scaled features.
     """
-    bend = LOSSES[loss].curvature * (rows.mean_square + 1)
+    bend = formula_of(loss).curvature * (rows.mean_square + 1)
     return 0.5 / max(bend * largest_weight(rows.weights), centred_period(rows.n_rows) * l2)
 
 

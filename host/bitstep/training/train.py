@@ -3,7 +3,7 @@
 The command line and the estimators both train through :func:`train_model`; it needs NumPy alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from bitstep.quantization import (
 )
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
+from bitstep.training.bit_centred_softmax import SoftmaxRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.growing import Growth, with_restarts
@@ -37,6 +38,7 @@ from bitstep.training.planning import Plan, plan
 from bitstep.training.plans import collect_model, starts_of
 from bitstep.training.scores.stopping import EarlyStopping
 from bitstep.training.scores.watch import restarts_shown, words_shown
+from bitstep.training.targets import class_targets
 from bitstep.training.trained import TrainedModel
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
@@ -81,12 +83,17 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; an overflow names an output.
     """
     if training.solver == "bit-centred":
-        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, config=config,
-                      objective=objective, timeout_s=timeout_s)
+        kind = SoftmaxRun if objective.multinomial else \
+            BitCentredRun if objective.rule.quadratic else SmoothRun
+        run = partial(kind, config=config, objective=objective, timeout_s=timeout_s)
         with device.keep_rows():
             return train_centred(device, run, outputs, config, training,
                                  starts_of(outputs, initial), first_epoch=first_epoch,
-                                 on_epoch=on_epoch, checkpoint=checkpoint)
+                                 on_epoch=on_epoch, checkpoint=checkpoint,
+                                 joint=objective.multinomial)
+    if objective.multinomial:
+        raise ValueError("multinomial needs solver 'bit-centred', not 'sgd', whose classes are "
+                         "trained one-vs-rest")
     tracks = _tracks(outputs, config, [(objective, training)], initial, first_epoch)
     restarts = checkpoint.checkpoint.restarts if checkpoint else ()
     stopping = EarlyStopping(training.stopping) if training.stopping else None
@@ -141,7 +148,8 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
                      on_epoch: Callable[[int], None] | None = None
                      ) -> list[TrainedModel | RangeOverflowError]:
     """Train one model for each of several objectives and trainings, in as few passes over the rows
-    as the device needs. Each is bit for bit that of :func:`train_model`.
+    as the device needs; those of solver ``bit-centred``, which all have or none, one by one. Each
+    is bit for bit that of :func:`train_model`.
 
     Parameters
     ----------
@@ -166,6 +174,8 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         See :func:`train_model`.
     """
     _check_shared_epochs([training for _, training in candidates])
+    if candidates[0][1].solver == "bit-centred":
+        return _one_by_one(outputs, device, config, candidates, timeout_s, on_epoch)
     tracks = _tracks(outputs, config, candidates)
     loop = TrainingLoop(device, tracks, Growth(tracks, restarts_shown(on_epoch)),
                         timeout_s=timeout_s, on_epoch=on_epoch, to_the_end=True)
@@ -188,6 +198,27 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         found.append(with_restarts(collect_model(
             outputs[0].scaler, [one.plan for one in own], results_of(own), loop.interrupted,
             _planes_of(own, training, 0)), restarts))
+    return found
+
+
+def _one_by_one(outputs, device, config, candidates, timeout_s,
+                on_epoch) -> list[TrainedModel | RangeOverflowError]:
+    """Candidates of solver ``bit-centred``, each with passes of its own over the same rows."""
+    found: list[TrainedModel | RangeOverflowError] = []
+    with device.keep_rows():
+        for number, (objective, training) in enumerate(candidates):
+            done = number * len(outputs) * len(training.steps)
+            shown = None if on_epoch is None else lambda epoch, done=done: on_epoch(done + epoch)
+            try:
+                model = train_model(outputs, device, config, objective, training,
+                                    timeout_s=timeout_s, on_epoch=shown)
+            except RangeOverflowError as error:
+                found.append(error)
+                continue
+            if model.interrupted:
+                raise TrainingInterrupted([], "interrupted before every candidate was trained: no "
+                                          "model was kept")
+            found.append(model)
     return found
 
 
@@ -219,27 +250,6 @@ def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
     return (f"the model did not change in {int(idle.sum())} of {model.epochs_done} epochs (epoch "
             f"{first} is the first): its updates are below 2**-17 of the last bit of a model "
             "word; choose a larger step, a smaller batch or a smaller model range")
-
-
-def class_targets(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Targets of every output: of classes +1 and -1.
-
-    Parameters
-    ----------
-    labels : ndarray, shape (n_rows,)
-        Elements of ``classes``; of a regression any numbers.
-    classes : ndarray, shape (n_classes,)
-        Empty for a regression, whose labels are the targets of its output.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_rows, n_outputs)
-        One output for two classes (+1 is ``classes[1]``), one for each class if there are more.
-    """
-    if not len(classes):
-        return labels[:, None]
-    positive = classes[1:] if len(classes) == 2 else classes
-    return np.where(labels[:, None] == positive, 1.0, -1.0)
 
 
 def class_outputs(rows: QuantizedRows | BitPlaneRows, labels: np.ndarray,
@@ -280,7 +290,7 @@ def stored_outputs(data: QuantizedDataset) -> list[QuantizedDataset]:
         stored, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]))) for stored in streams]
 
 
-def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
+def report_counters(counters: Mapping[str, int | None]) -> dict[str, Any]:
     """Counters in the form of the run report (docs/report.md)."""
     causes = ("stall_rows", "stall_labels", "stall_lookahead", "stall_recursion",
               "stall_correction", "stall_refetch", "flush", "model_io")

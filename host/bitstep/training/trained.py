@@ -1,6 +1,7 @@
 """Trained models in the units of the features."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +24,14 @@ class Restart:
         Epoch in which a number left its range, from 1.
     model_range : float
         The range from then on, as a multiple of the largest label.
-    counters : dict of str to int or None
+    counters : mapping of str to int or None
         Of the epochs that were given up.
     """
 
     output: int
     epoch: int
     model_range: float
-    counters: dict[str, int | None]
+    counters: Mapping[str, int | None]
 
     def entry(self) -> dict[str, Any]:
         """Entry of reports (docs/report.md)."""
@@ -50,7 +51,7 @@ class TrainedModel:
         The same for scaled features.
     steps : ndarray of float64, shape (epochs_done,)
         Steps as the hardware took them.
-    counters : dict of str to int or None
+    counters : mapping of str to int or None
         Sums over the outputs' runs.
     still : ndarray of bool, shape (epochs_done,)
         Epochs that changed no word of any output's model.
@@ -89,7 +90,7 @@ class TrainedModel:
     weights: np.ndarray
     scaled_intercepts: np.ndarray
     steps: np.ndarray
-    counters: dict[str, int | None]
+    counters: Mapping[str, int | None]
     still: np.ndarray
     step_error: float
     model_range: float

@@ -92,7 +92,7 @@ def _add_training_options(training: Any) -> None:
                                 help="step of each epoch")
     OPTIONS["step"].declare(training, default="auto", help="first step of all contestants, or "
                             "auto: tuned for the float pipeline")
-    add_options(training, "l2")
+    OPTIONS["l2"].declare(training, default=0.0, default_text="0")
     OPTIONS["seed"].declare(training, default=0)
 
 

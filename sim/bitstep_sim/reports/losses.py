@@ -175,7 +175,7 @@ def outliers(home: str | None) -> None:
     from bitstep import LowPrecisionRegressor
 
     models = {
-        "linreg, 4 bits": LowPrecisionRegressor(random_state=0),
+        "linreg, 4 bits": LowPrecisionRegressor(solver="sgd", random_state=0),
         **{f"huber, {bits} bits": LowPrecisionRegressor(loss="huber", bits=bits, random_state=0)
            for bits in (4, 8, 32)},
         "huber, 8 bits, epsilon 0.5": LowPrecisionRegressor(loss="huber", epsilon=0.5,

@@ -36,9 +36,9 @@ REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "version
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "overflows", "refetched_rows"]
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "levels", "bus_width", "scaler", "copies",
                "epochs", "batch", "step", "schedule", "l2", "l1", "box", "epsilon", "class_weight",
-               "refetch", "fit_intercept", "model_range", "shuffle", "init", "solver", "planes",
-               "tol", "early_stopping", "n_iter_no_change", "model_bits", "update_bits",
-               "lookahead", "pipeline"]
+               "refetch", "fit_intercept", "model_range", "shuffle", "init", "solver",
+               "solver_reason", "planes", "tol", "early_stopping", "n_iter_no_change",
+               "model_bits", "update_bits", "lookahead", "pipeline"]
 
 
 def test_train_and_predict(numbers, tmp_path, capsys):
@@ -88,7 +88,8 @@ def test_every_key_is_documented():
 
 def test_classification(numbers, tmp_path, capsys):
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
-    assert train(numbers[1], "--out", out, "--report", report, "--train-rows", 40) == 0
+    assert train(numbers[1], "--solver", "sgd", "--out", out, "--report", report, "--train-rows",
+                 40) == 0
     found = json.loads(report.read_text())
     assert (found["config"]["model"], found["metric"]) == ("logistic", "accuracy")
     assert found["dataset"]["classes"] == [2, 5]
@@ -179,8 +180,8 @@ def test_device_seconds_and_lookahead(numbers, tmp_path, monkeypatch):
     monkeypatch.setattr("bitstep.cli.train.open_device", open_fake)
     monkeypatch.setattr("bitstep.cli.device.device_class", lambda name: bitstep_sim_signature)
     report = tmp_path / "run.json"
-    assert main(["train", numbers[0], "--device", "sim", "--lookahead", "3", "--clock-mhz", "50",
-                 "--memory-latency", "9", "--report", str(report)]) == 0
+    assert main(["train", numbers[0], "--solver", "sgd", "--device", "sim", "--lookahead", "3",
+                 "--clock-mhz", "50", "--memory-latency", "9", "--report", str(report)]) == 0
     (device, options), = opened
     assert options == {"clock_hz": 50e6, "memory_latency": 9, "few_bits": False}
     assert device.closed
@@ -198,7 +199,7 @@ def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, c
     monkeypatch.setattr("bitstep.cli.train.open_device",
                         lambda name, config, **options: FakeDevice(config, interrupt=4))
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
-    assert train(numbers[0], "--out", out, "--report", report) == 130
+    assert train(numbers[0], "--solver", "sgd", "--out", out, "--report", report) == 130
     assert "interrupted; the model is that of epoch 4 of 20" in capsys.readouterr().err
     found = json.loads(report.read_text())
     assert found["interrupted"]
@@ -206,7 +207,7 @@ def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, c
     assert load_model(out).coef[0].tolist() == found["coef"]
     monkeypatch.setattr("bitstep.cli.train.open_device",
                         lambda name, config, **options: FakeDevice(config, interrupt=0))
-    assert train(numbers[0], "--out", out) == 130
+    assert train(numbers[0], "--solver", "sgd", "--out", out) == 130
     assert capsys.readouterr().err == ("bitstep train: interrupted in the first epoch: there is "
                                        "no model yet, so none was kept\n")
 
@@ -241,7 +242,7 @@ def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoc
         "bitstep.cli.train.open_device",
         lambda name, config, **options: InterruptedLater(config, run=run, epoch=epoch))
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
-    assert train(tmp_path / "three.csv", "--model", "ls-svm", "--out", out,
+    assert train(tmp_path / "three.csv", "--model", "ls-svm", "--solver", "sgd", "--out", out,
                  "--report", report) == 130
     error = capsys.readouterr().err
     assert f"bitstep train: {message}" in error
@@ -270,7 +271,7 @@ def test_ctrl_c_of_a_process(tmp_path, device, rows, epochs):
         "progress.CommandWatch.__call__ = interrupt\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run([sys.executable, "-c", program, "train", str(data), "--device", device,
-                          "--epochs", str(epochs), "--quiet", "--out", str(out)],
+                          "--solver", "sgd", "--epochs", str(epochs), "--quiet", "--out", str(out)],
                          capture_output=True, text=True, timeout=300)
     assert run.returncode == 130
     done = load_model(out).config["epochs"]
@@ -486,7 +487,7 @@ def test_info_of_a_model(numbers, tmp_path, capsys):
 
 def test_info_of_other_files(numbers, tmp_path, capsys):
     report = tmp_path / "run.json"
-    train(numbers[1], "--report", report, "--epochs", 2)
+    train(numbers[1], "--solver", "sgd", "--report", report, "--epochs", 2)
     printed = capsys.readouterr().out
     assert main(["info", str(report)]) == 0
     shown = capsys.readouterr().out

@@ -164,7 +164,7 @@ def test_a_certificate_is_reported_with_l2(tmp_path, capsys, numbers):
     text = capsys.readouterr().out
     assert f"Certificate: the objective is at most {gaps[-1]:.2g} above its least value" in text
     assert f"{gaps[0]:.2e}" in text
-    found = report_of(tmp_path, numbers[0], "--solver", "bit-centred", "--epochs", 2)
+    found = report_of(tmp_path, numbers[0], "--solver", "bit-centred", "--l2", 0, "--epochs", 2)
     assert "gap" not in found["history"][0]
     assert "Certificate" not in capsys.readouterr().out
 
@@ -175,6 +175,8 @@ def test_a_goal_that_is_not_reached_is_said(tmp_path, capsys):
     assert "warning: the gradient is 0.0" in (text := capsys.readouterr().err)
     assert "after 2 outer steps, not 1e-09 times (tol): give more epochs" in text
     assert train(*options) == 0
+    assert "after 2 outer steps, not 0.0001 times (tol)" in capsys.readouterr().err
+    assert train(*options, "--tol", 0) == 0
     assert "tol" not in capsys.readouterr().err
 
 

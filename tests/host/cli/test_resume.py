@@ -88,10 +88,11 @@ def test_resumed_run_is_that_of_one_piece(numbers, tmp_path, monkeypatch, capsys
 def test_another_file_for_the_later_checkpoints(numbers, tmp_path, monkeypatch):
     first, second = tmp_path / "a.ckpt", tmp_path / "b.ckpt"
     interrupt(monkeypatch, 4)
-    assert train(numbers[0], "--checkpoint", first) == 130
+    sgd = numbers[0], "--solver", "sgd"
+    assert train(*sgd, "--checkpoint", first) == 130
     before = first.read_bytes()
     interrupt(monkeypatch, 2)
-    assert train(numbers[0], "--resume", first, "--checkpoint", second) == 130
+    assert train(*sgd, "--resume", first, "--checkpoint", second) == 130
     assert first.read_bytes() == before
     assert load_checkpoint(second).epochs_done == 6
 
@@ -139,13 +140,14 @@ def test_no_file_is_replaced_that_a_run_needs(numbers, tmp_path, monkeypatch, ca
     assert "would replace a file that is no checkpoint" in wrong(
         capsys, numbers[0], "--checkpoint", other)
     interrupt(monkeypatch, 4)
-    assert train(numbers[0], "--checkpoint", kept) == 130
+    sgd = numbers[0], "--solver", "sgd"
+    assert train(*sgd, "--checkpoint", kept) == 130
     assert (f"{kept} is the checkpoint of a training that is not finished (epoch 4 of 20): go on "
             f"with --resume {kept} in place of --checkpoint") in wrong(
-                capsys, numbers[0], "--checkpoint", kept)
+                capsys, *sgd, "--checkpoint", kept)
     interrupt(monkeypatch, None)
-    assert train(numbers[0], "--resume", kept) == 0
-    assert train(numbers[0], "--checkpoint", kept, "--epochs", 2) == 0      # of a finished one
+    assert train(*sgd, "--resume", kept) == 0
+    assert train(*sgd, "--checkpoint", kept, "--epochs", 2) == 0      # of a finished one
     assert load_checkpoint(kept).position() == "epoch 2 of 2"
     assert other.read_text() == "notes"
 
@@ -164,7 +166,7 @@ def test_damaged_checkpoint(numbers, tmp_path, capsys):
 def test_error_of_a_board_names_the_checkpoint(numbers, tmp_path, monkeypatch, capsys):
     kept = tmp_path / "run.ckpt"
     interrupt(monkeypatch, None, fault=(3, Error.ROW_READ))
-    text = failed(capsys, numbers[0], "--checkpoint", kept)
+    text = failed(capsys, numbers[0], "--solver", "sgd", "--checkpoint", kept)
     assert f"{kept} keeps epoch 3 of 20, and the same command goes on there with --resume" in text
 
 
@@ -264,13 +266,14 @@ def process(number, epoch, *arguments):
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_keep_finished_epochs(numbers, tmp_path, number, code):
     out, kept = tmp_path / "model.npz", tmp_path / "run.ckpt"
-    run = process(number, 3, numbers[0], "--out", out, "--checkpoint", kept)
+    sgd = numbers[0], "--solver", "sgd"
+    run = process(number, 3, *sgd, "--out", out, "--checkpoint", kept)
     assert run.returncode == code
     assert run.stderr == ("bitstep train: interrupted; the model is that of epoch 3 of 20; the "
                           f"same command goes on with --resume {kept}\n")
     assert load_model(out).config["epochs"] == load_checkpoint(kept).epochs_done == 3
     # After the last epoch nothing is left to stop: all is written.
-    run = process(number, 20, numbers[0], "--out", out, "--report", tmp_path / "run.json")
+    run = process(number, 20, *sgd, "--out", out, "--report", tmp_path / "run.json")
     assert (run.returncode, run.stderr) == (code, "")
     assert load_model(out).config["epochs"] == 20
     assert not json.loads((tmp_path / "run.json").read_text())["interrupted"]

@@ -213,6 +213,7 @@ def test_a_million_rows_take_milliseconds():
     assert min(times) < 0.005
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("config", [CONFIG, PROXIMAL, REFETCH,
                                     PipelineConfig(bits=8, max_features=64, update_interval=4)],
                          ids=lambda config: config.name)

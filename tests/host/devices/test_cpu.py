@@ -99,6 +99,7 @@ def test_any_job(job):
     compare(job)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("row_format, bits", FORMATS)
 @pytest.mark.parametrize("n_features, batch, period", [(256, 64, 64), (256, 256, 256), (4096, 1, 7),
                                                        (4095, 64, 128), (1000, 1, 0)])
@@ -164,6 +165,7 @@ def extreme_job(row_format, bits, sign, loss, n_features=1024):
         epochs=tuple(EpochSteps(mantissa, 7, key=bits) for mantissa in (1, (1 << 18) - 1)))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("row_format, bits", FORMATS)
 @pytest.mark.parametrize("sign", [-1, 1])
 @pytest.mark.parametrize("loss", Loss)
@@ -264,6 +266,7 @@ def test_correction(word, coefficient, mantissa, shift):
     assert words.correction(word, coefficient * mantissa, 8 * shift) == expected
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("row_format, bits", FORMATS[:-1])
 @pytest.mark.parametrize("bus_width", BUS_WIDTHS)
 def test_levels_of_every_code_in_every_place(row_format, bits, bus_width):

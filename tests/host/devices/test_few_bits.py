@@ -36,6 +36,7 @@ def job_of(config, *, model_bits, update_bits, **options):
                                update_bits=update_bits)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("model_bits, update_bits", FEW)
 @pytest.mark.parametrize("n_features, batch", [(256, 1), (256, 256), (4096, 16), (4095, 64),
                                                (63, 1), (65, 300)])

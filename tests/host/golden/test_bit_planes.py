@@ -301,3 +301,96 @@ def test_updates_beyond_the_sums_overflow():
 
 def test_epoch_table_holds_the_planes():
     assert EpochSteps(5, 2, planes=11).words()[0] == 5 | 2 << 18 | 11 << 21 | 1 << 50
+
+
+@pytest.fixture(params=["portions", "decoded"])
+def short_portions(request, monkeypatch):
+    """Device cpu with portions of 64 rows at most and three threads; its rows are transposed in
+    every pass, or decoded once.
+    """
+    codes = pytest.importorskip("bitstep.devices.cpu.codes")
+    if request.param == "portions":
+        monkeypatch.setattr(codes, "ROOM", 0.0)
+    monkeypatch.setattr(codes, "PORTION_VALUES", 1 << 10)
+    monkeypatch.setattr("bitstep.devices.cpu.portions.PORTION_ROWS", 64)
+    monkeypatch.setattr("bitstep.devices.cpu.device.available_cores", lambda: 3)
+
+
+@pytest.mark.parametrize("planes", range(1, 17))
+@pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.LOGISTIC, Loss.SQUARED_HINGE])
+def test_cpu_in_portions(short_portions, loss, planes):
+    """Around a block (128 rows of 100 features), a portion and a row; features that fill no byte,
+    and no vector.
+    """
+    for n_rows, n_features in ((1, 1), (7, 3), (65, 5), (128, 100), (129, 33)):
+        _compare(make_job(planes, n_rows=n_rows, n_features=n_features, loss=loss,
+                          planes=(planes, 16)))
+
+
+def test_cpu_sums_that_leave_their_range_over_portions(short_portions):
+    """Each row's update is 2^31 - 2^8, so 2^16 + 1 of them reach 2^47; no portion does."""
+    from bitstep.devices.cpu.device import CpuDevice
+    for n_rows, overflow in ((1 << 16, Overflow(0)), ((1 << 16) + 1, Overflow.UPDATE)):
+        job = extreme_job(n_rows)
+        found = CpuDevice(job.config).gradient(job)
+        assert found.overflow == overflow
+        if not overflow:
+            assert found.intercept == n_rows * ((1 << 31) - (1 << 8)) << 16
+            assert found.words.tolist() == [n_rows * ((1 << 31) - (1 << 8)) * 65535]
+
+
+def extreme_job(n_rows):
+    """Rows of one feature whose updates are all 2^31 - 2^8: the step is 2^-8, and the residual
+    2^15 * 2^24, the label's, less 2^16 of the intercept.
+    """
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=1)
+    codes = np.full((n_rows, 1), 0xFFFF, np.uint16)
+    return TrainingJob(
+        config=config, n_features=1, rows=(to_bit_planes(codes),), bit_plane_rows=n_rows,
+        labels=pack_labels(np.full(n_rows, -(1 << 15)), LabelFormat.INT16),
+        label_format=LabelFormat.INT16, label_shift=24, intercept_level=1 << 16, batch=1,
+        correction_period=0, coefficients=np.zeros(1, np.int32), model=np.zeros(1, np.int32),
+        intercept=-1, epochs=(EpochSteps(1, 1, planes=16),))
+
+
+def test_cpu_decodes_rows_once(monkeypatch):
+    """The rows of a job are decoded once, others in their place; a closed device has none."""
+    codes = pytest.importorskip("bitstep.devices.cpu.codes")
+    from bitstep.devices.cpu.device import CpuDevice
+    calls, unpacked = [], codes.unpacked_codes
+    monkeypatch.setattr(codes, "unpacked_codes", lambda *call: calls.append(unpacked(*call)))
+    job = make_job(0, planes=(16,))
+    device = CpuDevice(job.config)
+    for _ in range(3):
+        device.gradient(job)
+        list(device.epochs(job))
+    assert len(calls) == 1
+    other = replace(job, rows=(to_bit_planes(np.full((40, 5), 7, np.uint16)),))
+    np.testing.assert_array_equal(device.gradient(other).words, gradient(other).words)
+    np.testing.assert_array_equal(device.gradient(job).words, gradient(job).words)
+    assert len(calls) == 3
+    device.close()
+    device.gradient(job)
+    assert len(calls) == 4
+
+
+def test_counters_wait_until_somebody_asks(monkeypatch):
+    """A cycle model of bit planes takes longer than the training. A copy counts the same."""
+    pytest.importorskip("numba")
+    import pickle
+
+    from bitstep.cycles import count_epochs, run
+    from bitstep.devices.cpu.device import CpuDevice
+    job = make_job(0, planes=(16,))
+    known, _ = count_epochs(job)
+
+    def count(*arguments):
+        raise AssertionError(f"Nobody asked for cycles of {arguments}")
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "_known_run", count)
+        result, sums = CpuDevice(job.config).train(job), CpuDevice(job.config).gradient(job)
+        copies = pickle.loads(pickle.dumps([result.counters, sums.counters]))
+    assert dict(copies[0]) == known == dict(result.counters)
+    assert repr(result.counters) == repr(known)
+    assert list(result.epoch_cycles or ()) == count_epochs(job)[1]
+    assert copies[1] == sums.counters

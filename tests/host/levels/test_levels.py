@@ -53,6 +53,7 @@ def compiled(request, monkeypatch):
         pytest.importorskip("numba")
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("n_levels", [2, 3, 4, 7])
 @pytest.mark.parametrize("name", POINTS)
 def test_exact_is_the_least(name, n_levels, compiled):
@@ -176,6 +177,7 @@ def test_bound_of_the_discretised_method(name):
         assert -1e-12 <= gap <= bound
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("gamma", [0.5, 1, 3])
 @pytest.mark.parametrize("k", [1, 3, 8])
 @pytest.mark.parametrize("name", ["normal", "lognormal", "duplicates", "outlier", "even"])

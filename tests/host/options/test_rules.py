@@ -74,9 +74,8 @@ CASES = {
     "epochs without gain, bit-centred": ("--n-iter-no-change 3 --tol 0.1 --solver bit-centred",
                                          None),
     "weights of a regression": ("--class-weight balanced --model linreg", None),
-    "sweep, bit-centred": ("--sweep l2=0,1 --solver bit-centred", CENTRED),
     "sweep, planes": ("--sweep l2=0,1 --planes auto", {"planes": "auto"}),
-    "sweep, stopping": ("--sweep l2=0,1 --tol 0.1", {"tol": 0.1}),
+    "sweep, stopping": ("--sweep l2=0,1 --solver sgd --tol 0.1", {"solver": "sgd", "tol": 0.1}),
     "sweep, one training": ("--sweep l2=0,1 --checkpoint kept.ckpt", None),
 }
 # Of other commands: all arguments.
@@ -284,10 +283,11 @@ def test_what_nobody_asked_for_is_not_to_be_left_out():
 
 def test_a_search_is_refused_by_its_own_name():
     """Its users do not call ``fit_candidates`` themselves."""
-    search = LowPrecisionSearchCV(LowPrecisionRegressor(tol=0.1), {"l2": [0.0, 1.0]}, cv=2)
-    with pytest.raises(RuleError, match=r"^LowPrecisionSearchCV or fit_candidates does not go "
-                       "together with tol=0.1: candidates share their epochs; compare them without "
-                       "it, then train with the best values$"):
+    search = LowPrecisionSearchCV(LowPrecisionRegressor(solver="sgd", tol=0.1),
+                                  {"l2": [0.0, 1.0]}, cv=2)
+    with pytest.raises(RuleError, match=r"^LowPrecisionSearchCV or fit_candidates and "
+                       r"solver='sgd' do not go together with tol=0.1: candidates share "
+                       "their epochs; compare them without it, then train with the best values$"):
         search.fit(np.ones((4, 1)), np.arange(4.0))
 
 

@@ -124,7 +124,7 @@ def test_damaged_padding_of_a_file(tmp_path):
     ({"n_rows": 7000}, "stored must be one array of"),
     ({"excess": np.zeros((4, 11))}, "scaler and excess must be of shape"),
     ({"excess": np.full((16, 11), np.nan)}, "and finite"),
-    ({"moments": np.full((2, 11), np.nan)}, "moments must be means from -1 to 1 and variances from"),
+    ({"moments": np.full((2, 11), np.nan)}, "moments must be means from -1 to 1 and variances"),
     ({"moments": np.zeros((2, 10))}, "moments must be means"),
     ({"moments": np.full((2, 11), -0.5)}, "moments must be means"),
 ])

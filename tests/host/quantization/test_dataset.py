@@ -56,6 +56,7 @@ def test_by_hand():
     assert data.variance.tolist() == [0, 0]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("encoding", "bits"), CHOICES)
 @pytest.mark.parametrize("bus_width", BUS_WIDTHS)
 def test_decoded_levels_are_next_to_the_features(encoding, bits, bus_width):

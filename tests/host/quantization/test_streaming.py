@@ -112,6 +112,7 @@ def in_memory(source, path, train_rows, shuffle, seed, task="classification", **
                    path)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("train_rows", [None, 1, 123, N_ROWS])
@@ -139,6 +140,7 @@ def every_option():
             yield encoding, bits
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("encoding", "bits"), list(every_option()))
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_options(tmp_path, small_pieces, encoding, bits, shuffle):

@@ -2,15 +2,20 @@
 
 import doctest
 
+import numpy as np
 import pytest
 
 import bitstep.training.schedules
-from bitstep.training.schedules import schedule_steps
+from bitstep.options.rules import Request
+from bitstep.options.words import PYTHON
+from bitstep.quantization import quantize_rows
+from bitstep.training.choices import resolve
+from bitstep.training.schedules import automatic_epochs, automatic_step, schedule_steps
 
 
 @pytest.mark.parametrize("schedule, expected", [
     ("constant", [0.6, 0.6, 0.6, 0.6]), ("inverse", [0.6, 0.3, 0.2, 0.15]),
-    ("inverse-sqrt", [0.6, 0.4243, 0.3464, 0.3])])
+    ("inverse-sqrt", [0.6, 0.4243, 0.3464, 0.3]), ("linear", [0.6, 0.45, 0.3, 0.15])])
 def test_named(schedule, expected):
     assert schedule_steps(schedule, step=0.6, epochs=4) == pytest.approx(expected, abs=1e-4)
 
@@ -32,7 +37,7 @@ def test_list_and_file(tmp_path):
     ([0.1], None, 2, "at least 2 steps, one an epoch, not 1"),
     ([0.1, -0.1], None, 2, "positive numbers only"),
     ([0.1, 0.1], 0.5, 2, "step must not be given together with a list"),
-    ("missing.txt", None, 2, "constant, inverse, inverse-sqrt or a readable text file")])
+    ("missing.txt", None, 2, "constant, inverse, inverse-sqrt, linear or a readable text file")])
 def test_errors(schedule, step, epochs, message):
     with pytest.raises(ValueError, match=message):
         schedule_steps(schedule, step=step, epochs=epochs)
@@ -46,5 +51,34 @@ def test_bad_line(tmp_path):
 
 
 def test_doctest():
-    assert doctest.testmod(bitstep.training.schedules).attempted == 1
+    assert doctest.testmod(bitstep.training.schedules).attempted == 2
     assert doctest.testmod(bitstep.training.schedules).failed == 0
+
+
+@pytest.mark.parametrize("n_rows, epochs", [
+    (1, 1000), (100, 1000), (101, 991), (1000, 100), (4999, 21), (5000, 20), (10 ** 9, 20)])
+def test_few_rows_are_read_more_often(n_rows, epochs):
+    assert automatic_epochs(n_rows) == epochs
+
+
+@pytest.mark.parametrize("asked, facts, schedule, epochs", [
+    ({}, {}, "linear", 100), ({"step": "auto"}, {}, "linear", 100),
+    ({"epochs": 7}, {}, "linear", 7), ({"schedule": "linear", "step": 0.1}, {}, "linear", 20),
+    ({"step": 0.1}, {}, "inverse", 20), ({"schedule": "constant"}, {}, "constant", 20),
+    ({"early_stopping": True}, {}, "inverse", 20), ({"tol": 1e-3}, {}, "inverse", 20),
+    ({}, {"partial_fit": True}, "inverse", 20)], ids=str)
+def test_what_is_left_open(asked, facts, schedule, epochs):
+    """The automatic schedule needs to know the last epoch; steps that are given are as they were.
+    """
+    asked = {"model": "linreg", "solver": "sgd", "bus_width": 64, **asked}
+    found = resolve(Request(PYTHON, asked, facts=facts))
+    assert found.request["schedule"] == schedule
+    assert found.epochs(1000) == epochs
+    rows = quantize_rows(np.random.default_rng(0).uniform(-1, 1, (1000, 3)), bits=4)
+    if not isinstance(asked.get("step", "auto"), str):
+        return
+    training = found.training(rows, found.objective(1000))
+    first = automatic_step(rows) * (0.5 if schedule == "linear" else 1)
+    assert training.steps[0] == pytest.approx(first)
+    if schedule == "linear":
+        np.testing.assert_allclose(training.steps, first * np.arange(epochs, 0, -1) / epochs)

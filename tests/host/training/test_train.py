@@ -62,6 +62,7 @@ def float_sgd(rows, signs, *, loss, steps, **options):
 
 # Losses
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("loss", Loss)
 @pytest.mark.parametrize("encoding, bits", [("nearest", 8), ("stochastic", 5), ("float", 32)])
 @pytest.mark.parametrize("batch", [1, 7])
@@ -93,6 +94,7 @@ def test_l2_against_float64(loss, encoding, bits):
     assert np.abs(weights).max() < 0.9 * np.abs(free).max()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("loss", Loss)
 @pytest.mark.parametrize("encoding, bits", [("nearest", 8), ("float", 32)])
 @pytest.mark.parametrize("batch, penalties", [

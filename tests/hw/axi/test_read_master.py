@@ -217,13 +217,14 @@ def test_stop_in_the_middle(after, stall):
             await ctx.tick()
         ctx.set(dut.stop, 1)
         issued = None
-        for _ in range(600):
+        idle = 0
+        while idle < 40:        # and nothing comes late
             await ctx.tick()
             assert ctx.get(dut.i_job.ready)
             assert not ctx.get(dut.o.valid)
             if issued is None and not ctx.get(dut.bus.arvalid):
                 issued = len(memory.bursts)
-        assert ctx.get(dut.idle)
+            idle = idle + 1 if ctx.get(dut.idle) else 0
         assert len(memory.bursts) in (issued, issued + 1)    # what was accepted at this edge
         ctx.set(dut.i_job.valid, 0)
         await ctx.tick()

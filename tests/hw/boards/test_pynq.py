@@ -549,7 +549,7 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("texts, config", [
     ([], BOARDS["pynq-z2"].facts.bit_plane_config()),
-    (["max_features=32,lookahead=0"], BIT_PLANES)])
+    (["max_features=8,lookahead=0,minibatch=False,corrections=False"], BIT_PLANES)])
 def test_sources_of_bit_plane_rows(tmp_path, monkeypatch, texts, config):
     monkeypatch.setattr(TO_VERILOG, lambda config: verilog(BIT_PLANES))
     assert boards.main(["pynq-z2", "--bit-planes", "--tcl-only", str(tmp_path), *texts]) == 0

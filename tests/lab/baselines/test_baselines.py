@@ -2,6 +2,7 @@
 
 import platform
 import re
+from functools import partial
 
 import numba
 import numpy as np
@@ -51,6 +52,7 @@ def check(run, expected, rtol=2e-4):
     np.testing.assert_allclose(run.intercepts, intercepts, rtol=rtol, atol=rtol / 10)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("loss", TRAINED)
 @pytest.mark.parametrize("l2, fit_intercept", [(0.0, True), (0.1, False)])
 @pytest.mark.parametrize("method, batch", [
@@ -201,10 +203,9 @@ def test_logistic_loss_of_a_very_wrong_row():
 
 def test_no_huber_loss():
     features, targets = problem(Loss.LEAST_SQUARES)
-    for train in (train_cpu, train_sklearn):
-        how = {"method": "sgd"} if train is train_cpu else {}
+    for train in (partial(train_cpu, method="sgd"), train_sklearn):
         with pytest.raises(ValueError, match=r"every loss but huber, whose bound .* choose"):
-            train(features, targets, loss=Loss.HUBER, steps=STEPS, **how)
+            train(features, targets, loss=Loss.HUBER, steps=STEPS)
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly")

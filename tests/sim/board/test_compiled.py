@@ -43,6 +43,7 @@ def check(run):
     return cycles
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("bus_width", [64, 512])
 @pytest.mark.parametrize("mode", [ROWS_ONLY, LABELS_ONLY, BOTH])
 @pytest.mark.parametrize("options", [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawn_jobs import FLOAT, LOGISTIC, REFETCH
+from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, tonight
 from simulated import open_board
 
 from bitstep.data import load
@@ -67,10 +67,9 @@ def check(config, dataset, encoding, *, loss=Loss.LEAST_SQUARES, **options):
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-@pytest.mark.parametrize("bits, row_format", [(4, "one_level"), (3, "two_levels")])
-def test_sim_is_golden(bits, row_format, name):
-    config = PipelineConfig(bits=bits, row_format=row_format, max_features=64).with_lookahead()
-    encoding = {"one_level": "compensated", "two_levels": "double"}[row_format]
+@pytest.mark.parametrize("config, encoding", [(CONFIGS[5], "compensated"), (CONFIGS[2], "double")],
+                         ids=lambda value: getattr(value, "name", value))
+def test_sim_is_golden(config, encoding, name):
     check(config, find(name), encoding)
 
 
@@ -130,7 +129,7 @@ def test_logistic_at_every_width(bits, encoding):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATA_SETS)
-@pytest.mark.parametrize("bits, row_format", PIPELINES)
+@pytest.mark.parametrize("bits, row_format", tonight(PIPELINES, 5))
 def test_sim_is_golden_at_every_width_in_every_encoding(bits, row_format, name):
     dataset = find(name)
     config = PipelineConfig(bits=bits, row_format=row_format).with_lookahead()

@@ -44,7 +44,8 @@ def named(report, title):
 
 
 @pytest.mark.parametrize("config",
-                         [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH, BIT_PLANES, TWO],
+                         [CONFIG, DOUBLE, pytest.param(WIDE, marks=pytest.mark.slow), FLOAT,
+                          LOGISTIC, REFETCH, BIT_PLANES, TWO],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)

@@ -15,6 +15,7 @@ def pictures(request):
     return images(request.param)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("batch", [1, 16, 64, 256])
 def test_defaults_learn_as_float64_does(pictures, model, batch):

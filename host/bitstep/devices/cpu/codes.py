@@ -12,98 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.compiling import compiled, kernel, uncounted
-from bitstep.devices.cpu.decoding import store_word
-from bitstep.devices.cpu.numbers import read_only
+from bitstep.compiling import compiled
 from bitstep.devices.cpu.portions import portions
-from bitstep.machine import available_memory
-from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
+from bitstep.machine import available_memory, in_threads
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
+from bitstep.quantization.kernels import unpacked_codes
 
 ROOM = 0.5                      # share of the free memory that decoded rows may take
 PORTION_VALUES = 1 << 18        # values of a portion of rows that are not kept: 0.5 MB
-
-# The 8 bits of a byte, each in a byte of a word: first feature lowest.
-_SPREAD = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1,
-                        bitorder="little").view("<u8")[:, 0].astype(np.uint64)
-_MIDDLE = np.uint64(0x8000_8000_8000_8000)      # 2^15 in each of four codes
-
-
-class BitPlaneShape(NamedTuple):
-    """Shape of stored bit-plane rows.
-
-    Attributes
-    ----------
-    n_features, row_bits, plane_bytes, block_rows : int
-    """
-
-    n_features: int
-    row_bits: int
-    plane_bytes: int
-    block_rows: int
-
-
-@compiled
-def _eight_bits(blocks, block, at, half, both):
-    """The bits of 8 features, which begin at a byte or in its middle, each in a byte of a word."""
-    bits = np.int64(blocks[block, at]) >> half
-    if both:
-        bits |= np.int64(blocks[block, at + 1]) << 4
-    return _SPREAD[bits & 255]
-
-
-@compiled
-def _four_codes(high, low):
-    """Codes whose high and low bytes are the lower four bytes of two words."""
-    high = (high | high << np.uint64(16)) & np.uint64(0x0000_FFFF_0000_FFFF)
-    high = (high | high << np.uint64(8)) & np.uint64(0x00FF_00FF_00FF_00FF)
-    low = (low | low << np.uint64(16)) & np.uint64(0x0000_FFFF_0000_FFFF)
-    low = (low | low << np.uint64(8)) & np.uint64(0x00FF_00FF_00FF_00FF)
-    return (high << np.uint64(8) | low) ^ _MIDDLE
-
-
-@kernel
-def transpose_rows(blocks, shape, planes, first, codes):
-    """Write the codes of rows from ``first`` on, one row for each of ``codes``.
-
-    Parameters
-    ----------
-    blocks : ndarray of uint8, shape (blocks, block_bytes)
-    shape : BitPlaneShape
-    planes : int
-        Planes that are read; the other bits of a code are 0.
-    first : int
-    codes : ndarray of uint8, shape (rows, 2 * n_features)
-        Bytes of int16, overwritten.
-    """
-    blocks, codes = uncounted(blocks), uncounted(codes)
-    high_planes = min(planes, 8)
-    low_planes, mask = planes - high_planes, np.uint64(0xFFFF_FFFF)
-    for i in range(codes.shape[0]):
-        row, out = first + i, codes[i]
-        block, start = row // shape.block_rows, row % shape.block_rows * shape.row_bits
-        half = start & 4
-        for feature in range(0, shape.n_features, 8):
-            at = (start + feature) >> 3
-            both = half != 0 and feature + 4 < shape.row_bits
-            high, low = np.uint64(0), np.uint64(0)
-            for _ in range(high_planes):
-                high = high << np.uint64(1) | _eight_bits(blocks, block, at, half, both)
-                at += shape.plane_bytes
-            for _ in range(low_planes):
-                low = low << np.uint64(1) | _eight_bits(blocks, block, at, half, both)
-                at += shape.plane_bytes
-            high, low = high << np.uint64(8 - high_planes), low << np.uint64(8 - low_planes)
-            one = _four_codes(high & mask, low & mask)
-            two = _four_codes(high >> np.uint64(32), low >> np.uint64(32))
-            if feature + 8 <= shape.n_features:
-                store_word(out, 2 * feature, one)
-                store_word(out, 2 * feature + 8, two)
-            else:
-                for byte in range(2 * (shape.n_features - feature)):
-                    word = one if byte < 8 else two
-                    out[2 * feature + byte] = word >> np.uint64(8 * (byte & 7)) & np.uint64(255)
-
 
 @compiled
 def write_levels(codes, row, drop, n_features, levels):
@@ -163,7 +80,7 @@ class DecodedRows:
         for first, n_rows in portions(job, values=PORTION_VALUES):
             if len(codes) < n_rows:
                 codes = np.empty((n_rows, job.n_features), np.int16)
-            _transpose(job, number, planes, first, codes[:n_rows])
+            unpacked_codes(job.rows[number], planes, first, codes[:n_rows])
             yield Portion(codes, 0, first, n_rows)
 
     def kept(self, job: TrainingJob, number: int) -> np.ndarray | None:
@@ -177,8 +94,10 @@ class DecodedRows:
         if 2 * job.n_rows * job.n_features > ROOM * available_memory():
             return None
         codes = np.empty((job.n_rows, job.n_features), np.int16)
-        for first, n_rows in portions(job):
-            _transpose(job, number, PLANES, first, codes[first:first + n_rows])
+        parts = [slice(first, first + n_rows) for first, n_rows in portions(job)]
+        for _ in in_threads(lambda part: unpacked_codes(stored, PLANES, part.start, codes[part]),
+                            parts):
+            pass
         self._kept[id(stored)] = weakref.ref(stored), job.n_rows, codes
         return codes
 
@@ -186,8 +105,3 @@ class DecodedRows:
         """Give the memory back."""
         self._kept.clear()
 
-
-def _transpose(job, number, planes, first, codes):
-    layout = BitPlaneLayout(job.n_features)
-    shape = BitPlaneShape(job.n_features, layout.row_bits, layout.plane_bytes, layout.block_rows)
-    transpose_rows(read_only(job.rows[number]), shape, planes, first, codes.view(np.uint8))

@@ -3,25 +3,26 @@
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bitstep.cycles import Memory, count_epochs
+from bitstep.cycles import Memory
+from bitstep.cycles.run import Counted, counting
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.bit_planes import BitPlaneModel, GradientSums, add_gradients
 from bitstep.devices.cpu.codes import DecodedRows, Portion
 from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of, weights_of
-from bitstep.devices.cpu.portions import PORTION_VALUES, dithers_of, portions
+from bitstep.devices.cpu.portions import dithers_of, portions
+from bitstep.devices.cpu.softmax import class_sums, compile_passes, train_classes
 from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
-from bitstep.machine import available_cores
+from bitstep.machine import available_cores, in_threads
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Run, share_rows
@@ -33,11 +34,14 @@ from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     UPDATES_LIMIT,
+    ClassSums,
+    Counters,
     GradientSum,
     RunResult,
     check_job,
     sum_counters,
 )
+from bitstep.pipeline.softmax import check_classes
 
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
 
@@ -115,8 +119,13 @@ class CpuDevice(SoftwareDevice):
         if overflowed or rounds:
             return known
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
-        counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
-                                      open_rows=opened)
+        count = counting(job, self.memory, config=self.config, epochs=len(epochs),
+                         open_rows=opened)
+        if job.config.row_format == BIT_PLANES:
+            # Nearly all cycles are simulated, which takes longer than most trainings.
+            return replace(known, counters=Counters(functools.partial(_counters, count)),
+                           epoch_cycles=_Ends(count, len(epochs)))
+        counters, ends = count()
         return replace(known, counters=counters, epoch_cycles=tuple(ends))
 
     def epochs(self, job: TrainingJob) -> Iterator[EpochModel | None]:
@@ -188,13 +197,30 @@ class CpuDevice(SoftwareDevice):
                     break
         if overflow or (written.size and not fits(written, 32)):
             return GradientSum(np.zeros(job.n_features, np.int64), 0, Overflow.UPDATE)
-        counters = None
-        if self.config.stages.full_passes:
-            counters = self._count_passes(job, derivative_planes)
+        counters = self._count_passes(job, derivative_planes) \
+            if self.config.stages.full_passes else dict.fromkeys(COUNTER_NAMES)
         return GradientSum(
             sums.of_levels(), int(sums.updates[0]) * then.intercept_level,
             derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None,
-            counters=counters or dict.fromkeys(COUNTER_NAMES))
+            counters=counters)
+
+    def class_gradients(self, jobs: Sequence[TrainingJob], *,
+                        derivative_planes: int = 0) -> ClassSums:
+        """See :meth:`bitstep.pipeline.device.Device.class_gradients`."""
+        check_classes(jobs, derivatives=False)
+        check_gradient(jobs[0], self.config, derivative_planes)
+        return class_sums(jobs, derivative_planes, lambda work: self._in_threads(
+            work, jobs[0], jobs[0].epochs[0].planes))
+
+    def prepare_classes(self, jobs: Sequence[TrainingJob]) -> None:
+        """Compile what the jobs need, or load it from the cache."""
+        compile_passes(jobs)
+
+    def class_epochs(self, jobs: Sequence[TrainingJob]) -> Iterator[list[EpochModel] | None]:
+        """Compute jobs of all classes; see :meth:`epochs`."""
+        for models in train_classes(jobs, self._decoded.portions):
+            self._look()
+            yield models
 
     def _in_threads(self, work: Callable[[Portion], Any], job: TrainingJob,
                     planes: int) -> Iterator[Any]:
@@ -202,30 +228,22 @@ class CpuDevice(SoftwareDevice):
         worked on at the same time.
         """
         found = self._decoded.portions(job, 0, planes)
-        threads = min(self.workers, -(-job.n_rows * job.n_features // PORTION_VALUES))
-        if threads == 1 or self._decoded.kept(job, 0) is None:
-            for portion in found:
-                self._look()
-                yield work(portion)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            waiting = [pool.submit(work, portion) for portion in found]
-            try:
-                for one in waiting:
-                    self._look()
-                    yield one.result()
-            finally:
-                for one in waiting:
-                    one.cancel()
+        if self._decoded.kept(job, 0) is None:
+            results = map(work, found)
+        else:
+            results = in_threads(work, list(found), self.workers)
+        for result in results:
+            self._look()
+            yield result
 
     def _count_passes(self, job, derivative_planes):
         """Counters of the pipeline's runs for a gradient and for derivatives."""
         options = {"config": self.config, "gradient": True}
-        counters = count_epochs(job, self.memory, **options)[0]
-        if not derivative_planes:
-            return counters
-        return sum_counters([counters, count_epochs(
-            derivative_job(job, derivative_planes), self.memory, derivatives=True, **options)[0]])
+        counts = [counting(job, self.memory, **options)]
+        if derivative_planes:
+            counts.append(counting(derivative_job(job, derivative_planes), self.memory,
+                                   derivatives=True, **options))
+        return sum_counters([Counters(functools.partial(_counters, count)) for count in counts])
 
     def parts(self, jobs: Sequence[TrainingJob]) -> Iterator[list[TrainingJob]]:
         """Yield all jobs together, if one pass over their rows trains them, or one by one."""
@@ -249,3 +267,20 @@ class CpuDevice(SoftwareDevice):
         return first.config.row_format not in ("float32", BIT_PLANES) \
             and not any(job.cell_half_levels for job in jobs) \
             and all(share_rows(first, job) for job in jobs[1:])
+
+
+def _counters(count: Callable[[], Counted]) -> dict[str, int | None]:
+    return count()[0]
+
+
+class _Ends(Sequence):
+    """Cycles to the end of each epoch, counted when somebody asks for them."""
+
+    def __init__(self, count: Callable[[], Counted], length: int):
+        self._count, self._length = count, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, number):
+        return self._count()[1][number]

@@ -93,6 +93,15 @@ class Arrays(NamedTuple):
 
 
 @compiled
+def epoch_of(row):
+    """Numbers of an epoch that are a row of an array, since those of several models are not one
+    tuple.
+    """
+    return Epoch(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9],
+                 row[10], row[11], row[12], row[13], row[14], row[15])
+
+
+@compiled
 def uncounted_arrays(arrays):
     """The same arrays without their owners (:data:`bitstep.compiling.uncounted`)."""
     return Arrays(

@@ -10,10 +10,10 @@ from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, rule_of_row, update_of
 from bitstep.devices.cpu.rows import (
     Arrays,
-    Epoch,
     begin_batch,
     correct,
     decode,
+    epoch_of,
     next_multiple,
     own_words,
 )
@@ -95,7 +95,7 @@ def take_tiles(rows, shape, tile, models, labels, dithers, first):
     dot_levels, gradient_levels = tile.dot_levels, tile.gradient_levels
     arrays, n_models = _arrays(tile, models, 0), models.endings.size
     for k in range(n_models):
-        epoch = _epoch(models.epochs[k])
+        epoch = epoch_of(models.epochs[k])
         models.turns[k, BOUNDARY] = next_multiple(first, epoch.correction_period)
         models.turns[k, BATCH] = next_multiple(first, epoch.batch)
         models.turns[k, END] = next_multiple(first + 1, epoch.proximal_period)
@@ -122,7 +122,8 @@ def _take_row(tile, models, k, i, row, label, dither):
     """Let a model take row ``i`` of the tile, unless it has ended."""
     if models.endings[k]:
         return
-    rule, epoch, arrays = _rule(models.rules[k]), _epoch(models.epochs[k]), _arrays(tile, models, k)
+    rule, epoch = _rule(models.rules[k]), epoch_of(models.epochs[k])
+    arrays = _arrays(tile, models, k)
     turns, model, state = models.turns[k], arrays.model, arrays.state
     seen = arrays.seen if own_words(epoch) else model
     if row == turns[BOUNDARY]:
@@ -175,9 +176,3 @@ def _arrays(tile, models, k):
 @compiled
 def _rule(row):
     return Rule(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7])
-
-
-@compiled
-def _epoch(row):
-    return Epoch(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9],
-                 row[10], row[11], row[12], row[13], row[14], row[15])

@@ -69,6 +69,14 @@ def _manifest(path):
     return read_manifest(path, "a bitstream for PYNQ", "board", "clock_hz", "bitstream", "handoff")
 
 
+def manifests_of(bitfile: str | Path | None) -> list[Manifest]:
+    """Return the manifest of a .bit file; without one, those of :func:`bitstream_folder`."""
+    if bitfile is not None:
+        return [_manifest(Path(bitfile).with_suffix(".json"))]
+    return [_manifest(manifest) for manifest in sorted(bitstream_folder().glob("*.json"))
+            if manifest.with_suffix(".bit").is_file()]
+
+
 def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
     """Return the bitstream of a folder that runs the jobs of a configuration; of several the one
     with the longest rows, then the one with the most models.

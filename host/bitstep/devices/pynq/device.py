@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from bitstep.devices.driver import ABORT_TIMEOUT_S, check_identity
-from bitstep.devices.pynq.bitstream import find_bitstream, read_bitstream
+from bitstep.devices.pynq.bitstream import find_bitstream, manifests_of, read_bitstream
 from bitstep.devices.pynq.clock import FpgaClock, set_clock
 from bitstep.devices.pynq.left import end_left_run, leave_mark, remove_mark
 from bitstep.devices.pynq.memory import PynqBuffer, contiguous
 from bitstep.devices.pynq.waiter import Waiter
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.manifest import Manifest
 from bitstep.pipeline.registers import OFFSETS, Control, Status
 from bitstep.pipeline.results import DeviceError
 
@@ -81,6 +82,11 @@ class PynqDevice(RegisterDevice):
             return "" if find_spec("pynq") else _NO_PYNQ.format("No module named 'pynq'")
         except (ImportError, ValueError) as error:
             return _NO_PYNQ.format(error)
+
+    @staticmethod
+    def manifests(options: dict[str, Any]) -> list[Manifest]:
+        """Return the manifests of the bitstreams that options leave to choose from."""
+        return manifests_of(options.get("bitfile"))
 
     def __init__(self, config: PipelineConfig, *, bitfile: str | Path | None = None,
                  interrupt: bool = True):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from bitstep.devices.uart.link import UartLink
 from bitstep.devices.uart.protocol import WORD_BYTES, Command
 from bitstep.devices.uart.transport import SerialTransport, Transport
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.manifest import read_manifest
+from bitstep.pipeline.manifest import Manifest, read_manifest
 from bitstep.pipeline.results import DeviceError
 
 ALIGNMENT = 64              # of buffers, in bytes; more would be a waste of so little memory
@@ -94,6 +95,12 @@ class UartDevice(RegisterDevice):
 
     name = "uart"
     bit_planes = True                # where the bitstream has such a pipeline
+
+    @staticmethod
+    def manifests(options: dict[str, Any]) -> list[Manifest]:
+        """Return the manifest of the bitstream that options name."""
+        manifest = options.get("manifest")
+        return [] if manifest is None else [read_manifest(manifest, KIND, "baud")]
 
     def __init__(self, config: PipelineConfig, *, port: str | None = None,
                  manifest: str | Path | None = None, timeout_s: float = 1.0,

@@ -2,6 +2,7 @@
 ``history_``.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -59,7 +60,7 @@ def hold_out(given: Pass, estimator: Any, *, classes: bool,
     ValueError
         If a parameter is out of range, or there are too few rows.
     """
-    check_stopping(estimator.tol, estimator.n_iter_no_change)
+    check_stopping(0.0 if estimator.tol == "auto" else estimator.tol, estimator.n_iter_no_change)
     if not estimator.early_stopping:
         return given, None
     features, targets, weights = given[:3]
@@ -76,8 +77,8 @@ def hold_out(given: Pass, estimator: Any, *, classes: bool,
 
 def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.ndarray,
                 weights: np.ndarray | None, scaler: Scaler, loss: Loss | LossFunction, *,
-                classes: bool) -> Stopping | None:
-    """The rule that an estimator's parameters ask for; None for all epochs.
+                tol: float, classes: bool) -> Stopping | None:
+    """The rule that an estimator's parameters ask of solver ``sgd``; None for all epochs.
 
     Parameters
     ----------
@@ -86,16 +87,18 @@ def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.nd
         Rows that are held out.
     features, targets, weights, scaler
         Those to train on, as :func:`bitstep.training.scores.scoring.scored_features` takes them.
+    tol : float
+        Of the parameters; 0 of another solver.
     loss, classes
         See there.
     """
-    if held is None and not (estimator.tol and estimator.solver == "sgd"):
+    if held is None and not tol:
         return None
     rows = scored_rows(features, targets, weights, scaler, loss, classes=classes,
                        count=SCORED_ROWS) \
         if held is None else scored_features(held.features, held.targets, scaler, loss,
                                              classes=classes, weights=held.weights)
-    return Stopping(rows, held is not None, estimator.tol, estimator.n_iter_no_change)
+    return Stopping(rows, held is not None, tol, estimator.n_iter_no_change)
 
 
 def scored_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None, scaler: Scaler,
@@ -176,6 +179,12 @@ def history_entries(trained: TrainedModel, loss: Loss | LossFunction, features: 
          **{name: float(values[epoch]) for name, values in columns.items()}}
         for epoch in range(trained.epochs_done)]
     return [entry | facts for entry, facts in zip(entries, trained.facts(), strict=True)]
+
+
+def print_solver(verbose: int, solver: str, reason: str | None) -> None:
+    """Say on standard error which solver was chosen, and why, if ``verbose`` asks for it."""
+    if verbose and reason:
+        print(f"Solver: {solver} ({reason})", file=sys.stderr)
 
 
 def print_history(entries: list[dict[str, Any]]) -> None:

@@ -102,9 +102,8 @@ class ScoredRows:
     @property
     def baseline(self) -> float:
         """Loss of the best constant; 1 if that has none."""
-        constant = formula_of(self.loss).constant
-        return float(np.mean([constant(float(np.mean(column)), float(np.var(column)))
-                              for column in self.targets.T])) or 1.0
+        return formula_of(self.loss).baseline(
+            (float(np.mean(column)), float(np.var(column))) for column in self.targets.T) or 1.0
 
     def noise(self, plans: Sequence[Plan], models: np.ndarray) -> float:
         """Mean over the outputs of what the rounding to codes adds to the squared error."""

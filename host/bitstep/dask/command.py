@@ -1,0 +1,279 @@
+"""``bitstep train`` on the workers of a Dask cluster: files as parts."""
+
+import argparse
+import glob
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask.delayed import delayed
+from distributed import Client, LocalCluster
+
+from bitstep.cli.checkpoints import Start, check_paths, initial_model, make_writer, read_start
+from bitstep.cli.device import named_options
+from bitstep.cli.options import UsageError, label_column
+from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
+from bitstep.cli.problem import Problem, Request
+from bitstep.cli.progress import Bar, shown
+from bitstep.cli.report import check_plot, final, make_report, plot, print_report
+from bitstep.cli.request import check_early, request_of
+from bitstep.cli.signals import stop_signals
+from bitstep.dask.devices import DeviceChoice
+from bitstep.dask.engine import Engine, on_worker
+from bitstep.dask.training import Collected, collected
+from bitstep.data import load
+from bitstep.data.tables.files import COMPRESSED_SUFFIXES, TEXT_SUFFIXES, has_known_suffix
+from bitstep.devices import default_device
+from bitstep.options.models import MODELS
+from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.choices import resolve
+from bitstep.training.shards.parts import Part
+from bitstep.training.shards.passes import shard_losses, train_shards
+from bitstep.training.trained import TrainedModel
+from bitstep.writing import write_json
+
+CONNECT_S = 30.0            # to reach a scheduler
+# Options that need all rows in one place, with the reason.
+APART = {
+    "sweep": "candidates share passes over the rows of one machine",
+    "train_rows": "rows to test with would have to leave their shards; keep files back instead",
+    "early_stopping": "rows to hold out would have to leave their shards",
+    "class_weight": "weights of classes need the rows of all parts in one pass",
+    "wave": "a worker writes no waveform", "data_home": "DATA are files"}
+
+
+@dataclass(frozen=True)
+class ShardedProblem(Problem):
+    """A training set in shards; its losses are sums of theirs.
+
+    Attributes
+    ----------
+    scores : (list of float, list of float or None) or None
+        Loss and accuracy after each epoch.
+    parts : int
+        Files.
+    """
+
+    scores: tuple[Any, Any] | None = None
+    parts: int = 0
+
+    def history(self, model: TrainedModel) -> list[dict[str, Any]]:
+        """See :meth:`bitstep.cli.problem.Problem.history`."""
+        assert self.scores is not None
+        losses, shares = self.scores
+        return [{"epoch": epoch + 1, "step": float(model.steps[epoch]),
+                 "train_loss": float(losses[epoch]),
+                 "train_accuracy": None if shares is None else float(shares[epoch]),
+                 "validation_loss": None, "validation_accuracy": None, "test_metric": None, **facts}
+                for epoch, facts in enumerate(model.facts())]
+
+
+def file_part(where: str, label: str | int, width: int | None, classes: bool) -> Part:
+    """A part of a file.
+
+    Parameters
+    ----------
+    where : str
+        The file.
+    label : str or int
+        Column of the label.
+    width : int or None
+        Columns of LIBSVM text, whose last ones may be 0 in every row of a file.
+    classes : bool
+        True of a classification.
+    """
+    data = load(where, label_column=label, n_features=width,
+                task="classification" if classes else None)
+    labels: Any = data.labels
+    if classes and data.class_names is not None:
+        labels = np.array(data.class_names)[labels.astype(np.int64)]
+    return Part(where, data.features, labels, data.feature_names)
+
+
+def file_facts(where: str, label: str | int) -> tuple[str, int]:
+    """Task of a file's labels, and number of its columns."""
+    def read() -> tuple[str, int]:
+        data = load(where, label_column=label)
+        return data.task, data.n_features
+    return on_worker(read)
+
+
+def files_of(pattern: str) -> list[str]:
+    """Files of a pattern or a folder, by absolute name, in the order of their names.
+
+    Raises
+    ------
+    UsageError
+        If there is none, or one is of a kind that cannot be read.
+    """
+    folder = Path(pattern)
+    found = sorted(map(str, folder.iterdir()) if folder.is_dir() else glob.glob(pattern))
+    files = [str(Path(one).resolve()) for one in found if Path(one).is_file()]
+    if not files:
+        raise UsageError(f"DATA must be a file, a folder or a pattern of files, such as "
+                         f"'data/part-*.parquet', that this machine and all workers can read; "
+                         f"found no file {pattern}")
+    for one in files:
+        if not has_known_suffix(Path(one)):
+            raise UsageError(f"{one} must be a file that `bitstep train` reads (.svm, .csv, .tsv, "
+                             ".npy, .npz, .parquet, .arrow)")
+    return files
+
+
+def _is_libsvm(path: str) -> bool:
+    suffixes = [one for one in Path(path).suffixes if one.lower() not in COMPRESSED_SUFFIXES]
+    return bool(suffixes) and suffixes[-1].lower() in TEXT_SUFFIXES
+
+
+def check_apart(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for options that need all rows in one place."""
+    way = "--scheduler" if arguments.scheduler is not None else "--workers"
+    for name, reason in APART.items():
+        if getattr(arguments, name, None) not in (None, False, []):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} does not go with {way}: {reason}; leave one of the two out")
+    if arguments.solver == "sgd":
+        raise UsageError(f"--solver sgd does not go with {way}: its rows must be read in one order "
+                         "by one model; leave one of the two out")
+    if arguments.scheduler is not None and arguments.workers is not None:
+        raise UsageError("--workers starts a cluster on this machine, and --scheduler connects to "
+                         "one: leave one of the two out")
+
+
+@contextmanager
+def _client(arguments: argparse.Namespace) -> Iterator[Client]:
+    """A client of the scheduler that the options name, or of a cluster on this machine."""
+    if arguments.scheduler is None:
+        with LocalCluster(n_workers=arguments.workers, threads_per_worker=1, processes=True,
+                          dashboard_address=":0", silence_logs=logging.ERROR) as cluster, \
+                Client(cluster, set_as_default=False) as client:
+            if not shown.quiet:
+                print(f"bitstep train: {arguments.workers} workers on this machine, dashboard "
+                      f"{client.dashboard_link}", file=sys.stderr)
+            yield client
+        return
+    try:
+        client = Client(arguments.scheduler, set_as_default=False, timeout=CONNECT_S)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise RuntimeError(f"No scheduler answers at {arguments.scheduler} ({error}): start one "
+                           "with `dask scheduler`, and give the address that it prints") from error
+    with client:
+        yield client
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, then write and print what was asked for."""
+    check_apart(arguments)
+    check_paths(arguments)
+    if arguments.plot:
+        check_plot(arguments.plot)
+    start = read_start(arguments)
+    files = files_of(arguments.data)
+    request = request_of(arguments).asking(solver="bit-centred")
+    check_early(request)        # before anything is done with the data
+    asked = arguments.device if arguments.device != default_device() else None
+    device = DeviceChoice(asked, tuple(sorted(named_options(arguments).items())))
+    label = label_column(arguments)
+    with _client(arguments) as client:
+        engine = Engine(client, {arguments.resource: 1} if arguments.resource else None,
+                        arguments.timeout)
+        width = None
+        if request["model"] is None or any(map(_is_libsvm, files)):
+            task, width = _look(engine, files, label)
+            if request["model"] is None:
+                request = request.filled(model="linreg" if task == "regression" else "logistic")
+        resolved = resolve(request)
+        classes = MODELS[request["model"]].task == "classification"
+        sources = [(one, label, width if _is_libsvm(one) else None, classes) for one in files]
+        with collected(engine, file_part, sources, resolved, device, seed=resolved.rows.seed,
+                       shuffle=bool(resolved.rows.shuffle), shard_rows=arguments.shard_rows,
+                       fit_intercept=request["intercept"]) as data:
+            return _train(arguments, start, data, resolved, len(files))
+
+
+def _look(engine: Engine, files: list[str], label: str | int) -> tuple[str, int]:
+    """Task of the first file, and columns of the widest LIBSVM text."""
+    chosen = [one for number, one in enumerate(files) if number == 0 or _is_libsvm(one)]
+    found = engine.gather(engine.compute([delayed(file_facts, pure=False)(one, label)
+                                          for one in chosen]))
+    return found[0][0], max(width for _, width in found)
+
+
+def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolved: Any,
+           parts: int) -> int:
+    """Train on shards, and write what was asked for."""
+    objective = resolved.objective(data.rows.n_rows)
+    outputs: list[Any] = list(data.outputs)
+    problem = ShardedProblem(
+        Path(arguments.data).name, resolved.request["model"], resolved.rows, outputs,
+        data.summary.classes.astype(np.float64) if data.summary.classes.dtype.kind in "iub"
+        else data.summary.classes, None, None, parts=parts)
+    request = Request(
+        source=arguments.data, problem=problem, objective=objective,
+        training=resolved.training(data.rows, objective), schedule=resolved.request["schedule"],
+        config=data.config, device=arguments.device,
+        step_asked=resolved.request["step"] not in (None, "auto"), resolved=resolved,
+        init=arguments.init)
+    writer = _writer(start, arguments, request, data)
+    if writer is not None:
+        request = replace(request, resumed=writer.checkpoint.epochs_done, training=replace(
+            request.training, steps=np.array(writer.checkpoint.steps)))
+    if start.model is not None:
+        request = replace(request, initial=initial_model(start.model, request))
+    epochs = len(request.training.steps)
+    sizes = output_sizes(problem, epochs, model=arguments.out, report=arguments.report,
+                         plot=arguments.plot)
+    several = len(outputs)
+    with reserve_outputs(sizes, writer) as space:
+        started = time.perf_counter()
+        earlier_s = writer.checkpoint.seconds if writer else 0.0
+        with Bar(epochs, "training", " outer steps") as bar:
+            model = train_shards(
+                data.shards, data.outputs, data.config, objective, request.training,
+                step_asked=request.step_asked, initial=request.initial,
+                timeout_s=arguments.timeout, on_epoch=lambda done: bar.to(-(-done // several)),
+                checkpoint=writer)
+        stop_signals.deferred = True        # what is left is short, and keeps the model
+        scores = shard_losses(data.shards, objective, data.config, model,
+                              classes=problem.task == "classification")
+        wall_s = earlier_s + time.perf_counter() - started
+        request = replace(request, problem=replace(problem, scores=scores))
+        written = Outputs(space)
+        written.write_model(arguments.out, final(request, model), writer)
+        report = make_report(request, model, clock_hz=None, wall_seconds=wall_s)
+        report["shards"] = {"parts": parts, "shards": len(data.shards.facts)}
+        written.write(arguments.report, lambda path: write_json(path, report))
+        written.write(arguments.plot, lambda path: plot(report, path))
+    try:
+        print_report(report)
+        print(f"Shards: {len(data.shards.facts)}, of {parts} files.")
+        for path in written.written:
+            print(f"wrote {path}")
+    finally:
+        written.check()
+    if short := model.short_of(request.training.tol, epochs):
+        print(f"bitstep train: warning: {short}", file=sys.stderr)
+    if model.interrupted:
+        print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
+              f"{epochs}" + (f"; the same command goes on with --resume {writer.path}"
+                             if writer else ""), file=sys.stderr)
+    return stop_signals.code if model.interrupted or stop_signals.received else 0
+
+
+def _writer(start: Start, arguments: argparse.Namespace, request: Request,
+            data: Collected) -> CheckpointWriter | None:
+    """Checkpoint of a training; the shards' digests stand for the rows."""
+    if start.path is None:
+        return None
+    digests = data.shards.each("digests", "digest")
+    return make_writer(start, arguments, request, data={
+        "rows": data.rows.n_rows, "features": data.rows.n_features,
+        "classes": len(data.outputs), "shards": digests})
+
+

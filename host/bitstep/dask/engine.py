@@ -1,0 +1,261 @@
+"""Shards on the workers of a Dask cluster.
+
+Each partition is a task whose result, a list of shards, stays on the worker that made it. A pass is
+a task for each partition, on the worker that has it. Dask makes the shards of a worker that was
+lost again, elsewhere and bit for bit; passes that were to run there are asked for again.
+"""
+
+import queue
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
+
+from dask.delayed import Delayed
+from dask.typing import Key
+from distributed import CancelledError, Client, Future, KilledWorker, get_worker
+
+from bitstep.dask.devices import DeviceChoice, close_devices, worker_device
+from bitstep.data.dataset import DataError
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.results import DeviceError
+from bitstep.training.shards.shard import Shard, ShardFacts
+from bitstep.training.shards.shards import Shards
+
+LOOK_S = 1.0                # between two looks at workers that may be lost
+CLOSING_S = 10.0            # for devices to be closed at the end
+ENDED = ("cancelled", "lost")
+_Result = TypeVar("_Result")
+
+
+def on_worker(function: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Call a function; its errors name the worker, and can be sent.
+
+    Raises
+    ------
+    DataError, DeviceError, MemoryError
+        As the function does.
+    """
+    try:
+        return function(*arguments)
+    except DataError as error:
+        raise DataError(f"{error} (on worker {get_worker().address})") from None
+    except DeviceError as error:        # some hold results, which cannot be sent
+        raise DeviceError(f"{error} (on worker {get_worker().address})") from None
+    except MemoryError as error:
+        raise MemoryError(f"Worker {get_worker().address} has too little memory: {error}; give "
+                          "it more, or make partitions smaller") from None
+
+
+def call_shards(shards: Sequence[Shard], device: DeviceChoice, config: PipelineConfig, method: str,
+                arguments: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+    """Results of a method of each shard of a partition."""
+    if not shards:
+        return []
+    with worker_device(device, config) as opened:
+        return [getattr(one, method)(opened, *arguments, **options) for one in shards]
+
+
+def facts_of(shards: Sequence[Shard]) -> list[ShardFacts]:
+    """What others know of shards."""
+    return [one.facts for one in shards]
+
+
+class Engine:
+    """A Dask client, as a training uses it.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Synchronous.
+    resources : dict of str to float or None
+        Of Dask's, that a task of a shard takes.
+    timeout_s : float
+        Longest time in which no task ends.
+
+    Raises
+    ------
+    ValueError
+        If the client is asynchronous.
+    DeviceError
+        If it has no scheduler.
+    """
+
+    def __init__(self, client: Client, resources: Mapping[str, float] | None = None,
+                 timeout_s: float = 600.0):
+        if client.asynchronous:
+            raise ValueError("client must be synchronous, not one with asynchronous=True; train in "
+                             "a thread with a client of its own")
+        self.client: Any = client       # whose annotations are those of asynchronous ones, too
+        self.resources, self.timeout_s = dict(resources or {}), timeout_s
+        self.address = client.scheduler.address if client.scheduler else "none"
+        if client.status != "running":
+            self._no_scheduler()
+
+    def compute(self, tasks: Sequence[Delayed]) -> list[Future]:
+        """Futures of tasks, which begin at once."""
+        return self.client.compute(
+            list(tasks), resources=self.resources or None, optimize_graph=False)
+
+    def submit(self, name: str, function: Callable[..., Any], futures: Sequence[Future],
+               *arguments: Any) -> list[Any]:
+        """Results of a task for each future, on the worker that has it.
+
+        Parameters
+        ----------
+        name : str
+            Of the tasks, for the dashboard.
+        function : callable
+            Called with the future's result and the arguments, on its worker.
+        futures : sequence of Future
+        arguments
+            Of the function, alike for all.
+        """
+        token = uuid.uuid4().hex
+        places = self._asked(lambda: self.client.who_has(list(futures)))
+
+        def start(number: int, attempt: int, worker: str | None) -> Future:
+            return self.client.submit(
+                on_worker, function, futures[number], *arguments, workers=worker, pure=False,
+                key=(f"bitstep-{name}-{token}", number, attempt),
+                resources=self.resources or None)
+
+        holders = [next(iter(places.get(one.key) or ()), None) for one in futures]
+        return self._results(start, holders)
+
+    def gather(self, futures: Sequence[Future], *, fetch: bool = True) -> list[Any]:
+        """Results of futures, when all have ended; without ``fetch`` None, and they stay there."""
+        return self._results(lambda number, attempt, worker: futures[number],
+                             [None] * len(futures), fetch=fetch, keep=True)
+
+    def _results(self, start: Callable[[int, int, str | None], Future],
+                 holders: Sequence[str | None], *, fetch: bool = True,
+                 keep: bool = False) -> list[Any]:
+        """Results of tasks that ``start`` starts, by their workers; None for any.
+
+        Tasks of a worker that is lost are started again, anywhere. With ``keep`` futures are the
+        caller's, and go on after an error.
+        """
+        ended: queue.SimpleQueue[tuple[int, Future]] = queue.SimpleQueue()
+        running: dict[int, Future] = {}
+        places = list(holders)
+        attempts = [0] * len(places)
+
+        def begin(number: int, worker: str | None) -> None:
+            future = running[number] = start(number, attempts[number], worker)
+            future.add_done_callback(lambda found: ended.put((number, found)))
+
+        try:
+            for number, worker in enumerate(places):
+                begin(number, worker)
+            results: list[Any] = [None] * len(places)
+            last = time.monotonic()
+            while running:
+                try:
+                    number, future = ended.get(timeout=LOOK_S)
+                except queue.Empty:
+                    self._look(running, last)
+                    alive = self._asked(self.client.nthreads)
+                    for number in [one for one in running
+                                   if places[one] is not None and places[one] not in alive]:
+                        attempts[number] += 1
+                        places[number] = None
+                        begin(number, None)
+                    continue
+                if running.get(number) is not future:
+                    continue
+                if fetch or future.status != "finished":
+                    results[number] = self._result(future)
+                del running[number]
+                last = time.monotonic()
+            return results
+        except BaseException:
+            if not keep:
+                with suppress(Exception):
+                    self.client.cancel(list(running.values()), force=True)
+            raise
+
+    def _result(self, future: Future) -> Any:
+        """Result of a future that has ended; its error otherwise."""
+        try:
+            return future.result(timeout=self.timeout_s)
+        except KilledWorker as error:
+            raise DeviceError(
+                f"{_kept_name(error.task)}: the task was on {error.allowed_failures + 1} workers "
+                f"when they were lost, the last one {error.last_worker.address}; if they have too "
+                "little memory, make partitions smaller, or give each worker more or fewer threads"
+            ) from None
+        except (CancelledError, TimeoutError, OSError) as error:
+            self._ended(error)
+
+    def _look(self, running: Mapping[int, Future], last: float) -> None:
+        """Raise DeviceError if tasks will not end."""
+        if self.client.status != "running" or any(one.status in ENDED for one in running.values()):
+            self._no_scheduler()
+        if time.monotonic() - last > self.timeout_s:
+            workers = self._asked(self.client.nthreads)
+            asked = "" if not self.resources else " with resources " + ", ".join(
+                f"{name}={value:g}" for name, value in self.resources.items())
+            raise DeviceError(
+                f"No task ended in {self.timeout_s:g} s; the scheduler {self.address} has "
+                f"{len(workers)} workers, and {len(running)} tasks wait for one{asked}. Start "
+                "workers, or allow more time")
+
+    def _asked(self, question: Callable[[], _Result]) -> _Result:
+        """An answer of the scheduler."""
+        try:
+            return question()
+        except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
+            self._ended(error)
+
+    def _ended(self, error: BaseException) -> NoReturn:
+        if self.client.status == "running" and isinstance(error, (TimeoutError, RuntimeError)):
+            raise DeviceError(f"The scheduler {self.address} did not answer ({error}); start the "
+                              "training again") from error
+        self._no_scheduler(error)
+
+    def _no_scheduler(self, error: BaseException | None = None) -> NoReturn:
+        found = f" ({error})" if error else ""
+        raise DeviceError(f"The scheduler {self.address} is gone, or has dropped this client"
+                          f"{found}; start it and its workers, connect a client and train again "
+                          "(from the checkpoint, if there is one)") from error
+
+
+def _kept_name(key: Key) -> str:
+    name = key[0] if isinstance(key, tuple) else key
+    return str(name).rpartition("-")[0] or str(name)
+
+
+class DaskShards(Shards):
+    """Shards on workers.
+
+    Parameters
+    ----------
+    engine : Engine
+    futures : sequence of Future
+        Of lists of shards, one for each partition.
+    device : DeviceChoice
+    config : PipelineConfig
+    """
+
+    def __init__(self, engine: Engine, futures: Sequence[Future], device: DeviceChoice,
+                 config: PipelineConfig):
+        self._engine, self._futures = engine, list(futures)
+        self._device, self._config = device, config
+        # First, so that no task which needs a shard is placed where it is not.
+        engine.gather(self._futures, fetch=False)
+        self.facts = [one for facts in engine.submit("facts", facts_of, self._futures)
+                      for one in facts]
+
+    def each(self, name: str, method: str, *arguments: Any, **options: Any) -> list[Any]:
+        """See :class:`bitstep.training.shards.shards.Shards`."""
+        found = self._engine.submit(name, call_shards, self._futures, self._device, self._config,
+                                    method, arguments, options)
+        return [result for results in found for result in results]
+
+    def close(self) -> None:
+        """Close the devices of the workers, and let the shards go."""
+        self._futures.clear()
+        with suppress(Exception):       # workers may be gone; what remains, closes with them
+            self._engine.client.run(close_devices, on_error="ignore", nanny=False)

@@ -1,0 +1,118 @@
+"""Training of a model on the parts of a data set that workers have."""
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dask.delayed import Delayed, delayed
+
+from bitstep.dask.devices import DeviceChoice
+from bitstep.dask.engine import DaskShards, Engine, on_worker
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.training.choices import Resolved
+from bitstep.training.pipelines import pipeline_for
+from bitstep.training.shards.parts import (
+    Part,
+    Summary,
+    Weaving,
+    make_shards,
+    merge,
+    summarize,
+    weaving_of,
+)
+from bitstep.training.shards.summed import SummedDataset, SummedRows, summed_outputs, summed_rows
+
+
+def part_summary(make: Callable[..., Part], sources: Sequence[Any], classes: bool) -> Summary:
+    """Facts of a part, which ``make`` makes of its sources."""
+    return on_worker(lambda: summarize(make(*sources), classes))
+
+
+def part_shards(make: Callable[..., Part], sources: Sequence[Any], weaving: Weaving, first: int,
+                summary: Summary) -> list[Any]:
+    """The shards of a part."""
+    return on_worker(lambda: make_shards(make(*sources), weaving, first, summary))
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """Shards of all parts, and what is known of them together.
+
+    Attributes
+    ----------
+    shards : DaskShards
+    config : PipelineConfig
+    summary : Summary
+    weaving : Weaving
+    rows : SummedRows
+    outputs : list of SummedDataset
+    """
+
+    shards: DaskShards
+    config: PipelineConfig
+    summary: Summary
+    weaving: Weaving
+    rows: SummedRows
+    outputs: list[SummedDataset]
+
+
+def _task(name: str, function: Callable[..., Any], make: Callable[..., Part],
+          sources: Sequence[Any], *arguments: Any) -> Delayed:
+    # Every training has tasks of its own: two of one name would be one.
+    return delayed(function, pure=False)(make, list(sources), *arguments,
+                                         dask_key_name=f"bitstep-{name}-{uuid.uuid4().hex}")
+
+
+@contextmanager
+def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Sequence[Any]],
+              resolved: Resolved, device: DeviceChoice, **options: Any) -> Iterator[Collected]:
+    """Shards of all parts, each on a worker, for a training.
+
+    Parts are read twice, for the scale of all of them and to become shards, and not kept besides:
+    a collection that takes long to compute should be persisted.
+
+    Parameters
+    ----------
+    engine : Engine
+    make : callable
+        Makes a :class:`bitstep.training.shards.parts.Part` of the sources of a part, on a worker.
+    sources : sequence of sequence
+        Of each part; some may be of class Delayed.
+    resolved : Resolved
+        What is trained, by solver ``bit-centred``.
+    device : DeviceChoice
+    options
+        Of :class:`bitstep.training.shards.parts.Weaving`: ``seed``, ``shuffle``, ``shard_rows``
+        and ``fit_intercept``.
+
+    Raises
+    ------
+    ValueError
+        If columns are to be clipped.
+    DataError, DeviceError
+        If parts cannot be used, or workers are lost for good.
+    """
+    rows, kind = resolved.rows, resolved.kind
+    if rows.scaler == "quantile":
+        raise ValueError("scaler must be 'minmax' or 'maxabs' over shards, not 'quantile', which "
+                         "clips columns and so goes to another optimum than that of the rows")
+    classes = kind.task == "classification"
+    summaries: list[Summary] = engine.gather(engine.compute([
+        _task("scale", part_summary, make, one, classes) for one in sources]))
+    summary = merge(summaries)
+    weaving = weaving_of(summary, rows.scaler, bus_width=rows.bus_width, **options)
+    config = pipeline_for(n_features=len(summary.low), bits=rows.bits, encoding=rows.encoding,
+                          bus_width=rows.bus_width, loss=kind.loss)
+    tasks, first = [], 0
+    for one, found in zip(sources, summaries, strict=True):
+        tasks.append(_task("weave", part_shards, make, one, weaving, first, found))
+        first += len(weaving.pieces(found.n_rows))
+    shards = DaskShards(engine, engine.compute(tasks), device, config)
+    try:
+        together = summed_rows(shards.facts, weaving.scaler, weaving.bus_width, weaving.seed)
+        yield Collected(shards, config, summary, weaving, together,
+                        summed_outputs(together, weaving.labels()))
+    finally:
+        shards.close()

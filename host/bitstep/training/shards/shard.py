@@ -1,0 +1,286 @@
+"""A shard: a part of the rows, and what bit-centred training asks of it."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bitstep.pipeline.bit_planes import BitPlaneLayout
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import Device
+from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.registers import Overflow
+from bitstep.pipeline.results import GradientSum, RangeOverflowError
+from bitstep.quantization import BitPlaneRows, QuantizedDataset
+from bitstep.training.centred_passes import BitCentred, CentredPasses
+from bitstep.training.checkpoint import describe_data
+from bitstep.training.losses import code_accuracies, code_losses
+from bitstep.training.objective import Objective
+from bitstep.training.schedules import centred_period, centred_step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What all passes of a training have in common.
+
+    Attributes
+    ----------
+    config : PipelineConfig
+    objective : Objective
+    fit_intercept : bool
+    step : float or None
+        Of the inner passes; None: what suits the rows of each shard.
+    penalty : float
+        Largest l2 of a weight of scaled features, which limits a step.
+    timeout_s : float
+        See :meth:`bitstep.pipeline.device.Device.train`.
+    """
+
+    config: PipelineConfig
+    objective: Objective
+    fit_intercept: bool
+    step: float | None
+    penalty: float
+    timeout_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A pass for all shards, as parts of a job: rows, labels and keys are those of each shard.
+
+    Attributes
+    ----------
+    number : int
+        Of the pass; a shard's key follows from it.
+    epochs : tuple of EpochSteps
+    parts : dict of str to Any
+        Others of :class:`bitstep.pipeline.job.TrainingJob`.
+    """
+
+    number: int
+    epochs: tuple[EpochSteps, ...]
+    parts: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """Derivatives that shards keep, in place of their bytes: those of an order at some planes."""
+
+    order: Order
+    planes: int
+
+    @property
+    def centre(self) -> tuple[Any, ...]:
+        """What the derivatives depend on, beside the rows."""
+        parts = self.order.parts
+        return (self.planes, self.order.epochs[0].planes, parts["label_shift"], parts["intercept"],
+                parts["model"].tobytes())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InnerPasses:
+    """Inner passes of all shards; parameters as of
+    :meth:`bitstep.training.centred_passes.CentredPasses.train`.
+
+    Attributes
+    ----------
+    number : int
+        Passes before these.
+    shares : sequence of float
+        Step of each pass, as a multiple of a shard's step.
+    factor : float
+        Of the steps, after passes that diverged.
+    options : dict of str to Any
+        Others of the parameters.
+    """
+
+    number: int
+    planes: int
+    unit: float
+    weights: np.ndarray
+    slope: np.ndarray
+    centre: np.ndarray | None
+    shares: Sequence[float]
+    factor: float
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """What the inner passes of a shard give.
+
+    Attributes
+    ----------
+    move : ndarray of float64, shape (n_features + 1,), or None
+        None if a number left its range.
+    overflow : Overflow
+    counters : list of dict
+        Of the runs of the device.
+    bytes_read : int
+        Of rows.
+    """
+
+    move: np.ndarray | None
+    overflow: Overflow
+    counters: list[dict[str, int | None]]
+    bytes_read: int
+
+
+@dataclass(frozen=True, eq=False)
+class ShardFacts:
+    """What is known of a shard where its rows are not.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    moments : ndarray of float64, shape (2, n_features)
+        See :class:`bitstep.quantization.bit_planes.BitPlaneRows`.
+    where : str
+        Name of its part of the data.
+    """
+
+    n_rows: int
+    n_features: int
+    moments: np.ndarray
+    where: str
+
+    @property
+    def few_rows(self) -> bool:
+        """True of rows among which there is no correction."""
+        return self.n_rows <= centred_period(self.n_rows)
+
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes of a plane of all rows."""
+        return BitPlaneLayout(self.n_features).bytes_read(self.n_rows, 1)
+
+
+class _OwnPasses(CentredPasses):
+    """Passes over the rows of one shard."""
+
+    def ordered(self, order: Order, derivative_planes: int) -> GradientSum:
+        """Sums of a full pass."""
+        self.passes = order.number
+        epochs = tuple(replace(one, key=self._key()) for one in order.epochs)
+        (found,) = self.sums([self._job(epochs, labels=self.data.labels.stored, **order.parts)],
+                             derivative_planes)
+        return found
+
+    def move(self, inner: InnerPasses, weights: np.ndarray, options: dict[str, Any]) -> Move:
+        """The move of inner passes."""
+        self.passes, self.bytes_read, self.counters = inner.number, 0, []
+        self.shares, self.step = inner.shares, self.choice.step * inner.factor
+        move, overflow = None, Overflow(0)
+        try:
+            move = self.train(inner.planes, inner.unit, weights, inner.slope, inner.centre,
+                              **options)
+        except RangeOverflowError as error:
+            overflow = error.overflow
+        return Move(move, overflow, self.counters, self.bytes_read)
+
+
+@dataclass(eq=False)
+class Shard:
+    """Rows of a shard, with the labels of each output.
+
+    All methods are functions of the rows and their arguments: what is kept between calls saves
+    time only, so that a shard which was lost and made again gives the same bits.
+
+    Parameters
+    ----------
+    outputs : sequence of QuantizedDataset
+        The same bit-plane rows, whose seed is that of the shard.
+    where : str
+        Name of the part of the data, for messages.
+    """
+
+    outputs: Sequence[QuantizedDataset]
+    where: str
+    _passes: dict[int, _OwnPasses] = field(default_factory=dict, repr=False)
+    _written: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def facts(self) -> ShardFacts:
+        """What others know of it."""
+        rows = self.rows
+        return ShardFacts(rows.n_rows, rows.n_features, rows.column_moments, self.where)
+
+    @property
+    def rows(self) -> BitPlaneRows:
+        """Its rows."""
+        rows = self.outputs[0].rows
+        assert isinstance(rows, BitPlaneRows)
+        return rows
+
+    def __getstate__(self):
+        return {"outputs": self.outputs, "where": self.where, "_passes": {}, "_written": {}}
+
+    def sums(self, device: Device, setup: Setup, output: int, order: Order,
+             derivative_planes: int) -> GradientSum:
+        """Sums of a full pass; derivatives stay here."""
+        found = self._of(device, setup, output).ordered(order, derivative_planes)
+        if derivative_planes and not found.overflow:
+            self._written[output] = Written(order, derivative_planes).centre, found.derivatives
+        return replace(found, derivatives=None)
+
+    def move(self, device: Device, setup: Setup, output: int, inner: InnerPasses) -> Move:
+        """The move of inner passes over these rows."""
+        passes = self._of(device, setup, output)
+        if passes.few_rows:
+            return Move(passes.gradient_step(inner.slope), Overflow(0), [], 0)
+        options = {name: [self._labels(passes, output, one) for one in value]
+                   if name == "labels" else value for name, value in inner.options.items()}
+        weights = inner.weights
+        if setup.objective.rule.quadratic:
+            weights = weights + np.minimum(self.rows.excess[inner.planes - 1], 0)
+        return passes.move(inner, weights, options)
+
+    def digest(self, device: Device) -> str:
+        """A digest of rows, labels and scaling, for checkpoints."""
+        del device
+        return hashlib.sha256(repr(describe_data(self.outputs)).encode()).hexdigest()
+
+    def losses(self, device: Device, setup: Setup, weights: np.ndarray, intercepts: np.ndarray, *,
+               classes: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """Sums over the rows of the losses of models, the mean over the outputs, and with
+        ``classes`` numbers of rows that they classify correctly.
+
+        Parameters
+        ----------
+        device, setup
+        weights : ndarray of float64, shape (n_models, n_outputs, n_features)
+            For scaled features.
+        intercepts : ndarray of float64, shape (n_models, n_outputs)
+        classes : bool
+        """
+        del device
+        count = self.rows.n_rows
+        found = np.mean([code_losses(data, weights[:, number], intercepts[:, number],
+                                     setup.objective.loss)
+                         for number, data in enumerate(self.outputs)], axis=0)
+        right = code_accuracies(self.outputs, weights, intercepts) if classes else None
+        return count * found, None if right is None else count * right
+
+    def _of(self, device: Device, setup: Setup, output: int) -> _OwnPasses:
+        """Passes over the rows of an output."""
+        passes = self._passes.get(output)
+        if passes is None or passes.objective != setup.objective:
+            step = setup.step or centred_step(self.rows, setup.objective.loss, setup.penalty)
+            choice = BitCentred(planes=(), step=step, fit_intercept=setup.fit_intercept)
+            passes = _OwnPasses(self.outputs[output], device, setup.config, setup.objective,
+                                   choice, setup.timeout_s)
+            self._passes[output] = passes
+        passes.device = device
+        return passes
+
+    def _labels(self, passes: _OwnPasses, output: int, labels: Any) -> Any:
+        """Labels of inner passes: derivatives of these rows where an order stands for them."""
+        if not isinstance(labels, Written):
+            return labels
+        kept = self._written.get(output)
+        if kept is None or kept[0] != labels.centre:
+            found = passes.ordered(labels.order, labels.planes)
+            kept = self._written[output] = labels.centre, found.derivatives
+        return kept[1]

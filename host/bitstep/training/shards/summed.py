@@ -1,0 +1,72 @@
+"""Data sets of all shards as a training sees them: sizes, scales and means, without rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitstep.pipeline.bit_planes import PLANES
+from bitstep.pipeline.registers import LabelFormat
+from bitstep.quantization import BitPlaneRows, LabelStream, QuantizedDataset, Scaler
+from bitstep.training.shards.shard import ShardFacts
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SummedRows(BitPlaneRows):
+    """Rows of all shards, none of which is here; their ``excess`` is that of each shard."""
+
+    def __post_init__(self):
+        pass
+
+
+@dataclass(frozen=True, eq=False)
+class SummedDataset(QuantizedDataset):
+    """One output of all shards.
+
+    Attributes
+    ----------
+    output : int
+        Its number.
+    """
+
+    output: int = 0
+
+    def __post_init__(self):
+        pass
+
+
+def summed_rows(facts: Sequence[ShardFacts], scaler: Scaler, bus_width: int,
+                seed: int) -> SummedRows:
+    """What shards know of their rows, as of one set of rows."""
+    count, features = sum(one.n_rows for one in facts), len(scaler.centre)
+    return SummedRows(
+        n_rows=count, n_features=features, bus_width=bus_width, stored=(), scaler=scaler,
+        excess=np.zeros((PLANES, features)), seed=seed,
+        moments=_moments(facts))
+
+
+def _moments(facts: Sequence[ShardFacts]) -> np.ndarray:
+    """Means and variances of columns over the rows of all shards."""
+    means = mean_of([one.moments[0] for one in facts], facts)
+    return np.array([means, mean_of([one.moments[1] + (one.moments[0] - means) ** 2
+                                     for one in facts], facts)])
+
+
+def summed_outputs(rows: SummedRows, labels: Sequence[LabelStream]) -> list[SummedDataset]:
+    """Data sets of the outputs whose labels these are, without the labels themselves."""
+    return [SummedDataset(rows, one, number) for number, one in enumerate(labels)]
+
+
+def class_labels() -> LabelStream:
+    """Labels of a class of all shards, without the labels themselves."""
+    return LabelStream(np.empty(0, np.uint8), LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]),
+                       limit=1)
+
+
+def mean_of(values: Sequence[np.ndarray | float], facts: Sequence[ShardFacts]) -> np.ndarray:
+    """Mean of values of the shards with their rows as weights; of one shard the value itself."""
+    count = sum(one.n_rows for one in facts)
+    found = np.zeros(np.shape(values[0]))
+    for value, one in zip(values, facts, strict=True):
+        found = found + one.n_rows / count * np.asarray(value)
+    return found

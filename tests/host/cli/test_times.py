@@ -1,0 +1,82 @@
+"""``bitstep info`` of a data set: times in every place, and what is fastest."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from bitstep.cli import main
+from bitstep.cli.times import Place, board_seconds, measured, on_boards, print_times, verdict
+from bitstep.data.dataset import Dataset
+from bitstep.pipeline.boards import FACTS
+
+
+def dataset(n_rows=60, n_features=3, n_classes=2):
+    rng = np.random.default_rng(0)
+    labels = rng.standard_normal(n_rows) if n_classes == 0 else np.arange(n_rows) % n_classes + 0.0
+    return Dataset("drawn", rng.standard_normal((n_rows, n_features)), labels,
+                   "classification" if n_classes else "regression")
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_places(n_classes, capsys):
+    print_times(dataset(n_classes=n_classes))
+    text = capsys.readouterr().out
+    for name in ("bitstep, device", "scikit-learn's Ridge" if n_classes == 0 else
+                 "scikit-learn's LogisticRegression", *(f"board {board}" for board in FACTS)):
+        assert name in text
+    assert text.splitlines()[-1].startswith("Fastest: ")
+
+
+def test_verdict_by_hand():
+    ours, peer = Place("bitstep", 2.0, ""), Place("scikit-learn", 0.5, "")
+    board = Place("board kv260", 0.125, "")
+    assert verdict([ours, peer], []) == \
+        "Fastest: scikit-learn, 500 ms; bitstep takes 4.0 times as long."
+    assert verdict([ours, peer], [board]).startswith("Fastest: board kv260, 125 ms (a prediction")
+    assert verdict([ours, peer], [board]).endswith("; scikit-learn takes 4.0 times as long.")
+    assert verdict([ours], [board]).endswith("; bitstep takes 16 times as long.")
+    assert verdict([ours], []) == "Fastest: bitstep, 2.00 s."
+    assert verdict([], []) == "Nothing is known about the time of these data."
+
+
+def test_boards_by_hand():
+    """Rows of 100 features of 4 bits are 7 beats of 64 bits, or 4 of 128, and 20 epochs of a
+    million take 7 or 4 cycles a row, and few more; three classes take thrice as long as one.
+    """
+    for name, cycles in (("pynq-z1", 7e6), ("kv260", 4e6)):
+        seconds = board_seconds(FACTS[name], 10 ** 6, 100)
+        assert seconds == pytest.approx(20 * cycles / 100e6, rel=1e-3)
+    assert board_seconds(FACTS["pynq-z1"], 10, 1 << 16) is None     # beyond the pipeline's rows
+    assert not on_boards(dataset(2, 1 << 13))
+    two, three = (float(on_boards(dataset(n_classes=count))[0].source.split(", ")[1].split()[0])
+                  for count in (2, 3))
+    assert three == pytest.approx(3 * two, rel=0.01)
+
+
+def test_without_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    places, missing = measured(dataset())
+    assert [place.name.split(",")[0] for place in places] == ["bitstep"]
+    assert missing == "The time of scikit-learn is not known: it is not installed."
+
+
+def test_one_class_in_the_sample():
+    """A class that no row of the sample has: no time is claimed."""
+    data = dataset(1000)
+    data.labels[:] = 1.0
+    assert measured(data) == ([], "The time of this machine needs rows of two classes.")
+
+
+def test_large_data_are_measured_on_some_rows():
+    places, _ = measured(dataset(40_000, 20))
+    assert all(place.source == "measured on 26,214 rows, times 1.526" for place in places)
+
+
+def test_command(tmp_path, capsys):
+    path = tmp_path / "rows.csv"
+    np.savetxt(path, np.column_stack([dataset().features, dataset().labels]), delimiter=",")
+    assert main(["info", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "rows              60" in text
+    assert "Fastest: " in text

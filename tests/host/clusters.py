@@ -1,0 +1,14 @@
+"""Dask clusters on this machine, as tests start them."""
+
+import dask
+from distributed import LocalCluster
+
+# What a lost worker, or a scheduler that is gone, makes a test wait for.
+FAST = {"distributed.comm.timeouts.connect": "5s", "distributed.scheduler.allowed-failures": 1}
+
+
+def make_cluster(n_workers=2, **options):
+    """A cluster of processes with one thread each."""
+    with dask.config.set(FAST):
+        return LocalCluster(**{"n_workers": n_workers, "threads_per_worker": 1, "processes": True,
+                               "dashboard_address": ":0", "silence_logs": 50} | options)

@@ -1,0 +1,136 @@
+"""``bitstep train`` on a cluster of this machine."""
+
+import json
+
+import numpy as np
+import pytest
+from sharded import make_parts, train_parts
+from sklearn.datasets import load_breast_cancer, load_diabetes
+
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep.cli import main
+from bitstep.plugins import entry_points
+from bitstep.training.model_file import load_model
+
+pytestmark = pytest.mark.skipif("dask" not in entry_points("bitstep.clusters"),
+                                reason="installed before there were clusters: pip install -e .")
+X, Y = load_diabetes(return_X_y=True)
+FEATURES, LABELS = load_breast_cancer(return_X_y=True)
+NAMES = np.array(["bad", "good"])[LABELS]
+
+
+@pytest.fixture
+def data(tmp_path):
+    for number, part in enumerate(np.split(np.column_stack([X, Y]), [150, 300])):
+        np.save(tmp_path / f"part-{number}.npy", part)
+    return tmp_path
+
+
+def regressor(**options):
+    return LowPrecisionRegressor(**{"solver": "bit-centred", "epochs": 3, "tol": 0.0,
+                                    "random_state": 0} | options)
+
+
+def train(client, *words):
+    """Run the command on the cluster of a client; its exit code."""
+    return main(["train", *map(str, words), "--scheduler", client.scheduler.address, "--quiet"])
+
+
+def test_files_are_shards(client, data, capsys):
+    assert train(client, data / "part-*.npy", "--epochs", 3, "--tol", 0, "--out", data / "m.npz",
+                 "--report", data / "r.json") == 0
+    expected = train_parts(regressor(), make_parts(X, Y, [0, 150, 300, 442]))
+    model = load_model(data / "m.npz")
+    np.testing.assert_array_equal(model.coef, expected.coefs[-1])
+    assert "Shards: 3, of 3 files." in capsys.readouterr().out
+    report = json.loads((data / "r.json").read_text())
+    assert report["shards"] == {"parts": 3, "shards": 3}
+    assert report["dataset"]["train_rows"] == 442
+    loaded = LowPrecisionRegressor.load(data / "m.npz")
+    np.testing.assert_allclose(loaded.predict(X), X @ model.coef[0] + model.intercept[0])
+
+
+def test_checkpoint_goes_on_bit_for_bit(client, data, capsys):
+    pattern, kept = data / "part-*.npy", data / "c.npz"
+    options = (pattern, "--epochs", 4, "--tol", 0, "--shard-rows", 100)
+    assert train(client, *options, "--out", data / "whole.npz") == 0
+    from bitstep.training import checkpoint_writer as writers
+    keep = writers.CheckpointWriter.keep_centred
+
+    def stopping(self, number, state):
+        keep(self, number, state)
+        if state.epochs_done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writers.CheckpointWriter, "keep_centred", stopping)
+        assert train(client, *options, "--checkpoint", kept) == 130
+    assert train(client, *options, "--resume", kept, "--out", data / "m.npz") == 0
+    one, other = load_model(data / "m.npz"), load_model(data / "whole.npz")
+    np.testing.assert_array_equal(one.coef, other.coef)
+    np.save(data / "part-0.npy", np.column_stack([X, Y])[:150] * 1.5)
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        train(client, *options, "--resume", kept)
+    assert "is the checkpoint of a training on other data: shards differ" in capsys.readouterr().err
+
+
+def test_names_of_classes_in_text(client, tmp_path):
+    for number, (start, stop) in enumerate([(0, 300), (300, 569)]):
+        rows = [",".join([*map(repr, row.tolist()), name]) for row, name in zip(
+            FEATURES[start:stop, :4], NAMES[start:stop], strict=True)]
+        (tmp_path / f"{number}.csv").write_text("\n".join(["a,b,c,d,label", *rows]))
+    assert train(client, tmp_path / "*.csv", "--epochs", 2, "--tol", 0, "--out",
+                 tmp_path / "m.npz") == 0
+    model = load_model(tmp_path / "m.npz")
+    assert model.classes.tolist() == ["bad", "good"]
+    expected = train_parts(LowPrecisionClassifier(
+        solver="bit-centred", epochs=2, tol=0.0, random_state=0),
+        make_parts(FEATURES[:, :4], NAMES, [0, 300, 569]))
+    np.testing.assert_array_equal(model.coef, expected.coefs[-1])
+
+
+def test_libsvm_parts_whose_last_columns_are_empty(client, tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1 2:2\n2 1:2\n3 2:-1\n")
+    (tmp_path / "b.svm").write_text("2 1:1 3:4\n5 2:2\n")
+    assert train(client, tmp_path, "--epochs", 1, "--tol", 0, "--model", "linreg", "--out",
+                 tmp_path / "m.npz") == 0
+    assert load_model(tmp_path / "m.npz").n_features == 3
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--workers", 2], "leave one of the two out"),
+    (["--sweep", "step=1,2"], "--sweep does not go with --scheduler"),
+    (["--solver", "sgd"], "--solver sgd does not go with --scheduler"),
+    (["--train-rows", 3], "--train-rows does not go with --scheduler"),
+    (["--early-stopping"], "--early-stopping does not go with --scheduler"),
+    (["--model", "svm"], "--solver bit-centred does not go together with --model svm"),
+    (["--l1", 1], "--solver bit-centred does not go together with --l1")])
+def test_options_that_need_one_machine(client, data, words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        train(client, data / "part-*.npy", *words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_options_that_need_a_cluster(data, capsys):
+    for words in (["--shard-rows", "3"], ["--resource", "bitstep"]):
+        with pytest.raises(SystemExit):
+            main(["train", str(data / "part-0.npy"), *words])
+        assert f"{words[0]} is for --scheduler or --workers" in capsys.readouterr().err
+
+
+def test_files_that_cannot_be_used(client, data, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        train(client, data / "none-*.npy")
+    assert "found no file" in capsys.readouterr().err
+    np.save(data / "part-1.npy", np.column_stack([X[:, 1:], Y]))
+    assert train(client, data / "part-*.npy") == 1
+    assert "part-1.npy has 10 columns" not in (error := capsys.readouterr().err)
+    assert "part-1.npy has 9 columns" in error
+
+
+def test_no_scheduler(data, capsys, monkeypatch):
+    monkeypatch.setattr("bitstep.dask.command.CONNECT_S", 0.2)
+    assert main(["train", str(data / "part-0.npy"), "--scheduler", "tcp://127.0.0.1:9"]) == 1
+    assert "No scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err

@@ -1,0 +1,229 @@
+import pickle
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from sharded import make_parts, train_parts
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+
+import bitstep
+from bitstep.dask import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep.dask.engine import Engine
+from bitstep.data.dataset import DataError
+from bitstep.options.rules import RuleError
+from bitstep.pipeline.results import DeviceError
+
+DIABETES: Any = load_diabetes(return_X_y=True)
+X, Y = DIABETES
+CANCER: Any = load_breast_cancer(return_X_y=True)
+IRIS: Any = load_iris(return_X_y=True)
+
+
+def chunked(values, *rows):
+    """An array with chunks of so many rows."""
+    return da.from_array(values, chunks=(rows, *values.shape[1:]))
+
+
+def ordinary(model):
+    """The ordinary estimator of a model's parameters, not fitted."""
+    return model._local()
+
+
+def test_ordinary_model_of_one_partition(client):
+    model = LowPrecisionRegressor(client=client, epochs=4, tol=0.0, l2=1e-3, random_state=3)
+    model.fit(chunked(X, 442), chunked(Y, 442))
+    expected = ordinary(model).fit(X, Y)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    assert model.intercept_ == expected.intercept_
+    assert [entry["gap"] for entry in model.history_] \
+        == [entry["gap"] for entry in expected.history_]
+    for name in ("train_loss", "step"):
+        np.testing.assert_allclose([entry[name] for entry in model.history_],
+                                   [entry[name] for entry in expected.history_], rtol=1e-4)
+    np.testing.assert_allclose(model.local_.feature_range_, expected.feature_range_, atol=1e-15)
+    assert model.local_.label_range_ == expected.label_range_
+
+
+def test_several_targets_and_columns_in_chunks(client):
+    targets = np.stack([Y, Y ** 2], axis=1)
+    model = LowPrecisionRegressor(client=client, epochs=3, tol=0.0, random_state=0, shard_rows=100)
+    model.fit(da.from_array(X, chunks=(221, 5)), da.from_array(targets, chunks=(100, 1)))
+    expected = train_parts(ordinary(model), make_parts(X, targets, [0, 221, 442]), shard_rows=100)
+    np.testing.assert_array_equal(model.coef_, expected.coefs[-1])
+    assert model.n_shards_ == 6
+    predicted = model.predict(chunked(X, 221, 221))
+    assert predicted.shape == (442, 2)
+    np.testing.assert_allclose(predicted.compute(scheduler=client), X @ model.coef_.T
+                               + model.intercept_)
+
+
+@pytest.fixture(scope="module")
+def iris(cluster):
+    with Client(cluster, set_as_default=False) as client:
+        model = LowPrecisionClassifier(client=client, epochs=4, tol=0.0, l2=1e-2, random_state=1)
+        return model.fit(chunked(IRIS[0], 60, 60, 30), chunked(IRIS[1], 60, 60, 30))
+
+
+def test_classes_that_lack_in_a_partition(client, iris):
+    expected = train_parts(ordinary(iris), make_parts(*IRIS, [0, 60, 120, 150]))
+    np.testing.assert_array_equal(iris.coef_, expected.coefs[-1])
+    assert iris.classes_.tolist() == [0, 1, 2]
+    rows = chunked(IRIS[0], 100, 50)
+    local = iris.to_local()
+    for method in ("predict", "predict_proba", "decision_function"):
+        lazy = getattr(iris, method)(rows)
+        found = lazy.compute(scheduler=client)
+        assert lazy.shape == found.shape
+        assert lazy.dtype == found.dtype
+        np.testing.assert_array_equal(found, getattr(local, method)(IRIS[0]))
+    assert iris.history_[-1]["train_accuracy"] > 0.7
+
+
+def test_conversion_and_model_file(iris, tmp_path):
+    local = iris.to_local()
+    assert type(local) is bitstep.LowPrecisionClassifier
+    iris.save(tmp_path / "model.npz")
+    loaded = bitstep.LowPrecisionClassifier.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict_proba(IRIS[0]), local.predict_proba(IRIS[0]))
+    kept = pickle.loads(pickle.dumps(iris))
+    assert kept.client is None
+    np.testing.assert_array_equal(kept.predict(IRIS[0]), local.predict(IRIS[0]))
+    assert clone(iris).client is iris.client
+
+
+def test_data_frames_with_an_empty_partition(client):
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("abcdefghij")).assign(y=Y)
+    data = dd.from_pandas(frame, npartitions=3)
+    data = data.map_partitions(lambda part: part[part.index > 200], meta=frame.iloc[:0])
+    model = LowPrecisionRegressor(client=client, epochs=3, tol=0.0, random_state=0)
+    model.fit(data.drop(columns="y"), data["y"])
+    rows = frame[frame.index > 200]
+    sizes = [len(part) for part in client.gather(client.compute(list(data.to_delayed())))]
+    assert 0 in sizes
+    expected = train_parts(ordinary(model), make_parts(
+        rows.drop(columns="y").to_numpy(), rows["y"].to_numpy(),
+        np.cumsum([0, *filter(None, sizes)])))
+    np.testing.assert_array_equal(model.coef_, expected.coefs[-1][0])
+    assert list(model.feature_names_in_) == list("abcdefghij")
+    predicted = model.predict(data.drop(columns="y")).compute(scheduler=client)
+    np.testing.assert_allclose(predicted, model.to_local().predict(rows.drop(columns="y")))
+    with pytest.raises(DataError, match="X must have the columns a, b"):
+        model.predict(data[["b", "a"]])
+
+
+def test_names_of_classes(client):
+    labels = np.array(["no", "yes"])[CANCER[1]]
+    model = LowPrecisionClassifier(client=client, epochs=2, tol=0.0, random_state=0,
+                                   loss="squared_hinge")
+    model.fit(chunked(CANCER[0], 300, 269), chunked(labels, 300, 269))
+    assert model.classes_.tolist() == ["no", "yes"]
+    predicted = model.predict(chunked(CANCER[0], 300, 269)).compute(scheduler=client)
+    assert (predicted == labels).mean() > 0.9
+    assert not hasattr(model, "predict_proba")
+
+
+@pytest.mark.parametrize("n_workers", [1, 7])
+def test_any_number_of_workers(n_workers, iris):
+    with LocalCluster(n_workers=n_workers, threads_per_worker=2, processes=False,
+                      dashboard_address=":0") as made, \
+            Client(made, set_as_default=False) as client:
+        model = clone(iris).set_params(client=client)
+        model.fit(chunked(IRIS[0], 60, 60, 30), chunked(IRIS[1], 60, 60, 30))
+    np.testing.assert_array_equal(model.coef_, iris.coef_)
+
+
+def test_nothing_is_left_on_the_cluster(client):
+    LowPrecisionRegressor(client=client, epochs=1, tol=0.0, random_state=0).fit(
+        chunked(X, 221, 221), chunked(Y, 221, 221))
+    assert not [key for key in client.who_has() if "bitstep" in str(key)]
+
+
+def test_progress(client, capsys):
+    LowPrecisionRegressor(client=client, epochs=2, tol=0.0, random_state=0, verbose=1).fit(
+        chunked(X, 221, 221), chunked(Y, 221, 221))
+    assert "training: 2 of 2 outer steps" in capsys.readouterr().err
+
+
+# What cannot be trained
+
+def bad_frame(client):
+    """Features and targets in three partitions, of which one lacks a column."""
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    frame = pd.DataFrame(X[:60], columns=list("abcdefghij"))
+    data = dd.from_pandas(frame, npartitions=3)
+
+    def drop(part):
+        return part.drop(columns="c") if part.index[0] == 20 else part
+
+    return (data.map_partitions(drop, meta=frame.iloc[:0], enforce_metadata=False),
+            dd.from_pandas(pd.Series(Y[:60]), npartitions=3))
+
+
+def test_columns_that_differ(client):
+    with pytest.raises(DataError, match=r"Partition 1 has the columns a, b, d.*on worker tcp://"):
+        LowPrecisionRegressor(client=client, tol=0.0).fit(*bad_frame(client))
+
+
+def test_nan_is_named_by_partition_and_worker(client):
+    holed = X.copy()
+    holed[230, 4] = np.nan
+    with pytest.raises(DataError, match=r"Partition 2: features must be finite, not nan \(row 30 "
+                                        r"of the part, column 4.*on worker tcp://127"):
+        LowPrecisionRegressor(client=client, tol=0.0).fit(chunked(holed, 100, 100, 100, 142),
+                                                 chunked(Y, 100, 100, 100, 142))
+
+
+@pytest.mark.parametrize("X, y, message", [
+    (X, chunked(Y, 442), "X must be a dask.array or a dask.dataframe, not ndarray; for data in"),
+    (chunked(X, 442), Y, "y must be a dask.array or a dask.dataframe, not ndarray"),
+    (chunked(Y, 442), chunked(Y, 442), "X must have shape"),
+    (chunked(X, 442), chunked(Y[1:], 441), "X has 442 rows and y has 441"),
+    (chunked(X, 442), chunked(X[:, :2].reshape(442, 2, 1), 442), "y must have shape")])
+def test_bad_collections(client, X, y, message):
+    with pytest.raises(DataError, match=message):
+        LowPrecisionRegressor(client=client, tol=0.0).fit(X, y)
+
+
+@pytest.mark.parametrize("options, error, message", [
+    ({"loss": "hinge"}, RuleError, "hinge"), ({"epochs": 0}, ValueError, "epochs"),
+    ({"shard_rows": 0}, ValueError, "shard_rows"), ({"device": 3}, ValueError, "device must be"),
+    ({"scaler": "quantile"}, ValueError, "scaler must be 'minmax' or 'maxabs'"),
+    ({"device": "nonesuch"}, DeviceError, "no device 'nonesuch'.*on worker tcp")])
+def test_bad_parameters(client, options, error, message):
+    features, labels = CANCER
+    with pytest.raises(error, match=message):
+        LowPrecisionClassifier(client=client, **options).fit(chunked(features, 569),
+                                                             chunked(labels, 569))
+
+
+def test_no_client():
+    with pytest.raises(ValueError, match=r"client must be a distributed.Client"):
+        LowPrecisionRegressor().fit(chunked(X, 442), chunked(Y, 442))
+
+
+def test_rows_stay_on_the_workers(client):
+    """What client and scheduler take and send does not grow with the rows."""
+    def moved(rows):
+        made = da.random.default_rng(1).normal(size=(rows, 20), chunks=(rows // 4, 20))
+        found = []
+        submit = Engine.submit
+
+        def counted(self, name, function, futures, *arguments):
+            results = submit(self, name, function, futures, *arguments)
+            found.append(len(pickle.dumps(results)) + len(pickle.dumps(arguments)))
+            return results
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Engine, "submit", counted)
+            model = LowPrecisionRegressor(client=client, epochs=2, tol=0.0, random_state=0)
+            model.fit(made, made[:, 0])
+        return sum(found)
+
+    few, many = moved(4_000), moved(40_000)
+    assert abs(many - few) < 2_000
+    assert many < 40_000 * 20 / 8           # less than a bit a value

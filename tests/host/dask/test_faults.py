@@ -1,0 +1,167 @@
+"""What is lost while a model is trained: workers, scheduler, client; and Ctrl-C."""
+
+import _thread
+import os
+import signal
+import threading
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from clusters import FAST, make_cluster
+from distributed import Client, LocalCluster
+from sharded import make_parts, train_parts
+from sklearn.datasets import load_breast_cancer
+
+from bitstep.dask import LowPrecisionClassifier
+from bitstep.dask.engine import Engine
+from bitstep.pipeline.results import DeviceError
+
+CANCER: Any = load_breast_cancer(return_X_y=True)
+X, Y = CANCER
+ENDS = [0, 150, 300, 450, 569]
+ROWS = da.from_array(X, chunks=((150, 150, 150, 119), 30))
+LABELS = da.from_array(Y, chunks=((150, 150, 150, 119),))
+
+
+def model_of(client, **options):
+    return LowPrecisionClassifier(client=client, **{
+        "epochs": 3, "l2": 1e-2, "tol": 0.0, "random_state": 1, "timeout": 60.0} | options)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return train_parts(model_of(None)._local(), make_parts(X, Y, ENDS)).coefs[-1]
+
+
+def kill_first(client):
+    """Kill the worker that has the first address, at once."""
+    first = min(client.nthreads())
+    client.run(lambda: os.kill(os.getpid(), signal.SIGKILL), workers=[first], wait=False,
+               on_error="ignore")
+
+
+@pytest.mark.parametrize("lost_in", [("scale",), ("weave", "full-pass", "inner-passes", "losses")])
+def test_workers_lost_in_every_kind_of_pass(expected, lost_in, monkeypatch):
+    """A worker is killed as soon as the tasks of a pass are on their way: the bits are the same."""
+    left, lost = set(lost_in), []
+    submit, compute = Engine.submit, Engine.compute
+
+    def losing(self, name):
+        if name in left:
+            left.discard(name)
+            lost.append(name)
+            kill_first(self.client)
+
+    def losing_compute(self, tasks):
+        futures = compute(self, tasks)
+        losing(self, "scale" if "-scale-" in tasks[0].key else "weave")
+        return futures
+
+    def losing_submit(self, name, *arguments):
+        losing(self, name)
+        return submit(self, name, *arguments)
+
+    monkeypatch.setattr(Engine, "compute", losing_compute)
+    monkeypatch.setattr(Engine, "submit", losing_submit)
+    with dask.config.set(FAST | {"distributed.scheduler.allowed-failures": 5}), \
+            make_cluster() as cluster, Client(cluster, set_as_default=False) as client:
+        model = model_of(client).fit(ROWS, LABELS)
+    assert set(lost) == set(lost_in)
+    np.testing.assert_array_equal(model.coef_, expected)
+
+
+def die(block):
+    """A partition that no worker survives."""
+    if len(block) == 119:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+@pytest.mark.slow
+def test_worker_too_small_for_its_shard():
+    with make_cluster() as cluster, dask.config.set(FAST), \
+            Client(cluster, set_as_default=False) as client, \
+            pytest.raises(DeviceError, match=r"on 2 workers when they were lost, the last one tcp"
+                                             r".*make partitions smaller"):
+        model_of(client).fit(ROWS.map_blocks(die, dtype=float, meta=np.empty((0, 0))), LABELS)
+
+
+def test_no_worker(monkeypatch):
+    monkeypatch.setattr("bitstep.dask.engine.LOOK_S", 0.1)
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster, \
+            Client(cluster, set_as_default=False) as client, \
+            pytest.raises(DeviceError, match=r"No task ended in 0.5 s; the scheduler .* has 0 "
+                                             r"workers, and 4 tasks wait"):
+        model_of(client, timeout=0.5).fit(ROWS, LABELS)
+
+
+def test_no_worker_with_the_resources(client, monkeypatch):
+    monkeypatch.setattr("bitstep.dask.engine.LOOK_S", 0.1)
+    with pytest.raises(DeviceError, match="4 tasks wait for one with resources bitstep=1"):
+        model_of(client, timeout=0.5, resources={"bitstep": 1}).fit(ROWS, LABELS)
+
+
+def when_first(name, act, monkeypatch):
+    """Call a function when the tasks of a pass are first on their way."""
+    submit, done = Engine.submit, []
+
+    def watched(self, pass_name, *arguments):
+        if pass_name == name and not done:
+            done.append(name)
+            act(self)
+        return submit(self, pass_name, *arguments)
+
+    monkeypatch.setattr(Engine, "submit", watched)
+
+
+def test_scheduler_that_ends(monkeypatch):
+    cluster = make_cluster(n_workers=1)
+    with dask.config.set(FAST), Client(cluster, set_as_default=False, timeout=3) as client:
+        when_first("inner-passes", lambda engine: cluster.close(timeout=10), monkeypatch)
+        with pytest.raises(DeviceError, match=r"The scheduler tcp.* is gone, or has dropped this"):
+            model_of(client).fit(ROWS, LABELS)
+
+
+def test_client_that_was_closed(cluster, monkeypatch):
+    client = Client(cluster, set_as_default=False)
+    client.close()
+    with pytest.raises(DeviceError, match=r"The scheduler .* is gone, or has dropped this client"):
+        model_of(client).fit(ROWS, LABELS)
+    client = Client(cluster, set_as_default=False)
+    when_first("inner-passes", lambda engine: engine.client.close(), monkeypatch)
+    with pytest.raises(DeviceError, match=r"The scheduler .* is gone, or has dropped this client"):
+        model_of(client).fit(ROWS, LABELS)
+    with Client(cluster, set_as_default=False) as other:
+        assert not [key for key in other.who_has() if "bitstep" in str(key)]
+
+
+def test_interrupt_keeps_the_last_outer_step(client, expected, monkeypatch):
+    model = model_of(client)
+    submit, seen = Engine.submit, []
+
+    def interrupting(self, name, *arguments):
+        if name == "inner-passes":
+            seen.append(name)
+            if len(seen) == 3:
+                threading.Timer(0.01, _thread.interrupt_main).start()
+        return submit(self, name, *arguments)
+
+    monkeypatch.setattr(Engine, "submit", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ROWS, LABELS)
+    assert model.n_iter_ in (1, 2)
+    monkeypatch.undo()
+    shorter = model_of(client, epochs=3).fit(ROWS, LABELS)
+    np.testing.assert_array_equal(shorter.coef_, expected)
+    assert model.history_ == shorter.history_[:model.n_iter_]
+
+
+def test_partitions_that_change(client):
+    def noise(block):
+        return block + np.random.default_rng().normal(size=block.shape)
+    with pytest.raises(ValueError, match=r"Partition \d has other rows than when it was scaled.*on "
+                                         r"worker tcp"):
+        model_of(client).fit(ROWS.map_blocks(noise, dtype=float, meta=np.empty((0, 0))), LABELS)

@@ -1,0 +1,154 @@
+"""Passes of all classes on the software devices: the same integers, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.host.fakes import DEVICES
+from tests.host.golden.test_softmax import make_jobs
+
+from bitstep.devices import open_device
+from bitstep.pipeline.device import Device
+from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
+from bitstep.pipeline.results import DeviceError, RangeOverflowError, RunTimeoutError
+
+SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]
+both = pytest.mark.skipif(len(SOFTWARE) < 2, reason="needs numba")
+
+
+def on_each(jobs, work):
+    found = []
+    for name in SOFTWARE:
+        with open_device(name, jobs[0].config) as device:
+            found.append(work(device))
+    return found
+
+
+def inner_jobs(jobs, derivative_planes, planes, **options):
+    """Jobs of inner passes around the model of the jobs, and around it no longer at rest."""
+    with open_device("golden", jobs[0].config) as device:
+        sums = device.class_gradients(jobs, derivative_planes=derivative_planes).classes
+    rng = np.random.default_rng(3)
+    steps = {"mantissa": 1 << 17, "shift": 4, "correction_mantissa": 1 << 12,
+             "correction_shift": 3, "planes": planes} | options
+    return [replace(
+        job, labels=one.derivatives, label_format=LabelFormat.INT32, correction_period=8,
+        coefficients=np.full(job.n_features, -1000, np.int32),
+        constants=rng.integers(-1 << 20, 1 << 20, job.n_features).astype(np.int32),
+        constant_intercept=int(rng.integers(-1 << 20, 1 << 20)),
+        epochs=tuple(EpochSteps(**steps, key=key) for key in (9, 10)))
+        for job, one in zip(jobs, sums, strict=True)]
+
+
+@both
+@pytest.mark.parametrize("count, planes, derivative_planes, level", [
+    (2, 16, 0, 1 << 16), (3, 16, 1, 1 << 16), (7, 16, 16, 0), (26, 9, 4, 1 << 16),
+    (3, 6, 6, 1 << 16)])
+def test_gradients(count, planes, derivative_planes, level):
+    jobs, _, _ = make_jobs(n_rows=77, n_features=11, count=count, seed=count, planes=planes,
+                           level=level)
+    first, second = on_each(jobs, lambda device: device.class_gradients(
+        jobs, derivative_planes=derivative_planes))
+    np.testing.assert_array_equal(first.shared, second.shared)
+    assert first.shared.any()
+    for one, other in zip(first.classes, second.classes, strict=True):
+        np.testing.assert_array_equal(one.words, other.words)
+        assert one.intercept == other.intercept
+        assert (one.intercept != 0) == (level != 0)
+        assert (one.derivatives is None) == (derivative_planes == 0)
+        if one.derivatives is not None:
+            np.testing.assert_array_equal(one.derivatives, other.derivatives)
+
+
+@both
+@pytest.mark.parametrize("value", [-(1 << 31), (1 << 31) - 1])
+def test_largest_words(value):
+    """Dot products as far apart as they can be; label shifts from the least to the largest."""
+    for shift in (33, 36, 40):
+        jobs, _, _ = make_jobs(n_features=4, label_shift=shift, mantissa=1, shift=1)
+        jobs = [replace(job, model=np.full(4, value if k % 2 else ~value, np.int32),
+                        intercept=value) for k, job in enumerate(jobs)]
+        first, second = on_each(jobs, lambda device, jobs=jobs: device.class_gradients(
+            jobs, derivative_planes=4))
+        np.testing.assert_array_equal(first.shared, second.shared)
+        for one, other in zip(first.classes, second.classes, strict=True):
+            np.testing.assert_array_equal(one.words, other.words)
+            np.testing.assert_array_equal(one.derivatives, other.derivatives)
+            assert one.overflow == other.overflow
+
+
+@both
+@pytest.mark.parametrize("count, planes", [(2, 1), (3, 4), (10, 8)])
+def test_inner_passes(count, planes):
+    jobs = inner_jobs(make_jobs(n_rows=90, n_features=6, count=count, seed=2)[0], planes, planes)
+    first, second = on_each(jobs, lambda device: device.train_classes(jobs))
+    for job, one, other in zip(jobs, first, second, strict=True):
+        assert one.epochs_done == 2
+        assert (one.models[-1] != job.model).any()
+        np.testing.assert_array_equal(one.models, other.models)
+        np.testing.assert_array_equal(one.intercepts, other.intercepts)
+    assert first[0].counters == second[0].counters
+    assert first[0].counters["beats"]
+    assert not first[1].counters["beats"]
+
+
+@both
+@pytest.mark.parametrize("options, kind", [
+    ({"mantissa": (1 << 18) - 1, "shift": 1}, Overflow.UPDATE),
+    ({"correction_mantissa": (1 << 18) - 1, "correction_shift": 1}, Overflow.CORRECTION),
+    ({"mantissa": 1 << 17, "shift": 3}, Overflow.MODEL)])
+def test_overflows(options, kind):
+    jobs = inner_jobs(make_jobs(n_rows=90, n_features=6)[0], 4, 4, **options)
+    if kind == Overflow.MODEL:
+        jobs[1] = replace(jobs[1], model=np.full(6, (1 << 31) - 1, np.int32))
+
+    def run(device):
+        with pytest.raises(RangeOverflowError) as caught:
+            device.train_classes(jobs)
+        assert caught.value.result.epochs_done == 0
+        return caught.value.overflow
+
+    assert on_each(jobs, run) == [kind] * 2
+
+
+@pytest.mark.parametrize("name", SOFTWARE)
+def test_time_is_limited(name):
+    jobs = inner_jobs(make_jobs(n_rows=90, n_features=6)[0], 4, 4)
+    with open_device(name, jobs[0].config) as device, \
+            pytest.raises(RunTimeoutError, match="more than the limit"):
+        device.train_classes(jobs, timeout_s=0.0)
+
+
+def test_what_is_no_set_of_classes_is_refused():
+    jobs, _, _ = make_jobs()
+    inner = inner_jobs(jobs, 4, 4)
+    with open_device("golden", jobs[0].config) as device:
+        for wrong, text in [
+                (jobs[:1], "2 to 32768 classes"),
+                ([jobs[0], replace(jobs[1], label_shift=37)], "same label_shift"),
+                ([jobs[0], replace(jobs[1], epochs=(replace(jobs[1].epochs[0], key=6),))],
+                 "same epochs"),
+                (inner, "labels that are signs")]:
+            with pytest.raises(DeviceError, match=text):
+                device.class_gradients(wrong)
+        with pytest.raises(DeviceError, match="labels that are derivatives"):
+            device.train_classes(jobs)
+        with pytest.raises(DeviceError, match="the logistic loss"):
+            device.class_gradients([replace(job, loss=Loss.LEAST_SQUARES, config=replace(
+                job.config, loss_family="linear", update_interval=2)) for job in jobs])
+
+
+def test_other_devices_say_so():
+    class Board(Device):
+        name = "board"
+
+        def begin(self, jobs, **options):
+            raise AssertionError
+
+        def close(self):
+            return None
+
+    for work in (Board().class_gradients, Board().train_classes):
+        with pytest.raises(DeviceError, match=r"'board' has no pass of all classes.*one-vs-rest"):
+            work([])

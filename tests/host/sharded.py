@@ -1,0 +1,45 @@
+"""Training over shards in this process, as an estimator would train them."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from bitstep.devices import open_device
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.shards.parts import Part, make_shards, merge, summarize, weaving_of
+from bitstep.training.shards.passes import train_shards
+from bitstep.training.shards.shards import LocalShards
+from bitstep.training.shards.summed import summed_outputs, summed_rows
+
+
+def make_parts(features, targets, ends):
+    """Parts of the rows between some ends."""
+    return [Part(f"Partition {number}", features[start:stop], targets[start:stop])
+            for number, (start, stop) in enumerate(pairwise(ends))]
+
+
+def train_parts(estimator, parts, *, shard_rows=None, device="cpu", shards=LocalShards, **options):
+    """The model of an ordinary estimator's parameters, over the shards of parts."""
+    classes = estimator._is_classifier
+    summaries = [summarize(one, classes) for one in parts]
+    summary = merge(summaries)
+    resolved = estimator._resolved(1, len(summary.low))
+    weaving = weaving_of(summary, resolved.rows.scaler, seed=estimator.random_state,
+                         shuffle=estimator.shuffle, fit_intercept=estimator.fit_intercept,
+                         shard_rows=shard_rows)
+    made = []
+    for one, found in zip(parts, summaries, strict=True):
+        made += make_shards(one, weaving, len(made), found)
+    rows = summed_rows([one.facts for one in made], weaving.scaler, weaving.bus_width, weaving.seed)
+    objective = resolved.objective(rows.n_rows)
+    training = resolved.training(rows, objective)
+    config = pipeline_of(rows, objective)
+    with open_device(device, config) as opened, opened.keep_rows():
+        return train_shards(shards(made, opened), summed_outputs(rows, weaving.labels()), config,
+                            objective, training, step_asked=estimator.step != "auto", **options)
+
+
+def same(one, other):
+    """True if two trained models are the same, bit for bit."""
+    return np.array_equal(one.coefs, other.coefs) and np.array_equal(one.intercepts,
+                                                                     other.intercepts)

@@ -1,0 +1,52 @@
+"""Cores, threads and memory of the machine."""
+
+import threading
+
+import pytest
+
+from bitstep import machine
+
+
+@pytest.mark.parametrize("values, most", [
+    ({}, 8), ({"OMP_NUM_THREADS": "3"}, 3), ({"NUMBA_NUM_THREADS": "2"}, 2),
+    ({"OMP_NUM_THREADS": "3", "NUMBA_NUM_THREADS": "2"}, 2), ({"OMP_NUM_THREADS": "4,2"}, 4),
+    ({"OMP_NUM_THREADS": "0"}, 8), ({"OMP_NUM_THREADS": "many"}, 8),
+    ({"OMP_NUM_THREADS": "99"}, 8)])
+def test_threads_as_the_environment_has_them(values, most, monkeypatch):
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: range(8), raising=False)
+    for name in machine.THREADS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    assert machine.available_cores() == most
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5, None])
+def test_results_in_order(threads):
+    assert list(machine.in_threads(lambda part: part * part, range(40), threads)) == [
+        part * part for part in range(40)]
+    assert list(machine.in_threads(str, [], threads)) == []
+
+
+def test_an_error_ends_the_work():
+    """The error of a part comes out; parts far behind it are not begun."""
+    begun = []
+
+    def work(part):
+        begun.append(part)
+        if part == 3:
+            raise ArithmeticError("part 3")
+        return part
+    with pytest.raises(ArithmeticError, match="part 3"):
+        list(machine.in_threads(work, range(1000), 2))
+    assert max(begun) < 20
+    assert threading.active_count() < 20
+
+
+@pytest.mark.parametrize("system, limit, used, free", [
+    ("MemTotal: 9 kB\nMemAvailable:    100 kB\n", "max", "5", 102400),
+    ("MemAvailable: 100 kB", "3000", "1000", 2000), ("", "3000", "4000", 0), ("", "", "", 1 << 30)])
+def test_free_memory(system, limit, used, free, monkeypatch):
+    texts = {"meminfo": system, "memory.max": limit, "memory.current": used}
+    monkeypatch.setattr(machine, "_read", lambda path: texts[path.name])
+    assert machine.available_memory() == free

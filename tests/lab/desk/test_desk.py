@@ -1,0 +1,35 @@
+"""Speed at a desk: the table, and processes of contestants."""
+
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("numba")
+
+from bitstep_lab.desk import __main__ as desk
+
+
+def test_table(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["desk", "--shapes", "300x4", "--tasks", "regression"])
+    desk.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[2] for line in lines[2:]] == ["scikit-learn", "bit-centred", "sgd"]
+    assert all("300 x 4" in line for line in lines[2:])
+    assert lines[2].split(" | ")[5:7] == ["1.00", "1.00"]
+
+
+def test_rows_are_float32_and_the_same_again():
+    features, labels = desk.drawn(50, 3, "classification")
+    assert features.dtype == np.float32
+    assert set(labels) == {0, 1}
+    np.testing.assert_array_equal(features, desk.drawn(50, 3, "regression")[0])
+
+
+@pytest.mark.parametrize("shape", ["20", "0x5", "axb", "1x2x3"])
+def test_bad_shapes(shape, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["desk", "--shapes", shape])
+    with pytest.raises(SystemExit):
+        desk.main()
+    assert "--shapes must be such as 20000x20" in capsys.readouterr().err
