@@ -20,7 +20,7 @@ from bitstep.cli.progress import Bar, shown
 from bitstep.cli.request import check_requests, stored_request
 from bitstep.cli.validation import hold_out
 from bitstep.data import Dataset, load, split
-from bitstep.devices import default_device, device_class
+from bitstep.devices import default_device
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
@@ -280,11 +280,8 @@ def prepare(arguments: argparse.Namespace,
                                  label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        device = getattr(arguments, "device", None) or default_device()
-        joint = resolved[0].several and len(np.unique(train_set.labels)) > 2 \
-            and device_class(device).joint_classes
-        along = go_along(device, refetch=request.refetch, joint=joint,
-                         packed=getattr(arguments, "packed", False))
+        along = go_along(getattr(arguments, "device", None) or default_device(),
+                         refetch=request.refetch, packed=getattr(arguments, "packed", False))
         train_set, classes, weights, deviation = weighted_rows(train_set, weight, request.seed,
                                                                along)
         rows = rows_of(request, train_set, fine_rows=request.refetch, weights=weights)

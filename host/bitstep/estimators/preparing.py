@@ -117,7 +117,7 @@ class Preparing(Parameters):
             weights, groups = (part if part is None else part[order] for part in (weights, groups))
         found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk,
                           along=weights is not None and not chunk
-                          and self._weights_go_along(targets.shape[1], X.shape[1]))
+                          and self._weights_go_along(X.shape[1]))
         if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
@@ -126,13 +126,11 @@ class Preparing(Parameters):
             warnings.warn(found.note, WeightWarning, stacklevel=5)
         return found
 
-    def _weights_go_along(self, n_outputs: int, n_features: int) -> bool:
+    def _weights_go_along(self, n_features: int) -> bool:
         """See :func:`bitstep.training.copies.go_along`."""
         options, resolved = self._device_options(), self._resolved(1, n_features)
         device = options["opened"] if "opened" in options else options["name"]
-        return go_along(device, refetch=resolved.rows.refetch, packed=options["packed"],
-                        joint=resolved.several and n_outputs > 1
-                        and self._device_kind(options).joint_classes)
+        return go_along(device, refetch=resolved.rows.refetch, packed=options["packed"])
 
     def _columns(self, features: Any, kept: bool, resume: bool, resolved: Resolved) -> Clipped:
         """Features within the ranges in effect."""

@@ -18,13 +18,20 @@ from bitstep.golden.integer import IntegerEpoch
 from bitstep.golden.levels import levels_of
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
-from bitstep.golden.steps import MAX_DERIVATIVE_STEP, STEP_FRACTION, Overflowed, derivative_step
+from bitstep.golden.steps import (
+    MAX_DERIVATIVE_STEP,
+    STEP_FRACTION,
+    Overflowed,
+    derivative_step,
+    update_rules,
+)
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.widths import UPDATE_WIDTH
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT, ClassSums, GradientSum
+from bitstep.pipeline.shapes import WEIGHT_BITS
 
 ARGUMENT = 22               # fraction bits of the distance to the largest dot product
 RANGE = 32                  # distances beyond count as this: e^-32 is below the last bit
@@ -116,21 +123,25 @@ def gradients(jobs: Sequence[TrainingJob], derivative_planes: int = 0) -> ClassS
     """
     first, count = jobs[0], len(jobs)
     steps = first.epochs[0]
-    level, largest = first.at(steps).intercept_level, derivative_step(first.at(steps), steps)
+    level = first.at(steps).intercept_level
     failed = ClassSums([GradientSum(np.zeros(first.n_features, np.int64), 0, Overflow.UPDATE)]
                        * count, np.zeros((count, count), np.int64))
-    if largest >= MAX_DERIVATIVE_STEP:
-        return failed
     updates: list[list[int]] = []
     shared = np.zeros((count, count), object)
-    for signs, dither, found in zip(_signs(jobs), dithers(steps.key, first.n_rows).tolist(),
-                                    _probabilities(jobs, steps.planes, FINE_VALUE), strict=True):
-        updates.append([round_dithered(largest * (one - ((sign > 0) << FINE_VALUE)),
-                                       STEP_FRACTION + FINE_VALUE, dither)
-                        for one, sign in zip(found, signs, strict=True)])
-        shared += [[one * other >> 2 * FINE_VALUE - SHARED for other in found] for one in found]
-        if not all(fits(update, UPDATE_WIDTH) for update in updates[-1]):
-            return failed
+    try:
+        step_of = update_rules(first.at(steps), steps, _derivative_step)
+        for row, (signs, dither, found) in enumerate(zip(
+                _signs(jobs), dithers(steps.key, first.n_rows).tolist(),
+                _probabilities(jobs, steps.planes, FINE_VALUE), strict=True)):
+            updates.append([round_dithered(step_of(row) * (one - ((sign > 0) << FINE_VALUE)),
+                                           STEP_FRACTION + FINE_VALUE, dither)
+                            for one, sign in zip(found, signs, strict=True)])
+            shared += [[_of_row(first, row, one * other >> 2 * FINE_VALUE - SHARED)
+                        for other in found] for one in found]
+            if not all(fits(update, UPDATE_WIDTH) for update in updates[-1]):
+                return failed
+    except Overflowed:
+        return failed
     by_class = list(zip(*updates, strict=True))
     if any(sum(map(abs, own)) >= UPDATES_LIMIT for own in by_class):
         return failed
@@ -172,9 +183,7 @@ def _take_rows(jobs: Sequence[TrainingJob], parts: list[IntegerEpoch], steps: Ep
                stored: np.ndarray) -> None:
     then = parts[0].job
     period, level = then.correction_period, then.intercept_level
-    factor = derivative_step(then, steps)
-    if factor >= MAX_DERIVATIVE_STEP:
-        raise Overflowed(Overflow.UPDATE)
+    step_of = update_rules(then, steps, _derivative_step)
     centres = np.stack([job.stored_labels(0, job.n_rows) for job in jobs], axis=1).tolist()
     pending: list[np.ndarray | None] = [None] * len(parts)
     for row, (levels, labels, dither) in enumerate(zip(
@@ -191,11 +200,25 @@ def _take_rows(jobs: Sequence[TrainingJob], parts: list[IntegerEpoch], steps: Ep
                         then.label_shift, DERIVATIVE_FRACTION)
         for part, one, label in zip(parts, found, labels, strict=True):
             change = one - ((label & 1) << DERIVATIVE_FRACTION) - (label >> 1)
-            update = round_dithered(factor * change, STEP_FRACTION + DERIVATIVE_FRACTION, dither)
+            update = round_dithered(step_of(row) * change, STEP_FRACTION + DERIVATIVE_FRACTION,
+                                    dither)
             if not fits(update, UPDATE_WIDTH):
                 raise Overflowed(Overflow.UPDATE)
             if update:
                 part.subtract(update * levels, update)
+
+
+def _derivative_step(job: TrainingJob, steps: EpochSteps) -> int:
+    """The step of a derivative of 1, which must fit."""
+    step = derivative_step(job, steps)
+    if step >= MAX_DERIVATIVE_STEP:
+        raise Overflowed(Overflow.UPDATE)
+    return step
+
+
+def _of_row(job: TrainingJob, row: int, product: int) -> int:
+    """A product of two probabilities as it is summed: times the row's weight."""
+    return product if job.weights is None else product * int(job.weights[row]) >> WEIGHT_BITS
 
 
 def _signs(jobs: Sequence[TrainingJob]) -> list[list[int]]:

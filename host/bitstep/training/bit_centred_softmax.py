@@ -59,7 +59,7 @@ class SoftmaxRun(SmoothRun):
         """See :meth:`bitstep.training.centred_passes.CentredPasses.sums`."""
         found = self.device.class_gradients(jobs, derivative_planes=derivative_planes)
         self.counters += [sums.counters for sums in found.classes[:1]]
-        self._shared = found.shared / (2.0 ** SHARED * self.data.n_rows)
+        self._shared = found.shared / (2.0 ** SHARED * self.data.n_rows * self.mean_weight)
         return found.classes
 
     def results(self, jobs: Sequence[TrainingJob]) -> Sequence[RunResult]:

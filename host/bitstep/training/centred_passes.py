@@ -135,7 +135,7 @@ class CentredPasses:
         self._roots = np.append(np.sqrt(data.rows.penalty_units(choice.fit_intercept)), 1.0)
         self._plane_bytes = BitPlaneLayout(data.n_features).bytes_read(data.n_rows, 1)
         self._zeros = np.zeros(data.n_features, np.int32)
-        self._mean_weight = mean_weight(data.rows.weights)
+        self.mean_weight = mean_weight(data.rows.weights)
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
 
     def full_pass(self, point: np.ndarray, largest: float, residual: float,
@@ -176,7 +176,7 @@ class CentredPasses:
         if found[0].overflow:
             raise AssertionError("The updates of a full pass have room")
         scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count
-                        * self._mean_weight)
+                        * self.mean_weight)
         slope = np.empty(len(exact))
         for own, sums in zip(self._by_output(slope), found, strict=True):
             own[:-1], own[-1] = sums.words, sums.intercept if self.choice.fit_intercept else 0
@@ -258,7 +258,7 @@ class CentredPasses:
         for step in [self.step * share for share in self.shares]:
             self.passes += 1
             entries.append(EpochSteps(
-                *stepping.step_mantissa(step * 4.0 ** -planes / self._mean_weight, step),
+                *stepping.step_mantissa(step * 4.0 ** -planes / self.mean_weight, step),
                 *stepping.correction_mantissa(step * share), planes=planes, key=self._key()))
         self.bytes_read += len(entries) * planes * self._plane_bytes
         jobs = [self._job(

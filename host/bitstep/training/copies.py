@@ -219,7 +219,7 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
                 _left_out_of_chunk(copies, order) if chunk else _left_out(copies, order))
 
 
-def go_along(device: Any, *, refetch: bool, packed: bool, joint: bool = False) -> bool:
+def go_along(device: Any, *, refetch: bool, packed: bool) -> bool:
     """True if weights go along with the rows to a device: its pipeline has ``row_weights``, or is
     made for the rows. Else copies stand for them.
 
@@ -230,10 +230,8 @@ def go_along(device: Any, *, refetch: bool, packed: bool, joint: bool = False) -
     refetch, packed : bool
         What the pipeline is asked for, which does not go together with weights
         (:mod:`bitstep.pipeline.parts.exclusions`).
-    joint : bool
-        True of several classes that are trained together, whose passes have no weights.
     """
-    if refetch or packed or joint:
+    if refetch or packed:
         return False
     return device in MADE if isinstance(device, str) else bool(device.config.row_weights)
 

@@ -62,6 +62,37 @@ def test_gradients(count, planes, derivative_planes, level):
 
 
 @both
+def test_weights_of_rows():
+    """Full and inner passes; a weight of half a row's factor halves its updates."""
+    plain, _, _ = make_jobs(n_rows=77, n_features=11, count=3, seed=5)
+    config = replace(plain[0].config, row_weights=True)
+    weights = np.random.default_rng(4).integers(1, 1 << 16, 77).astype(np.uint16)
+    jobs = [replace(job, config=config, weights=weights) for job in plain]
+    first, second = on_each(jobs, lambda device: device.class_gradients(jobs, derivative_planes=4))
+    np.testing.assert_array_equal(first.shared, second.shared)
+    for one, other in zip(first.classes, second.classes, strict=True):
+        np.testing.assert_array_equal(one.words, other.words)
+        assert one.intercept == other.intercept
+
+    half = [replace(job, weights=np.full(77, 1 << 15, np.uint16)) for job in jobs]
+    whole = [replace(job, weights=None) for job in jobs]
+    halves, wholes = on_each(half, lambda device: device.class_gradients(half)), \
+        on_each(whole, lambda device: device.class_gradients(whole))
+    np.testing.assert_allclose(halves[0].shared, wholes[0].shared / 2, atol=77)
+    for one, other in zip(halves[0].classes, wholes[0].classes, strict=True):
+        np.testing.assert_allclose(one.words, other.words / 2, rtol=0, atol=77 * 2 ** 17)
+
+    passes = inner_jobs(jobs, 4, 4)
+    assert all(job.weights is weights for job in passes)
+    first, second = on_each(passes, lambda device: device.train_classes(passes))
+    plain = [replace(job, weights=None) for job in passes]
+    third, _ = on_each(plain, lambda device: device.train_classes(plain))
+    for one, other, unweighted in zip(first, second, third, strict=True):
+        np.testing.assert_array_equal(one.models, other.models)
+        assert (one.models != unweighted.models).any()
+
+
+@both
 @pytest.mark.parametrize("value", [-(1 << 31), (1 << 31) - 1])
 def test_largest_words(value):
     """Dot products as far apart as they can be; label shifts from the least to the largest."""

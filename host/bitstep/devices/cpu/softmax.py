@@ -10,11 +10,17 @@ import numpy as np
 
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu import words
-from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, dither_addend, scaled
+from bitstep.devices.cpu.arithmetic import (
+    LOW_MASK,
+    PAIR_BITS,
+    dither_addend,
+    rule_of_row,
+    scaled,
+)
 from bitstep.devices.cpu.bit_planes import BitPlaneModel
 from bitstep.devices.cpu.codes import Portion, write_levels
 from bitstep.devices.cpu.decoding import padded
-from bitstep.devices.cpu.numbers import epoch_numbers, rule_of
+from bitstep.devices.cpu.numbers import epoch_numbers, rule_of, weights_of
 from bitstep.devices.cpu.portions import dithers_of
 from bitstep.devices.cpu.rows import Arrays, Epoch, correct, epoch_of
 from bitstep.golden import softmax
@@ -25,6 +31,7 @@ from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT, ClassSums, GradientSum
+from bitstep.pipeline.shapes import WEIGHT_BITS
 
 _NODES, _BOWS = np.array(softmax.NODES, np.int64), np.array(softmax.BOWS, np.int64)
 _ARGUMENT, _SEGMENT, _EXPONENT = softmax.ARGUMENT, softmax.SEGMENT, softmax.EXPONENT
@@ -94,12 +101,12 @@ class ClassSum(NamedTuple):
 
 @kernel
 def add_class_gradients(codes, place, drop, rule, level, models, intercepts, found, signs, dithers,
-                        planes, written):
+                        weights, key, first, planes, written):
     """Add the gradients of rows, one for each of the dithers.
 
     Parameters
     ----------
-    codes, place, drop, rule, level, dithers, planes
+    codes, place, drop, rule, level, dithers, weights, key, first, planes
         See :func:`bitstep.devices.cpu.bit_planes.add_gradients`.
     models : ndarray of int32, shape (n_classes, padded(n_features))
     intercepts : ndarray of int64, shape (n_classes,)
@@ -118,17 +125,24 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
     codes, models, values = uncounted(codes), uncounted(models), uncounted(found.values)
     levels, sums, shared = uncounted(found.levels), uncounted(found.sums), uncounted(found.shared)
     n_features, drop, left = codes.shape[1], np.int32(drop), np.int32(16 - planes)
+    weights = uncounted(weights)
     for i in range(dithers.size):
         write_levels(codes, place + i, drop, n_features, levels)
         for k in range(values.size):
             values[k] = words.dot(levels, models[k]) + level * intercepts[k]
         _probabilities(values, rule.label_shift, _FINE_VALUE)
         addend = dither_addend(dithers[i], 16 + _FINE_VALUE)
+        of_row = rule_of_row(rule, weights, first + i, key)
+        if of_row.derivative_step < 0:
+            return words.UPDATE
         for k in range(values.size):
             for other in range(k + 1):
-                shared[k, other] += values[k] * values[other] >> _SHARED_SHIFT
+                product = values[k] * values[other] >> _SHARED_SHIFT
+                if weights.size:
+                    product = product * np.int64(weights[first + i]) >> WEIGHT_BITS
+                shared[k, other] += product
             change = values[k] - ((1 if signs[i, k] > 0 else 0) << _FINE_VALUE)
-            update = scaled(rule.derivative_step, 0, change, addend, 16 + _FINE_VALUE)
+            update = scaled(of_row.derivative_step, 0, change, addend, 16 + _FINE_VALUE)
             if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
                 return words.UPDATE
             own = sums[k]
@@ -152,7 +166,7 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
 
 class ClassArrays(NamedTuple):
     """Arrays of the models of all classes: one row of each array of :class:`Arrays`, whose levels
-    are common; ``epochs`` are rows of :class:`Epoch`, ``values`` see :class:`SumArrays`.
+    and weights are common; ``epochs`` are rows of :class:`Epoch`, ``values`` see :class:`ClassSum`.
     """
 
     model: np.ndarray
@@ -162,6 +176,7 @@ class ClassArrays(NamedTuple):
     levels: np.ndarray
     lookup: np.ndarray
     codebooks: np.ndarray
+    weights: np.ndarray
     state: np.ndarray
     epochs: np.ndarray
     values: np.ndarray
@@ -173,7 +188,7 @@ def _arrays(all_of, k):
         uncounted(all_of.model[k]), uncounted(all_of.model[k]), uncounted(all_of.pending[k]),
         uncounted(all_of.coefficients[k]), uncounted(all_of.constants[k]),
         uncounted(all_of.levels), uncounted(all_of.levels), uncounted(all_of.lookup),
-        uncounted(all_of.codebooks), uncounted(all_of.state[k]))
+        uncounted(all_of.codebooks), uncounted(all_of.state[k]), uncounted(all_of.weights))
 
 
 @kernel
@@ -197,6 +212,7 @@ def take_class_rows(codes, place, drop, rule, all_of, labels, dithers, first):
     codes, values, levels = uncounted(codes), uncounted(all_of.values), uncounted(all_of.levels)
     n_features, drop = codes.shape[1], np.int32(drop)
     epochs, common = uncounted(all_of.epochs), epoch_of(all_of.epochs[0])
+    weights = uncounted(all_of.weights)
     for i in range(dithers.size):
         row = first + i
         if common.correction_period and row % common.correction_period == 0:
@@ -210,10 +226,13 @@ def take_class_rows(codes, place, drop, rule, all_of, labels, dithers, first):
                 + common.level * all_of.state[k, words.INTERCEPT]
         _probabilities(values, rule.label_shift, DERIVATIVE_FRACTION)
         addend = dither_addend(dithers[i], 32)
+        of_row = rule_of_row(rule, weights, row, common.key)
+        if of_row.derivative_step < 0:
+            return words.UPDATE
         for k in range(values.size):
             label = labels[i, k]
             change = values[k] - ((label & 1) << DERIVATIVE_FRACTION) - (label >> 1)
-            update = scaled(rule.derivative_step, 0, change, addend, 32)
+            update = scaled(of_row.derivative_step, 0, change, addend, 32)
             wrong = words.apply(common, uncounted(all_of.model[k]), levels, update,
                                 uncounted(all_of.state[k]))
             if wrong:
@@ -239,15 +258,15 @@ def class_sums(jobs: Sequence[TrainingJob], derivative_planes: int,
     models[:, :job.n_features] = [one.model for one in jobs]
     intercepts = np.array([one.intercept for one in jobs], np.int64)
     written = np.zeros((job.n_rows if derivative_planes else 0, count), np.int64)
-    rule, overflow = rule_of(then, steps), int(Overflow.UPDATE)
+    rule, weights, overflow = rule_of(then, steps), weights_of(job), int(Overflow.UPDATE)
 
     def add(portion: Portion) -> tuple[int, ClassSum]:
         codes, place, first, n_rows = portion
         found = ClassSum.zeros(count, length)
         return add_class_gradients(
             codes, place, PLANES - steps.planes, rule, then.intercept_level, models, intercepts,
-            found, _labels(jobs, first, n_rows), dithers_of(steps.key, first, n_rows),
-            derivative_planes, written[first:first + n_rows]), found
+            found, _labels(jobs, first, n_rows), dithers_of(steps.key, first, n_rows), weights,
+            steps.key, first, derivative_planes, written[first:first + n_rows]), found
 
     total = ClassSum.zeros(count, length)
     for overflow, part in each(add) if rule else ():
@@ -280,7 +299,7 @@ def _class_arrays(jobs: Sequence[TrainingJob]) -> ClassArrays:
     return ClassArrays(
         **{name: np.stack([getattr(each.arrays, name) for each in models])
            for name in ("model", "pending", "coefficients", "constants", "state")},
-        levels=one.dot_levels, lookup=one.lookup, codebooks=one.codebooks,
+        levels=one.dot_levels, lookup=one.lookup, codebooks=one.codebooks, weights=one.weights,
         epochs=np.zeros((len(jobs), len(Epoch._fields)), np.int64),
         values=np.zeros(len(jobs), np.int64))
 
