@@ -21,7 +21,8 @@ ROWS[17] = 100.0
 
 
 def fitted(**options):
-    return LowPrecisionClassifier(solver="sgd", random_state=0, **options).fit(ROWS[:600], LABELS[:600])
+    model = LowPrecisionClassifier(solver="sgd", random_state=0, **options)
+    return model.fit(ROWS[:600], LABELS[:600])
 
 
 def test_an_outlier_costs_nothing():

@@ -71,7 +71,7 @@ def diabetes():
 
 def test_regression(diabetes):
     X, y = diabetes
-    model = LowPrecisionRegressor(solver="sgd", random_state=0).fit(X, y)
+    model = LowPrecisionRegressor(solver="sgd", schedule="inverse", random_state=0).fit(X, y)
     best = LinearRegression().fit(X, y)
     assert model.coef_.shape == (10,)
     assert isinstance(model.intercept_, float)

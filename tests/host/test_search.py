@@ -125,7 +125,8 @@ def test_candidates_with_few_bits_of_model_and_updates(data):
     assert np.array_equal(whole.coef_, clone(model).fit(X, y > 0).coef_)
     assert not np.array_equal(whole.coef_, few.coef_)
     with pytest.raises(DeviceError, match="has a model of all bits, and a job asks for 4 b"):
-        LowPrecisionRegressor(solver="sgd", device="sim").fit_candidates(X, y, [{}, {"model_bits": 4}])
+        LowPrecisionRegressor(solver="sgd", device="sim").fit_candidates(
+            X, y, [{}, {"model_bits": 4}])
 
 
 def test_candidates_that_leave_their_range(data):

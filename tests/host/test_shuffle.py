@@ -34,8 +34,8 @@ def test_sorted_classes():
 
 @pytest.mark.parametrize("made", [np.asarray, scipy.sparse.csr_matrix])
 @pytest.mark.parametrize("options", [
-    {}, {"batch": 64}, {"copies": 2}, {"planes": 4}, {"bits": 32}, {"solver": "bit-centred", "tol": 0},
-    {"tol": 0.01}])
+    {}, {"batch": 64}, {"copies": 2}, {"planes": 4}, {"bits": 32},
+    {"solver": "bit-centred", "tol": 0}, {"tol": 0.01}])
 def test_targets_follow_their_rows(made, options):
     """And so do two targets of a row, and rows that are made dense."""
     chosen: dict[str, Any] = {"epochs": 2, "random_state": 3, **options}

