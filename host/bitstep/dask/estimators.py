@@ -84,8 +84,9 @@ class _DaskModel(BaseEstimator):
         sources = sources_of(X, y)
         resolved = local._resolved(1, sources.n_features)
         engine = Engine(self._client(), self.resources, self.timeout)
-        progress = Progress(resolved.epochs, "training", " outer steps", quiet=not self.verbose,
-                            keep=True)
+        # Solver bit-centred has as many outer steps with any number of rows.
+        epochs = resolved.epochs(1)
+        progress = Progress(epochs, "training", " outer steps", quiet=not self.verbose, keep=True)
         with collected(engine, part_of, sources.parts, resolved, DeviceChoice.of(self.device),
                        seed=local._seed(), shuffle=bool(self.shuffle), shard_rows=self.shard_rows,
                        fit_intercept=self.fit_intercept) as data, progress:
@@ -107,7 +108,7 @@ class _DaskModel(BaseEstimator):
         self._learn(local, data, sources, trained, training, losses, shares)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol, resolved.epochs):
+        if short := trained.short_of(training.tol, epochs):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=3)
         return self
