@@ -31,7 +31,7 @@ from bitstep_hw.shell.front_ends import FRONT_ENDS
 from bitstep_hw.shell.job_feeders import AuxFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_hw.shell.register_bank import RegisterBank
-from bitstep_hw.shell.run_check import REGISTERS_LAYOUT
+from bitstep_hw.shell.run_check import registers_layout
 from bitstep_hw.shell.run_control import RunControl
 
 IDENTITY_BITS = 128
@@ -86,7 +86,7 @@ class Top(wiring.Component):
     def _connected(self):
         """Return the module of all parts."""
         m, config = Module(), self.config
-        m.submodules.bank = bank = RegisterBank()
+        m.submodules.bank = bank = RegisterBank(row_weights=config.row_weights)
         m.submodules.control = control = RunControl(config=config)
         m.submodules.rows = rows = ReadMaster(data_width=config.bus_width, fifo_depth=256,
                                               max_outstanding=15)
@@ -107,7 +107,7 @@ class Top(wiring.Component):
             wiring.connect(m, pipeline.fine_job, fine.i_job)
             wiring.connect(m, fine.o, pipeline.i_fine)
             m.d.comb += connect_flat(self, "m_axi_fine", fine.bus)
-        for name in REGISTERS_LAYOUT.members:
+        for name in registers_layout(config).members:
             m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
         m.d.comb += [
             bank.identity.eq(self._number),
@@ -127,7 +127,8 @@ class Top(wiring.Component):
         # A cycle late: the end of a run waits until it has been so for several.
         m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
         m.submodules.labels = labels = LabelUnpacker(
-            models=config.models, streams=config.rows.label_streams, rows=config.rows.label_rows)
+            models=config.models, streams=config.rows.label_streams, rows=config.rows.label_rows,
+            weights=config.row_weights)
         self._connect_pipeline(m, bank, control, pipeline, labels)
         beat_entered = self._front_end.connect_rows(m, control, rows, pipeline)
         if config.models > 1:
@@ -148,6 +149,8 @@ class Top(wiring.Component):
             labels.restart.eq(start | control.stop),
             pipeline.start.eq(start),
         ]
+        if self.config.row_weights:
+            m.d.comb += labels.weighted.eq(bank.weighted)
 
     def _connect_more_models(self, m, bank, control, pipeline, labels):
         """What tells models apart."""
@@ -165,7 +168,9 @@ class Top(wiring.Component):
         row_feeder = self._connect_row_feeder(m, bank, control)
         m.submodules.aux_feeder = aux_feeder = AuxFeeder(
             codebooks=self.config.codebooks, streams=self.config.rows.label_streams,
-            constants=self.config.stages.has_constants)
+            constants=self.config.stages.has_constants, weights=self.config.row_weights)
+        if self.config.row_weights:
+            m.d.comb += aux_feeder.weighted.eq(bank.weighted)
         if self.config.models > 1:
             m.d.comb += [aux_feeder.models.eq(bank.models),
                          aux_feeder.shared_labels.eq(bank.shared_labels)]

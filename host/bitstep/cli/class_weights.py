@@ -1,4 +1,4 @@
-"""Weights of classes on the command line: rows to train on, as often as their class asks for."""
+"""Weights of classes on the command line: rows to train on with the weight of their class."""
 
 import sys
 from dataclasses import replace
@@ -20,8 +20,8 @@ def asked_weight(request: Request) -> Any:
     return asked if asked in (None, "balanced") else weights_of(asked)
 
 
-def weighted_rows(dataset: Dataset, weight: Any,
-                  seed: int) -> tuple[Dataset, np.ndarray, float]:
+def weighted_rows(dataset: Dataset, weight: Any, seed: int,
+                  along: bool) -> tuple[Dataset, np.ndarray, np.ndarray | None, float]:
     """Rows of a pass, as an estimator with this ``class_weight`` reads them, and the classes.
 
     Parameters
@@ -30,6 +30,8 @@ def weighted_rows(dataset: Dataset, weight: Any,
         Rows to train on.
     weight : "balanced", dict of float by str, or None
     seed : int
+    along : bool
+        True if weights go along with the rows (:func:`bitstep.training.copies.go_along`).
 
     Returns
     -------
@@ -37,6 +39,8 @@ def weighted_rows(dataset: Dataset, weight: Any,
         A copy with rows repeated or left out, if there are weights.
     classes : ndarray of float64, shape (n_classes,)
         Those of the rows whose weight is above 0.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows.
     deviation : float
         Of copies from weights (:class:`bitstep.training.copies.Pass`).
 
@@ -48,7 +52,7 @@ def weighted_rows(dataset: Dataset, weight: Any,
     labels = dataset.labels
     classes = np.unique(labels)
     if weight is None:
-        return dataset, classes, 0.0
+        return dataset, classes, None, 0.0
     if isinstance(weight, dict):
         weight = {_class(name, dataset, classes): value for name, value in weight.items()}
         left = [one for one in classes if weight.get(one, 1.0) > 0]
@@ -59,12 +63,12 @@ def weighted_rows(dataset: Dataset, weight: Any,
     assert weights is not None
     known = np.unique(labels[weights > 0])
     found = pass_rows(dataset.features, labels[:, None], weights, lambda: seed,
-                      np.searchsorted(known, labels))
+                      np.searchsorted(known, labels), along=along)
     if found.note:
         print(f"bitstep: warning: {found.note}", file=sys.stderr)
     count = len(found.targets)
     return replace(dataset, features=found.features[0:count],
-                   labels=found.targets[:, 0]), known, found.deviation
+                   labels=found.targets[:, 0]), known, found.weights, found.deviation
 
 
 def _class(text: str, dataset: Dataset, classes: np.ndarray) -> float:

@@ -22,7 +22,7 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     OPTIONS["model_bits"].declare(
         parser, help="support dot products with weights of at most so many bits: "
         f"{FEW_BITS[0]} to {FEW_BITS[1]}, or 0: of all bits")
-    add_options(parser, "rounded_updates", "packed")
+    add_options(parser, "rounded_updates", "row_weights", "packed")
     OPTIONS["refetch"].declare(parser, default=False, default_text="no",
                                help="support reading rows again with 16 bits a value")
 
@@ -55,7 +55,7 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             proximal=arguments.proximal, refetch=arguments.refetch,
             codebooks=rows.levels != "uniform", models=arguments.models,
             model_bits=arguments.model_bits, rounded_updates=arguments.rounded_updates,
-            packed=arguments.packed)
+            packed=arguments.packed, row_weights=arguments.row_weights)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return config.with_lookahead(arguments.features) if auto else config

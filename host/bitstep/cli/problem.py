@@ -20,6 +20,7 @@ from bitstep.cli.progress import Bar, shown
 from bitstep.cli.request import check_requests, stored_request
 from bitstep.cli.validation import hold_out
 from bitstep.data import Dataset, load, split
+from bitstep.devices import default_device, device_class
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
@@ -39,12 +40,12 @@ from bitstep.quantization import (
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, resolve
+from bitstep.training.copies import go_along
 from bitstep.training.losses import (
     accuracies,
     code_accuracies,
     code_losses,
     joint_code_losses,
-    mean_losses,
     measures,
 )
 from bitstep.training.objective import Objective, Training, loss_of
@@ -68,7 +69,8 @@ class Problem:
     classes : ndarray of float64 or str, shape (n_classes,)
         Empty for a regression. Of data sets with named classes their numbers.
     train_set, test_set : Dataset or None
-        None where there are only codes. Rows to train on are repeated as their weights say.
+        None where there are only codes. Rows to train on are repeated where their weights
+        do not go along with them.
     class_weight : "balanced", dict or None
         Weights by class that the options ask for.
     validation_set : Dataset or None
@@ -90,6 +92,11 @@ class Problem:
     validation_set: Dataset | None = None
     deviation: float = 0.0
     rule: LossFunction | None = None
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights of the rows to train on."""
+        return self.outputs[0].rows.weights
 
     @property
     def loss(self) -> Loss | LossFunction:
@@ -159,7 +166,7 @@ class Problem:
         if self.train_set is None:
             return code_accuracies(self.outputs, model.weights, model.scaled_intercepts).tolist()
         return accuracies(self.train_set.features, self.train_set.labels, self.classes,
-                          model.coefs, model.intercepts).tolist()
+                          model.coefs, model.intercepts, self.weights).tolist()
 
     def describe(self, source: str) -> dict[str, Any]:
         """The report's ``dataset``."""
@@ -178,8 +185,8 @@ class Problem:
         return self.classes if names is None else np.array(names)[self.classes.astype(np.int64)]
 
     def _losses(self, dataset, model):
-        return mean_losses(self.loss, dataset.features, self._targets(dataset), model.coefs,
-                           model.intercepts)
+        return measures(self.loss, dataset.features, self._targets(dataset), model.coefs,
+                        model.intercepts, classes=False, weights=self.weights)[0]
 
     def _targets(self, dataset):
         return class_targets(dataset.labels, self.classes)
@@ -273,8 +280,14 @@ def prepare(arguments: argparse.Namespace,
                                  label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        train_set, classes, deviation = weighted_rows(train_set, weight, request.seed)
-        rows = rows_of(request, train_set, fine_rows=request.refetch)
+        device = getattr(arguments, "device", None) or default_device()
+        joint = resolved[0].several and len(np.unique(train_set.labels)) > 2 \
+            and device_class(device).joint_classes
+        along = go_along(device, refetch=request.refetch, joint=joint,
+                         packed=getattr(arguments, "packed", False))
+        train_set, classes, weights, deviation = weighted_rows(train_set, weight, request.seed,
+                                                               along)
+        rows = rows_of(request, train_set, fine_rows=request.refetch, weights=weights)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
     warn_of_optimum(asked["solver"], clip, train_set.features, deviation)
@@ -300,25 +313,28 @@ def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
     return dataset
 
 
-def rows_of(request: RowChoice, dataset: Dataset, *,
-            fine_rows: bool) -> QuantizedRows | BitPlaneRows:
+def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool,
+            weights: np.ndarray | None = None) -> QuantizedRows | BitPlaneRows:
     """Quantize the rows of a data set.
 
     Parameters
     ----------
     fine_rows : bool
         True for a copy with 16 bits a value, for refetching.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows.
     """
     scaler = fit_scaler(dataset.features, request.scaler,
                         None if request.solver == "bit-centred" else warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         if request.encoding == BIT_PLANES:
             return quantize_bit_planes(dataset.features, bus_width=request.bus_width, scaler=scaler,
-                              seed=request.seed, progress=bar.to)
+                              seed=request.seed, progress=bar.to, weights=weights)
         return quantize_rows(
             dataset.features, bits=request.bits, encoding=request.encoding,
             bus_width=request.bus_width, scaler=scaler, copies=request.copies,
-            seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to)
+            seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to,
+            weights=weights)
 
 
 def _from_codes(arguments, requests):

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from bitstep.cli.problem import Problem
 from bitstep.cli.validation import stops
 from bitstep.data import Dataset
@@ -36,10 +38,11 @@ def scored_rows(problem: Problem, count: int) -> ScoredRows:
         return scored_codes(problem.outputs, problem.loss, count=count,
                             classes=problem.task == "classification")
     pick = spaced(data.n_rows, count)
-    return _scored(problem, replace(data, features=data.features[pick], labels=data.labels[pick]))
+    return _scored(problem, replace(data, features=data.features[pick], labels=data.labels[pick]),
+                   None if problem.weights is None else problem.weights[pick])
 
 
-def _scored(problem: Problem, data: Dataset) -> ScoredRows:
+def _scored(problem: Problem, data: Dataset, weights: np.ndarray | None = None) -> ScoredRows:
     return scored_features(data.features, class_targets(data.labels, problem.classes),
                            problem.outputs[0].scaler, problem.loss,
-                           classes=problem.task == "classification")
+                           classes=problem.task == "classification", weights=weights)

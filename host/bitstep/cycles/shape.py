@@ -8,7 +8,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import share_labels
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import ceil_div
-from bitstep.pipeline.shapes import LABEL_BITS, label_bytes
+from bitstep.pipeline.shapes import row_label_bits
 
 WORD_BYTES = 8              # beat of the bus for labels, tables and models
 BURST = 16                  # most beats of a burst, which ends where so many are aligned
@@ -109,8 +109,8 @@ class Shape:
         # Of packed rows, those of a beat are taken together, with their labels.
         entries = ceil_div(job.n_rows, rows.rows_per_beat)
         streams *= rows.label_rows
-        label_words = label_bytes(entries * streams, job.label_format) // WORD_BYTES
-        row_bits = LABEL_BITS[job.label_format] * streams
+        row_bits = row_label_bits(job.label_format, streams, job.weights is not None)
+        label_words = ceil_div(entries * row_bits, 8 * WORD_BYTES)
         return cls(
             config=config, rows=entries, beats=beats, copies=len(job.rows),
             epochs=len(job.epochs), lookahead=lookahead,

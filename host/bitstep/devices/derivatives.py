@@ -12,8 +12,10 @@ def derivative_job(job: TrainingJob, planes: int) -> TrainingJob:
 
     Without the dither, an update is round(mantissa 2^(-8 shift) (z - y 2^s)) of an active row, with
     s the label shift at these planes. So mantissa 2^(-8 shift) is 2^(16 - s). With the same step K
-    of the logistic loss is 2^32, and an update the sigmoid, which is a whole number.
+    of the logistic loss is 2^32, and an update the sigmoid, which is a whole number. A derivative
+    has no weight: the run that reads it has that of its row.
     """
     left = job.at(EpochSteps(0, 1, planes=planes)).label_shift - DERIVATIVE_FRACTION
     shift = max(-(-left // SHIFT_UNIT), 1)
-    return replace(job, epochs=(EpochSteps(1 << SHIFT_UNIT * shift - left, shift, planes=planes),))
+    steps = EpochSteps(1 << SHIFT_UNIT * shift - left, shift, planes=planes)
+    return replace(job, weights=None, epochs=(steps,))

@@ -8,7 +8,7 @@ import numpy as np
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import share_labels, share_rows
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import pack_labels, place_packed_labels
+from bitstep.pipeline.memory import pack_labels, pack_weighted_labels, place_packed_labels
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import DeviceError, Outcome, RangeOverflowError, RunResult
 from bitstep.pipeline.shapes import label_bytes
@@ -48,10 +48,11 @@ def runs_of(jobs: Sequence[TrainingJob], models: int) -> Iterator[list[TrainingJ
 
 def option_registers(jobs: Sequence[TrainingJob], shared: bool,
                      to_the_end: bool) -> dict[str, int]:
-    """Registers of several models, and of a model and updates of few bits; for every pipeline, or
-    what another program left there would end its runs.
+    """Registers of weights, of several models, and of a model and updates of few bits; for every
+    pipeline, or what another program left there would end its runs.
     """
-    return {"MODELS": len(jobs), "SHARED_LABELS": shared, "END_WITH_FIRST": not to_the_end,
+    return {"WEIGHTED": jobs[0].weighted, "MODELS": len(jobs), "SHARED_LABELS": shared,
+            "END_WITH_FIRST": not to_the_end,
             "MODEL_BITS": jobs[0].model_bits, "UPDATE_BITS": jobs[0].update_bits}
 
 
@@ -71,7 +72,13 @@ def stored_labels_of(jobs: Sequence[TrainingJob],
                           "or INT32, not SIGN, whose labels are +1 and -1")
     if config.packed:
         return _packed_labels_of(jobs, config)
-    if share_labels(jobs):
+    shared = share_labels(jobs)
+    if first.weights is not None:
+        return pack_weighted_labels(
+            _side_by_side(jobs[:1], 1) if shared
+            else _side_by_side(jobs, config.rows.label_streams),
+            first.weights, first.label_format), shared
+    if shared:
         if not first.labels.size:       # all count as 0
             return np.zeros(label_bytes(first.n_rows, first.label_format), np.uint8), True
         return first.labels, True

@@ -99,7 +99,7 @@ class LowPrecisionModel(Preparing):
         """Progress of a training."""
         columns, labels = prepared.columns.values, prepared.labels.values
         return watched(self.verbose, device, epochs, columns, labels, partial(
-            scored_rows, columns, labels, prepared.rows.scaler, loss,
+            scored_rows, columns, labels, prepared.weights, prepared.rows.scaler, loss,
             classes=self._is_classifier))
 
     def _wishes(self, prepared: Prepared, resolved: Resolved, epochs: int,
@@ -112,7 +112,7 @@ class LowPrecisionModel(Preparing):
             prepared.rows, objective, epochs=epochs, step=step, certified=not prepared.deviation,
             stopping=stopping_of(
                 self, prepared.held, prepared.columns.values, prepared.labels.values,
-                prepared.rows.scaler, loss_of(objective, prepared.outputs),
+                prepared.weights, prepared.rows.scaler, loss_of(objective, prepared.outputs),
                 tol=resolved.tol if resolved.solver == "sgd" else 0.0,
                 classes=self._is_classifier))
 
@@ -121,7 +121,7 @@ class LowPrecisionModel(Preparing):
         """Set the learned attributes after ``before`` epochs of earlier calls and these."""
         entries = history_entries(trained, loss_of(objective, prepared.outputs),
                                   prepared.columns.values,
-                                  prepared.labels.values, prepared.held, before,
+                                  prepared.labels.values, prepared.weights, prepared.held, before,
                                   classes=self._is_classifier)
         named = isinstance(self.schedule, str) and self.schedule in ("auto", *SCHEDULES)
         self.solver_, self.l2_ = training.solver, objective.l2

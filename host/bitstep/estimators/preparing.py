@@ -31,7 +31,7 @@ from bitstep.training.choices import (
     resolve,
 )
 from bitstep.training.chunks import Clipped, chunk_seed, clipped
-from bitstep.training.copies import Pass, WeightWarning, pass_rows
+from bitstep.training.copies import Pass, WeightWarning, go_along, pass_rows
 from bitstep.training.scores.fits import Held, check_verbose, hold_out
 
 
@@ -49,6 +49,7 @@ class Prepared:
     rows: QuantizedRows | BitPlaneRows
     outputs: list[QuantizedDataset]
     held: Held | None
+    weights: np.ndarray | None
     deviation: float            # of copies from weights, see Pass
 
     @property
@@ -69,8 +70,8 @@ class Preparing(Parameters):
         """Quantized rows and labels; ``facts`` are those of :meth:`_resolved`."""
         options = self._device_options()
         check_verbose(self.verbose)
-        features, targets, held = hold_out(given.features, given.targets, self,
-                                           classes=self._is_classifier, draw_seed=self._seed)
+        train, held = hold_out(given, self, classes=self._is_classifier, draw_seed=self._seed)
+        features, targets, weights = train[:3]
         batch = min(self.batch, len(features))
         kind = self._device_kind(options)
         resolved = self._resolved(batch, features.shape[1], **facts).of_outputs(
@@ -83,9 +84,9 @@ class Preparing(Parameters):
             warnings.warn(other, OptimumWarning, stacklevel=5)
         if other := one_vs_rest(resolved, targets.shape[1], kind, kind.name):
             warnings.warn(other, OptimumWarning, stacklevel=5)
-        rows = self._quantized(features, columns, resolved.rows, kept)
+        rows = self._quantized(features, columns, weights, resolved.rows, kept)
         return Prepared(features, options, batch, resolved, kept, columns, labels, rows,
-                        self._outputs(rows, labels), held, given.deviation)
+                        self._outputs(rows, labels), held, weights, given.deviation)
 
     def _resolved(self, batch: int, n_features: int, **facts: Any) -> Resolved:
         """The parameters, with all that was left open."""
@@ -114,7 +115,9 @@ class Preparing(Parameters):
             order = rows[shuffled(len(rows), max(0, self._seed()))]
             X, targets = RowView(X, order), targets[order]
             weights, groups = (part if part is None else part[order] for part in (weights, groups))
-        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk)
+        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk,
+                          along=weights is not None and not chunk
+                          and self._weights_go_along(targets.shape[1], X.shape[1]))
         if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
@@ -122,6 +125,14 @@ class Preparing(Parameters):
         if found.note:
             warnings.warn(found.note, WeightWarning, stacklevel=5)
         return found
+
+    def _weights_go_along(self, n_outputs: int, n_features: int) -> bool:
+        """See :func:`bitstep.training.copies.go_along`."""
+        options, resolved = self._device_options(), self._resolved(1, n_features)
+        device = options["opened"] if "opened" in options else options["name"]
+        return go_along(device, refetch=resolved.rows.refetch, packed=options["packed"],
+                        joint=resolved.several and n_outputs > 1
+                        and self._device_kind(options).joint_classes)
 
     def _columns(self, features: Any, kept: bool, resume: bool, resolved: Resolved) -> Clipped:
         """Features within the ranges in effect."""
@@ -144,18 +155,19 @@ class Preparing(Parameters):
         """Targets of the outputs within the range in effect; those of classes are as they are."""
         return Clipped(targets, Bounds(np.array([-1.0]), np.array([1.0])), 0, "")
 
-    def _quantized(self, features: Any, columns: Clipped, choice: RowChoice,
-                   kept: bool) -> QuantizedRows | BitPlaneRows:
+    def _quantized(self, features: Any, columns: Clipped, weights: np.ndarray | None,
+                   choice: RowChoice, kept: bool) -> QuantizedRows | BitPlaneRows:
         seed = self._seed()
         if isinstance(self.random_state, (int, np.integer)) and kept and seed >= 0:
             seed = chunk_seed(seed, features, self.first_rows_)
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, choice.scaler)
         if choice.encoding == BIT_PLANES:
             return quantize_bit_planes(columns.values, bus_width=choice.bus_width, scaler=scaler,
-                                       seed=seed)
+                                       seed=seed, weights=weights)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
                              bus_width=choice.bus_width, scaler=scaler, copies=self.copies,
-                             seed=seed, fine_rows=choice.refetch, levels=choice.levels)
+                             seed=seed, fine_rows=choice.refetch, levels=choice.levels,
+                             weights=weights)
 
     def _outputs(self, rows: QuantizedRows | BitPlaneRows,
                  labels: Clipped) -> list[QuantizedDataset]:

@@ -13,7 +13,7 @@ from collections import deque
 import numpy as np
 
 from bitstep.golden.rounding import fits
-from bitstep.golden.steps import Overflowed, correction, proximal_step, update_rule
+from bitstep.golden.steps import Overflowed, correction, proximal_step, update_rules
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import Overflow
@@ -84,7 +84,7 @@ class FloatEpoch:
     def run(self, rows):
         """Take every row, as (mantissas, exponents, label in units of a dot product, dither)."""
         job = self.job
-        update_of = update_rule(job, self.steps)
+        rule_of = update_rules(job, self.steps)
         frozen = frozen_intercept = None
         for row, (mantissas, exponents, target, dither) in enumerate(rows):
             self.apply_oldest()
@@ -100,7 +100,7 @@ class FloatEpoch:
             elif position > self.lookahead:
                 words, intercept = frozen, frozen_intercept
             dot = self.dot(mantissas, exponents, words, intercept, position)
-            self.waiting.append((update_of(dot, target, dither), mantissas, exponents))
+            self.waiting.append((rule_of(row)(dot, target, dither), mantissas, exponents))
             if job.proximal_period and (
                     (row + 1) % job.proximal_period == 0 or row + 1 == job.n_rows):
                 self.drain(row)

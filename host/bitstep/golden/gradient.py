@@ -31,6 +31,7 @@ from bitstep.golden.steps import (
     derivative_label,
     derivative_step,
     update_rule,
+    update_rules,
 )
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
@@ -60,11 +61,11 @@ def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
     failed = GradientSum(np.zeros_like(words), 0, Overflow.UPDATE)
     updates = []
     try:
-        update_of = _rule(then, steps)
-        for dot, target, dither in zip(_dots(job, steps.planes),
-                                       then.targets(0, job.n_rows).tolist(),
-                                       dithers(steps.key, job.n_rows).tolist(), strict=True):
-            updates.append(update_of(dot, target, dither))
+        rule_of = update_rules(then, steps, _rule)
+        for row, (dot, target, dither) in enumerate(zip(
+                _dots(job, steps.planes), then.targets(0, job.n_rows).tolist(),
+                dithers(steps.key, job.n_rows).tolist(), strict=True)):
+            updates.append(rule_of(row)(dot, target, dither))
             if not fits(updates[-1], UPDATE_WIDTH):
                 return failed
     except Overflowed:

@@ -4,7 +4,7 @@ import numpy as np
 
 from bitstep.golden.rounded_model import rounded_model
 from bitstep.golden.rounding import fits, round_shift
-from bitstep.golden.steps import Overflowed, correction, proximal_step, update_rule
+from bitstep.golden.steps import Overflowed, correction, proximal_step, update_rules
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import Overflow
 
@@ -26,7 +26,7 @@ class IntegerEpoch:
         """
         job = self.job
         level, period, batch = job.intercept_level, job.correction_period, job.batch
-        update_of = update_rule(job, self.steps)
+        rule_of = update_rules(job, self.steps)
         pending, constant = None, self.constant()
         seen, seen_intercept = self.model, self.intercept
         for row, (dot_row, gradient_row, target, dither) in enumerate(rows):
@@ -36,6 +36,7 @@ class IntegerEpoch:
                     self.check()
                     self.move_intercept(constant)
                 pending = self.next_correction(row)
+            update_of = rule_of(row)
             if row % batch == 0:
                 seen, seen_intercept = self.seen_model(row // batch), self.intercept
             dot = int(dot_row.dot(seen)) + level * seen_intercept

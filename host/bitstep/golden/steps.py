@@ -1,6 +1,8 @@
 """From a dot product to the update of the model, for every loss."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from bitstep.pipeline.registers import Loss, Overflow
 STEP_FRACTION = DITHER_WIDTH        # fraction bits of K
 # A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
 MAX_DERIVATIVE_STEP = 1 << UPDATE_WIDTH - 1 + STEP_FRACTION
+WEIGHT_TURN = 40503                 # 2^16 over the golden ratio, odd: dithers of weights
 
 
 class Overflowed(Exception):
@@ -44,6 +47,54 @@ def _checked(update: int) -> int:
     if not fits(update, UPDATE_WIDTH):
         raise Overflowed(Overflow.UPDATE)
     return update
+
+
+def row_mantissa(mantissa: int, weight: int, row: int, key: int) -> int:
+    """The mantissa of a row with a weight w: mantissa w / 2**16, rounded at random.
+
+    Its dither is not that of the row's update, which meets this mantissa. Those of all rows are
+    evenly spread: (key + 40503 row) mod 2**16. Over all of them the mean is mantissa w / 2**16; a
+    mantissa that is a multiple of 2**16 is not rounded.
+
+    Parameters
+    ----------
+    mantissa, key : int
+        Of the epoch's :class:`~bitstep.pipeline.job.EpochSteps`.
+    weight : int
+        16 bits, of the row.
+    row : int
+        Its number in the epoch.
+
+    Returns
+    -------
+    int
+        From 0 to ``mantissa``.
+    """
+    return mantissa * weight + ((key + WEIGHT_TURN * row) & 0xFFFF) >> 16
+
+
+def update_rules(job: TrainingJob, steps: EpochSteps,
+                 make: Callable | None = None) -> Callable[[int], Callable[[int, int, int], int]]:
+    """The function from a row's number to its update: ``make(job, steps)``, which is
+    :func:`update_rule` unless it is given, with the row's own mantissa if rows have weights.
+
+    Raises
+    ------
+    Overflowed
+        As :func:`update_rule`; from the function, if rows have weights.
+    """
+    make = make or update_rule
+    weights = job.weights
+    if weights is None:
+        rule = make(job, steps)
+        return lambda row: rule
+
+    @cache
+    def of_mantissa(mantissa):
+        return make(job, replace(steps, mantissa=mantissa))
+
+    return lambda row: of_mantissa(
+        row_mantissa(steps.mantissa, int(weights[row]), row, steps.key))
 
 
 def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int], int]:

@@ -352,5 +352,7 @@ _ALL = (
            f"{MAX_PACKED_MODELS} with --packed", default_text="1"),
     Option(name="rounded_updates", kind=Switch(), default=False, sets="rounded_updates",
            help=f"support updates of {FEW_BITS[0]} to {FEW_BITS[1]} bits", default_text="no"),
+    Option(name="row_weights", kind=Switch(), default=False, sets="row_weights",
+           help="support weights of rows, beside their labels", default_text="no"),
 )
 OPTIONS = {option.name: option for option in _ALL}

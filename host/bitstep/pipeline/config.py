@@ -33,7 +33,7 @@ from bitstep.pipeline.parts.widths import (
 LOSS_FAMILIES = ("linear", "logistic")
 
 _FLAGS = ("minibatch", "corrections", "proximal", "refetch", "codebooks", "rounded_updates",
-          "packed")
+          "packed", "row_weights")
 
 
 def _choice(name: str, value: Any, allowed: tuple) -> None:
@@ -105,6 +105,9 @@ class PipelineConfig:
         those of a beat are taken together (docs/pipeline.md#packed-rows). Needs ``max_features`` of
         at most 64 that fit a beat, whole codes, ``update_interval=2``, ``lookahead=0``,
         and none of ``proximal``, ``refetch`` and ``codebooks``.
+    row_weights : bool
+        True if rows can have weights, beside their labels (costs a multiplier a model, and the
+        largest derivative's step for each row). Needs neither ``refetch`` nor ``packed``.
 
     Raises
     ------
@@ -128,6 +131,7 @@ class PipelineConfig:
     model_bits: int = 0
     rounded_updates: bool = False
     packed: bool = False
+    row_weights: bool = False
 
     def __post_init__(self):
         for name in ("bus_width", "bits", "max_features", "lookahead", "update_interval",
@@ -242,7 +246,7 @@ class PipelineConfig:
         same = ("bits", "bus_width", "row_format", "loss_family", "codebooks", "packed")
         return all(getattr(self, name) == getattr(other, name) for name in same) \
             and all(getattr(self, name) or not getattr(other, name)
-                    for name in ("proximal", "refetch", "rounded_updates")) \
+                    for name in ("proximal", "refetch", "rounded_updates", "row_weights")) \
             and bool(self.model_bits) == bool(other.model_bits) \
             and self.model_bits >= other.model_bits \
             and all(self.keeps_lookahead(other, beats)
@@ -277,7 +281,8 @@ class PipelineConfig:
             ("logistic", self.loss_family == "logistic"), ("proximal", self.proximal),
             ("refetch", self.refetch), ("codebooks", self.codebooks),
             ("packed", self.packed), (f"m{self.models}", self.models > 1),
-            (f"q{self.model_bits}", self.model_bits), ("rounded", self.rounded_updates)) if said)
+            (f"q{self.model_bits}", self.model_bits), ("rounded", self.rounded_updates),
+            ("weights", self.row_weights)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{self.rows.short}-n{self.max_features}"
                 f"-d{self.lookahead}-c{self.update_interval}{flags}")
 

@@ -39,14 +39,14 @@ _Run = TypeVar("_Run", bound="Run")
 
 
 def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
-    """True if two jobs read the same stored rows in every epoch, so that their models can take each
-    row side by side. Each keeps labels, steps, periods, keys of the dither and penalties of its
-    own, and is bit for bit what it is alone.
+    """True if two jobs read the same stored rows in every epoch, with the same weights, so that
+    their models can take each row side by side. Each keeps labels, steps, periods, keys of the
+    dither and penalties of its own, and is bit for bit what it is alone.
     """
     return one.config == other.config and one.n_features == other.n_features \
         and len(one.epochs) == len(other.epochs) and len(one.rows) == len(other.rows) \
         and all(mine is others for mine, others in zip(one.rows, other.rows, strict=True)) \
-        and one.codebooks is other.codebooks
+        and one.codebooks is other.codebooks and one.weights is other.weights
 
 
 def share_labels(jobs: Sequence[TrainingJob]) -> bool:

@@ -35,6 +35,7 @@ from bitstep.pipeline.shapes import (
     check_labels,
     check_proximal,
     check_rows,
+    check_weights,
     check_words,
 )
 
@@ -155,6 +156,9 @@ class TrainingJob:
     derivative_bound : int
         Of the Huber loss, its largest derivative in units of a stored label, 26 bits, at least 1;
         0 for the other losses.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows: w stands for the factor w / 2**16 of a row's updates
+        (:func:`bitstep.golden.steps.row_mantissa`). None: each has the factor 1.
 
     Raises
     ------
@@ -187,6 +191,12 @@ class TrainingJob:
     model_bits: int = 0
     update_bits: int = 0
     derivative_bound: int = 0
+    weights: np.ndarray | None = None
+
+    @property
+    def weighted(self) -> int:
+        """1 if rows have weights, else 0: the register WEIGHTED."""
+        return int(self.weights is not None)
 
     @property
     def n_rows(self) -> int:
@@ -238,6 +248,7 @@ class TrainingJob:
                              "rows or on a wider bus")
         if not (config.row_format == BIT_PLANES and not self.labels.size):
             check_labels(self.labels, self.label_format, self.n_rows)
+        check_weights(self.weights, self.n_rows)
         if not 0 <= self.label_shift <= config.rows.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.rows.max_label_shift}, "
                              f"not {self.label_shift}")

@@ -6,7 +6,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.parts.widths import BUS_WIDTHS, ceil_div
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.shapes import label_bytes
+from bitstep.pipeline.shapes import LABEL_BITS, label_bytes, row_label_bits
 
 
 def pack_codes(codes: np.ndarray, bits: int, bus_width: int) -> np.ndarray:
@@ -207,6 +207,36 @@ def pack_labels(labels: np.ndarray, label_format: LabelFormat) -> np.ndarray:
         data = labels.astype(kind).view(np.uint8)
     stored[:len(data)] = data
     return stored
+
+
+def pack_weighted_labels(labels: np.ndarray, weights: np.ndarray,
+                         label_format: LabelFormat) -> np.ndarray:
+    """Label stream of rows with weights: the labels of a row, then its weight
+    (docs/memory-layout.md).
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (n_rows, n_streams)
+        Labels side by side of each row; ``n_streams`` is a power of two.
+    weights : ndarray of uint16, shape (n_rows,)
+    label_format : LabelFormat
+
+    Returns
+    -------
+    ndarray of uint8
+        Whole 8-byte words, padded with zeros.
+    """
+    n_rows, streams = labels.shape
+    size = row_label_bits(label_format, streams, True) // 8
+    rows = np.zeros((-(-n_rows * size // 8) * 8 // size, size), np.uint8)
+    if label_format == LabelFormat.SIGN:
+        found = np.packbits(labels > 0, axis=1, bitorder="little")
+    else:
+        found = pack_labels(labels.reshape(-1), label_format)[
+            :n_rows * streams * LABEL_BITS[label_format] // 8].reshape(n_rows, -1)
+    rows[:n_rows, :found.shape[1]] = found
+    rows[:n_rows, -2:] = weights.astype("<u2")[:, None].view(np.uint8)
+    return rows.reshape(-1)
 
 
 class ModelLayout:

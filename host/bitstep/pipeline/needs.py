@@ -40,6 +40,7 @@ NEEDS = (
          "encodings 'double-symmetric' and 'compensated')"),
     Need("proximal_period", 0, "proximal", "proximal steps (for L1 and a box constraint)"),
     Need("cell_half_levels", 0, "refetch", "refetching"),
+    Need("weighted", 0, "row_weights", "weights of rows"),
 )
 
 

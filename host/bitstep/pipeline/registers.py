@@ -12,13 +12,16 @@ ADDRESS_WIDTH = 10          # bits of a byte address on the register bus
 
 @dataclass(frozen=True)
 class Register:
-    """One register: byte offset, access (``ro``, ``rw`` or ``wo``), width in bits, meaning."""
+    """One register: byte offset, access (``ro``, ``rw`` or ``wo``), width in bits, meaning;
+    and the choice of :class:`bitstep.pipeline.config.PipelineConfig` without which it is not there.
+    """
 
     name: str
     offset: int
     access: str
     width: int
     text: str
+    choice: str = ""
 
 
 class Status(enum.IntFlag):
@@ -170,6 +173,8 @@ REGISTERS = tuple([
              "for losses that are smooth, with labels of format SIGN"),
     Register("DERIVATIVE_BOUND", 0x0F4, "rw", 26, "HUBER: largest derivative, in units of a stored "
              "label, at least 1; 0 for the other losses"),
+    Register("WEIGHTED", 0x0F8, "rw", 1, "1: every row has a weight beside its labels "
+             "(memory-layout.md); only in pipelines with weights of rows", "row_weights"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

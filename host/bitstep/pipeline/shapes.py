@@ -13,11 +13,26 @@ from bitstep.pipeline.registers import LabelFormat
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
+WEIGHT_BITS = 16            # of a row's weight, beside its labels
 
 
 def label_bytes(n_rows: int, label_format: LabelFormat) -> int:
     """Bytes of a stored label stream: whole 64-bit words."""
     return -(-n_rows * LABEL_BITS[label_format] // 64) * 8
+
+
+def row_label_bits(label_format: LabelFormat, streams: int, weighted: bool) -> int:
+    """Bits that a row's labels take in memory, with its weight in the highest ones: a power of two.
+
+    Parameters
+    ----------
+    label_format : LabelFormat
+    streams : int
+        Labels of a row, a power of two; of format SIGN with weights at most 16.
+    weighted : bool
+    """
+    bits = LABEL_BITS[label_format] * streams
+    return max(2 * bits, 2 * WEIGHT_BITS) if weighted else bits
 
 
 def check_rows(copies: Sequence[np.ndarray], rows: RowFormat, n_features: int) -> None:
@@ -40,6 +55,12 @@ def check_rows(copies: Sequence[np.ndarray], rows: RowFormat, n_features: int) -
 def check_labels(stored: np.ndarray, label_format: LabelFormat, n_rows: int) -> None:
     """Raise ValueError unless a stored label stream has a label for each row."""
     _check("labels", stored, np.uint8, (label_bytes(n_rows, label_format),))
+
+
+def check_weights(weights: np.ndarray | None, n_rows: int) -> None:
+    """Raise ValueError unless there are no weights, or a number of 16 bits for each row."""
+    if weights is not None:
+        _check("weights", weights, np.uint16, (n_rows,))
 
 
 def check_fine_rows(fine_rows: np.ndarray | None, n_rows: int, n_features: int) -> None:

@@ -20,11 +20,12 @@ from bitstep.pipeline.bit_planes import (
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS, SCALERS
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
-from bitstep.pipeline.shapes import check_rows
+from bitstep.pipeline.shapes import check_rows, check_weights
 from bitstep.quantization.scaling import Scaler
 
 _HALF = 1 << BIT_PLANE_BITS - 1
 _CHECKED_BYTES = 1 << 23    # of rows that are checked at a time
+_WEIGHTED_ROWS = 1 << 14    # whose squares of levels, times weights, add up in 64 bits
 
 
 def label_bits_of(encoding: str) -> int:
@@ -87,6 +88,9 @@ class BitPlaneRows:
     moments : ndarray of float64, shape (2, n_features), or None
         Mean and variance over the rows of each column of u, of 16 bits; None of a file that does
         not have them.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows (:mod:`bitstep.quantization.weights`), by which ``excess`` and
+        ``moments`` count; None: all alike.
 
     Raises
     ------
@@ -102,6 +106,7 @@ class BitPlaneRows:
     excess: np.ndarray = field(repr=False)
     seed: int
     moments: np.ndarray | None = field(default=None, repr=False)
+    weights: np.ndarray | None = field(default=None, repr=False)
 
     bits = BIT_PLANE_BITS
     encoding = row_format = BIT_PLANES
@@ -116,6 +121,7 @@ class BitPlaneRows:
                 or len(self.stored[0]) != blocks:
             raise ValueError(f"stored must be one array of {blocks} blocks for {self.n_rows} rows, "
                              f"not {len(self.stored)} of {len(self.stored[0])}")
+        check_weights(self.weights, self.n_rows)
         columns = (self.n_features,)
         if self.scaler.centre.shape != columns or self.excess.shape != (PLANES, *columns) \
                 or not np.isfinite(self.excess).all():
@@ -152,9 +158,10 @@ class BitPlaneRows:
             return self.moments
         sums = np.zeros((2, self.n_features), object)
         for _, start, stop in row_blocks(self.n_rows, self.n_features):
-            levels = middle_levels(self.codes(PLANES, start, stop), PLANES)
-            sums += np.stack([levels.sum(axis=0), (levels * levels).sum(axis=0)])
-        return _moments(sums, self.n_rows)
+            sums += _sums(middle_levels(self.codes(PLANES, start, stop), PLANES),
+                          None if self.weights is None else self.weights[start:stop])
+        return _moments(sums, self.n_rows if self.weights is None
+                        else int(self.weights.sum(dtype=np.int64)))
 
     @property
     def mean_square(self) -> float:
@@ -234,6 +241,18 @@ class BitPlaneRows:
             release()
 
 
+def _sums(levels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Sums over rows of levels and of their squares, each times its row's weight."""
+    if weights is None:
+        return np.stack([levels.sum(axis=0), (levels * levels).sum(axis=0)])
+    found = np.zeros((2, levels.shape[1]), object)
+    for start in range(0, len(levels), _WEIGHTED_ROWS):
+        part = levels[start:start + _WEIGHTED_ROWS]
+        weighted = part * weights[start:start + _WEIGHTED_ROWS, None].astype(np.int64)
+        found += np.stack([weighted.sum(axis=0), (weighted * part).sum(axis=0)])
+    return found
+
+
 def _moments(sums: np.ndarray, count: int) -> np.ndarray:
     """Means and variances of columns, from sums of levels of 16 bits and of their squares."""
     return np.array([[int(first) / (count << PLANES) for first in sums[0]],
@@ -251,6 +270,8 @@ class BitPlaneEncoder:
     scaler : Scaler
     n_rows : int
         Rows of all blocks.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows.
 
     Attributes
     ----------
@@ -263,7 +284,10 @@ class BitPlaneEncoder:
     n_arrays = 1
     position_type = np.dtype(np.uint16)
 
-    def __init__(self, options: BitPlaneOptions, scaler: Scaler, n_rows: int):
+    def __init__(self, options: BitPlaneOptions, scaler: Scaler, n_rows: int,
+                 weights: np.ndarray | None = None):
+        self.weights, self._first = weights, 0
+        self._count = n_rows if weights is None else int(weights.sum(dtype=np.int64))
         options.config(len(scaler.centre))
         self.n_rows, self.n_features = n_rows, len(scaler.centre)
         self.bus_width, self.seed, self.scaler = options.bus_width, int(options.seed), scaler
@@ -281,7 +305,7 @@ class BitPlaneEncoder:
     @property
     def excess(self) -> np.ndarray:
         """See :class:`BitPlaneRows`, after the last block."""
-        count = self.n_rows
+        count = self._count
         found = np.zeros((PLANES, self.n_features))
         for planes, (first, second) in enumerate(self._sums, start=1):
             exact = count * second - first * first       # variance of levels, times count squared
@@ -291,7 +315,7 @@ class BitPlaneEncoder:
     @property
     def moments(self) -> np.ndarray:
         """See :class:`BitPlaneRows`, after the last block."""
-        return _moments(self._sums[-1], self.n_rows)
+        return _moments(self._sums[-1], self._count)
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the array of all rows."""
@@ -333,7 +357,11 @@ class BitPlaneEncoder:
         dict of str to ndarray
             Its part of the array of :meth:`shapes`.
         """
-        blocks, sums = self.packed(positions)
+        weights = None
+        if self.weights is not None:
+            weights = self.weights[self._first:self._first + len(positions)]
+            self._first += len(positions)
+        blocks, sums = self.packed(positions, weights)
         self.count(sums)
         return {"rows_0": blocks}
 
@@ -342,22 +370,23 @@ class BitPlaneEncoder:
         self._sums += sums
 
     @staticmethod
-    def packed(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Blocks of planes of codes, and sums of levels and of their squares; any thread may call
-        it.
+    def packed(positions: np.ndarray,
+               weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Blocks of planes of codes, and sums of levels and of their squares, times the rows'
+        weights; any thread may call it.
 
         Returns
         -------
         blocks : ndarray of uint8, shape (blocks, block_bytes)
-        sums : ndarray of int64, shape (16, 2, n_features)
+        sums : ndarray of int, shape (16, 2, n_features)
         """
-        if _compiled():
+        if _compiled() and weights is None:
             from bitstep.quantization.kernels import packed_planes
             return packed_planes(positions, BitPlaneLayout(positions.shape[1]))
-        sums = np.empty((PLANES, 2, positions.shape[1]), np.int64)
+        sums = np.empty((PLANES, 2, positions.shape[1]), np.int64 if weights is None else object)
         for planes in range(1, PLANES + 1):
             levels = middle_levels(positions >> np.uint16(PLANES - planes), planes)
-            sums[planes - 1] = levels.sum(axis=0), (levels * levels).sum(axis=0)
+            sums[planes - 1] = _sums(levels, weights)
         return to_bit_planes(positions), sums
 
 

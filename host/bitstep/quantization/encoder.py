@@ -98,6 +98,8 @@ class RowEncoder:
         Rows of all blocks.
     tables : ndarray of int8, shape (n_features, 2 ** bits), or None
         Codebooks; needed unless levels are ``uniform``.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows.
 
     Attributes
     ----------
@@ -111,7 +113,9 @@ class RowEncoder:
     """
 
     def __init__(self, options: RowOptions, scaler: Scaler, n_rows: int,
-                 tables: np.ndarray | None = None):
+                 tables: np.ndarray | None = None, weights: np.ndarray | None = None):
+        # Of weights alone the ratio counts.
+        self._shares = None if weights is None else weights / weights.mean(dtype=np.float64)
         self.n_rows, self.n_features = n_rows, len(scaler.centre)
         self.bits, self.encoding = int(options.bits), options.encoding
         self.bus_width, self.seed = options.bus_width, int(options.seed)
@@ -191,6 +195,9 @@ class RowEncoder:
         rows = self._work.rows
         rows[:len(positions)] = self._grid.variance(positions) if self._draws else 0
         rows[len(positions):] = 0
+        if self._shares is not None:
+            first = self._blocks * self.block_rows
+            rows[:len(positions)] *= self._shares[first:first + len(positions), None]
         self._noise += self._work.wide.sum(axis=0)
         parts = {f"rows_{copy}": self._pack(positions, copy) for copy in range(self.n_arrays)}
         if self._fine_rows:

@@ -12,6 +12,7 @@ from bitstep.machine import in_threads
 from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.parts.widths import MAX_FEATURES
+from bitstep.pipeline.shapes import check_weights
 from bitstep.quantization.bit_planes import BitPlaneEncoder, BitPlaneOptions, BitPlaneRows
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
@@ -24,7 +25,8 @@ from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler
 def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = "compensated",
                   bus_width: int = 64, scaler: str | Scaler = "minmax", copies: int = 1,
                   seed: int = 0, fine_rows: bool = False, levels: str = "uniform",
-                  progress: Callable[[int], None] | None = None) -> QuantizedRows:
+                  progress: Callable[[int], None] | None = None,
+                  weights: np.ndarray | None = None) -> QuantizedRows:
     """Scale, encode and pack rows.
 
     The same arguments give the same bytes on every machine: block i of copy c has a random stream
@@ -57,6 +59,9 @@ def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = 
         rows. For encodings ``nearest``, ``stochastic`` and ``compensated`` up to 5 bits.
     progress : callable, optional
         Called after each block of rows with the number of rows done.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows (:func:`bitstep.quantization.weights.stored_weights`), which go along
+        with them; they do not change a code.
 
     Returns
     -------
@@ -73,18 +78,20 @@ def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = 
     options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=kind,
                          copies=copies, seed=seed, fine_rows=fine_rows, levels=levels)
     options.config((features := _checked(features)).shape[1])
-    return _encoded(features, options, _scaler(features, scaler), progress)
+    check_weights(weights, len(features))
+    return _encoded(features, options, _scaler(features, scaler), progress, weights)
 
 
 def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
                scaler: str | Scaler = "minmax", seed: int = 0,
-               progress: Callable[[int], None] | None = None) -> BitPlaneRows:
+               progress: Callable[[int], None] | None = None,
+               weights: np.ndarray | None = None) -> BitPlaneRows:
     """Scale rows and store their bit planes: one copy, from which every precision of 1 to 16 bits
     is read.
 
     Parameters
     ----------
-    features, bus_width, scaler, progress
+    features, bus_width, scaler, progress, weights
         See :func:`quantize_rows`.
     seed : int
         Seed of the dither of updates; the bytes do not depend on it.
@@ -99,8 +106,9 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
     kind = scaler.kind if isinstance(scaler, Scaler) else scaler
     options = BitPlaneOptions(bus_width=bus_width, scaler=kind, seed=seed)
     options.config((features := _checked(features)).shape[1])
+    check_weights(weights, len(features))
     layout = BitPlaneLayout(features.shape[1])
-    encoder = BitPlaneEncoder(options, _scaler(features, scaler), len(features))
+    encoder = BitPlaneEncoder(options, _scaler(features, scaler), len(features), weights)
     (kind, shape), = encoder.shapes().values()
     stored = np.empty(shape, kind)
     done = 0
@@ -112,7 +120,7 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
     return BitPlaneRows(n_rows=len(features), n_features=encoder.n_features,
                         bus_width=encoder.bus_width, stored=(stored,),
                         scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed,
-                        moments=encoder.moments)
+                        moments=encoder.moments, weights=weights)
 
 
 def _packed(features: Any, encoder: BitPlaneEncoder) -> Iterator[tuple[np.ndarray, int]]:
@@ -121,7 +129,9 @@ def _packed(features: Any, encoder: BitPlaneEncoder) -> Iterator[tuple[np.ndarra
     """
     def work(start: int) -> tuple[np.ndarray, np.ndarray, int]:
         piece = features[start:start + encoder.block_rows]
-        return *encoder.packed(encoder.positions(piece)), len(piece)
+        weights = None if encoder.weights is None \
+            else encoder.weights[start:start + encoder.block_rows]
+        return *encoder.packed(encoder.positions(piece), weights), len(piece)
 
     starts = range(0, len(features), encoder.block_rows)
     for blocks, sums, rows in in_threads(work, starts):
@@ -130,12 +140,13 @@ def _packed(features: Any, encoder: BitPlaneEncoder) -> Iterator[tuple[np.ndarra
 
 
 def _encoded(features: Any, options: RowOptions, scaler: Scaler,
-             progress: Callable[[int], None] | None) -> QuantizedRows:
+             progress: Callable[[int], None] | None,
+             weights: np.ndarray | None) -> QuantizedRows:
     tables = None
     if options.levels != "uniform":
         tables = optimal_tables(options, scaler, (features[start:stop] for _, start, stop
                                                   in row_blocks(*features.shape)))
-    encoder = RowEncoder(options, scaler, len(features), tables)
+    encoder = RowEncoder(options, scaler, len(features), tables, weights)
     arrays = {name: np.empty(shape, kind) for name, (kind, shape) in encoder.shapes().items()}
     for _, start, stop in row_blocks(*features.shape):
         for name, part in encoder.encode(encoder.positions(features[start:stop])).items():
@@ -147,7 +158,7 @@ def _encoded(features: Any, options: RowOptions, scaler: Scaler,
         n_features=encoder.n_features, seed=encoder.seed,
         stored=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
         fine_rows=arrays.get("fine_rows"), variance=encoder.variance,
-        codebooks=encoder.codebooks)
+        codebooks=encoder.codebooks, weights=weights)
 
 
 def _scaler(features: Any, scaler: str | Scaler) -> Scaler:

@@ -8,7 +8,12 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.levels import decode, look_up, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
-from bitstep.pipeline.shapes import check_codebooks, check_fine_rows, check_rows
+from bitstep.pipeline.shapes import (
+    check_codebooks,
+    check_fine_rows,
+    check_rows,
+    check_weights,
+)
 from bitstep.quantization.encodings import Grid, check_fine
 from bitstep.quantization.scaling import Scaler
 
@@ -38,6 +43,9 @@ class QuantizedRows:
         cells of its codes. Encodings ``nearest`` and ``stochastic`` only.
     codebooks : ndarray of int8, shape (n_features, 2 ** bits), or None
         Level of each column's codes, in units of u / 127; None: levels are equally spaced.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows (:mod:`bitstep.quantization.weights`), by which ``variance`` counts;
+        None: all alike.
 
     Raises
     ------
@@ -55,6 +63,7 @@ class QuantizedRows:
     seed: int
     fine_rows: np.ndarray | None = field(default=None, repr=False)
     codebooks: np.ndarray | None = field(default=None, repr=False)
+    weights: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
@@ -65,6 +74,7 @@ class QuantizedRows:
                              f"{self.scaler.centre.shape} and {self.variance.shape}")
         if not (np.isfinite(self.variance).all() and (self.variance >= 0).all()):
             raise ValueError("variance must be finite and not negative")
+        check_weights(self.weights, self.n_rows)
         if self.fine_rows is not None:
             check_fine(self.encoding)
             check_fine_rows(self.fine_rows, self.n_rows, self.n_features)

@@ -93,7 +93,8 @@ def finish_archive(archive: ArchiveWriter,
                         ("scale", data.scaler.scale), of_columns):
         archive.add(name, array)
     for name, array in (("clip", data.scaler.clip), ("codebooks", data.codebooks),
-                        ("moments", getattr(data, "moments", None))):
+                        ("moments", getattr(data, "moments", None)),
+                        ("weights", getattr(data, "weights", None))):
         if array is not None:
             archive.add(name, array)
     classes = labels.classes
@@ -203,14 +204,14 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
     for name in arrays.keys() - {"labels", "centre", "scale", "variance", "excess", "fine_rows",
-                                 "clip", "codebooks", "moments"}:
+                                 "clip", "codebooks", "moments", "weights"}:
         if not name.startswith("rows_"):
             raise ValueError(f"nothing is known of array {name!r}")
     shared = {"bus_width": header["bus_width"], "n_features": header["n_features"],
               "stored": tuple(arrays[name] for name in header["rows"]),
               "scaler": Scaler(header["scaler"], arrays["centre"], arrays["scale"],
                                arrays.get("clip")),
-              "seed": header["seed"]}
+              "seed": header["seed"], "weights": arrays.get("weights")}
     if header["encoding"] == BIT_PLANES:
         rows = BitPlaneRows(n_rows=header["n_rows"], excess=arrays["excess"],
                             moments=arrays.get("moments"), **shared)

@@ -12,9 +12,16 @@ from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MANTISSA_WIDTH, MODEL_WIDTH, SHIFT_UNIT
+from bitstep.pipeline.parts.widths import (
+    COEFFICIENT_WIDTH,
+    MANTISSA_WIDTH,
+    MAX_SHIFT,
+    MODEL_WIDTH,
+    SHIFT_UNIT,
+)
 from bitstep.pipeline.results import GradientSum, RunError, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
+from bitstep.quantization.weights import fraction_bits, mean_weight
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period
@@ -128,6 +135,7 @@ class CentredPasses:
         self._roots = np.append(np.sqrt(data.rows.penalty_units(choice.fit_intercept)), 1.0)
         self._plane_bytes = BitPlaneLayout(data.n_features).bytes_read(data.n_rows, 1)
         self._zeros = np.zeros(data.n_features, np.int32)
+        self._mean_weight = mean_weight(data.rows.weights)
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
 
     def full_pass(self, point: np.ndarray, largest: float, residual: float,
@@ -155,6 +163,7 @@ class CentredPasses:
         # Residuals in units of a dot product, and the scale that makes updates of them.
         mantissa, exponent = _floor_mantissa(
             min(UPDATE_LIMIT, SUM_LIMIT / count) / (residual * 2.0 ** planes / unit))
+        mantissa, exponent = _unrounded(mantissa, exponent, fraction_bits(data.rows.weights))
         self.passes += 1
         entries = (EpochSteps(mantissa, exponent, planes=planes, key=self._key()),)
         found = self.sums([
@@ -166,7 +175,8 @@ class CentredPasses:
         self.bytes_read += (planes + derivative_planes) * self._plane_bytes
         if found[0].overflow:
             raise AssertionError("The updates of a full pass have room")
-        scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count)
+        scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count
+                        * self._mean_weight)
         slope = np.empty(len(exact))
         for own, sums in zip(self._by_output(slope), found, strict=True):
             own[:-1], own[-1] = sums.words, sums.intercept if self.choice.fit_intercept else 0
@@ -248,7 +258,7 @@ class CentredPasses:
         for step in [self.step * share for share in self.shares]:
             self.passes += 1
             entries.append(EpochSteps(
-                *stepping.step_mantissa(step * 4.0 ** -planes, step),
+                *stepping.step_mantissa(step * 4.0 ** -planes / self._mean_weight, step),
                 *stepping.correction_mantissa(step * share), planes=planes, key=self._key()))
         self.bytes_read += len(entries) * planes * self._plane_bytes
         jobs = [self._job(
@@ -279,7 +289,7 @@ class CentredPasses:
             "label_format": data.label_format, "batch": 1, "correction_period": 0,
             "coefficients": self._zeros, "epochs": epochs,
             "intercept_level": self.config.rows.intercept_limit if self.choice.fit_intercept else 0,
-            "bit_plane_rows": data.n_rows, **parts})
+            "bit_plane_rows": data.n_rows, "weights": data.rows.weights, **parts})
 
 
 def _floor_mantissa(scale: float) -> tuple[int, int]:
@@ -290,3 +300,13 @@ def _floor_mantissa(scale: float) -> tuple[int, int]:
         if mantissa <= limit:
             return mantissa, shift
     return limit, 1
+
+
+def _unrounded(mantissa: int, exponent: int, zeros: int) -> tuple[int, int]:
+    """The largest step of at most this one whose mantissa ends with so many zeros: times a weight
+    it is not rounded, so that all full passes have the same weights.
+    """
+    if mantissa >> zeros or exponent == MAX_SHIFT:
+        return mantissa >> zeros << zeros, exponent
+    limit = (1 << MANTISSA_WIDTH) - 1
+    return min(mantissa << SHIFT_UNIT, limit) >> zeros << zeros, exponent + 1

@@ -1,9 +1,12 @@
-"""Weights of rows and classes, as rows that a pass reads several times or not at all.
+"""Weights of rows and classes on their way to a device: beside the rows, or as copies of them.
 
-A pipeline gives every row it reads the same step. A weight could scale the step only by a factor
-that is stored with the row, which no row format has; to read a row several times needs nothing of
-the hardware. So a row of weight w is read w times in a pass, and a training with whole weights has
-the bits of one on the repeated rows, on every device.
+Where the pipeline has weights of rows (:func:`go_along`), they go along with the rows, 16 bits
+each, and multiply the rows' updates; no row is copied but a few heavy ones (:data:`HEAVY`).
+
+Other pipelines, those of boards that were built without, give every row they read the same step. To
+read a row several times needs nothing of the hardware: a row of weight w is read w times in a pass,
+and a training with whole weights has the bits of one on the repeated rows. So it is for chunks of
+:meth:`partial_fit`, too.
 
 Only the ratio of weights counts (:func:`copies_of`). In ratios of whole numbers they are exact:
 weights of 1/n are no weights, and .5, 1 and 1.5 are 1, 2 and 3 copies. Of others a row of mean
@@ -31,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bitstep.data.views import RowView, is_sparse, view_of
+from bitstep.quantization.weights import stored_weights
 from bitstep.training.chunks import fingerprint
 
 COPIES = 16                 # of a row of mean weight, at most, of weights that are drawn
@@ -40,6 +44,8 @@ CLOSE = 0.05                # deviation of copies from their weights that is wor
 RATIO = 1e-12               # of whole numbers, relative: what division rounds
 LEFT_OUT = 0.1, 0.005       # shares of the rows, and of all weight, that are left out with a word
 READ_OF_CHUNK = 0.25        # share of a chunk's rows, on average, that are read without a word
+HEAVY = 4                   # times the mean weight, of a row that stands in a pass once
+MADE = "cpu", "golden", "sim"       # devices whose pipeline is made for the rows
 FEW_WEIGHTS = 256           # different ones, of which common multiples are looked for
 
 
@@ -50,6 +56,8 @@ class Pass(NamedTuple):
     ----------
     features : ndarray or RowView, shape (rows of a pass, n_features)
     targets : ndarray, shape (rows of a pass, n_outputs)
+    weights : ndarray of uint16, shape (rows of a pass,), or None
+        Weights that go along with the rows (:mod:`bitstep.quantization.weights`).
     deviation : float
         Root mean square of what the copies of a row differ from its weight by, over that of the
         weights; 0: copies are in the ratio of the weights.
@@ -60,6 +68,7 @@ class Pass(NamedTuple):
 
     features: Any
     targets: np.ndarray
+    weights: np.ndarray | None = None
     deviation: float = 0.0
     note: str | None = None
 
@@ -150,6 +159,11 @@ def weighted_order(copies: np.ndarray, seed: Callable[[], int],
     rest = copies - counts
     if rest.any():
         counts += _drawn(rest, seed(), groups)
+    return _spread(counts)
+
+
+def _spread(counts: np.ndarray) -> np.ndarray:
+    """Rows, each as often as it counts, these spread evenly."""
     counts = counts.astype(np.intp)     # 32-bit machines repeat by no others
     rows = np.flatnonzero(counts)
     counts = counts[rows]
@@ -163,7 +177,7 @@ def weighted_order(copies: np.ndarray, seed: Callable[[], int],
 
 def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
               seed: Callable[[], int], groups: np.ndarray | None = None, *,
-              chunk: bool = False) -> Pass:
+              chunk: bool = False, along: bool = False) -> Pass:
     """Rows of a pass and their targets.
 
     Parameters
@@ -180,6 +194,8 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
         See :func:`weighted_order`.
     chunk : bool
         True of rows that others follow: weights are numbers of copies.
+    along : bool
+        True if weights go along with the rows (:func:`go_along`), but not of a chunk.
 
     Raises
     ------
@@ -190,6 +206,8 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
         return Pass(RowView(features) if is_sparse(features) else features, targets)
     rows = np.flatnonzero(weights)
     view = view_of(features, rows)
+    if along and not chunk:
+        return _weighted(view, targets[rows], weights[rows])
 
     def own_seed() -> int:
         entropy = [max(0, seed()), fingerprint(view)]
@@ -197,8 +215,40 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
 
     copies, deviation = (weights[rows], 0.0) if chunk else copies_of(weights[rows], view.shape[1])
     order = weighted_order(copies, own_seed, None if groups is None else groups[rows])
-    return Pass(view.take(order), targets[rows[order]], deviation,
+    return Pass(view.take(order), targets[rows[order]], None, deviation,
                 _left_out_of_chunk(copies, order) if chunk else _left_out(copies, order))
+
+
+def go_along(device: Any, *, refetch: bool, packed: bool, joint: bool = False) -> bool:
+    """True if weights go along with the rows to a device: its pipeline has ``row_weights``, or is
+    made for the rows. Else copies stand for them.
+
+    Parameters
+    ----------
+    device : str or Device
+        A device on a board has the pipeline that was built for it.
+    refetch, packed : bool
+        What the pipeline is asked for, which does not go together with weights
+        (:mod:`bitstep.pipeline.parts.exclusions`).
+    joint : bool
+        True of several classes that are trained together, whose passes have no weights.
+    """
+    if refetch or packed or joint:
+        return False
+    return device in MADE if isinstance(device, str) else bool(device.config.row_weights)
+
+
+def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray) -> Pass:
+    """Rows with their weights. One of more than :data:`HEAVY` times the mean weight stands in the
+    pass several times, with equal parts of it: an update would overshoot. That makes at most a
+    quarter more rows.
+    """
+    weights = weights / weights.max()
+    counts = np.maximum(np.ceil(weights / (HEAVY * weights.mean())), 1)
+    order = np.arange(len(weights)) if (counts == 1).all() else _spread(counts)
+    parts = (weights / counts)[order]
+    alike = (parts == parts[0]).all()
+    return Pass(view.take(order), targets[order], None if alike else stored_weights(parts))
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:

@@ -44,17 +44,23 @@ class Moments:
 
 
 def measures(loss: Loss | LossFunction, features: np.ndarray, targets: np.ndarray,
-             coefs: np.ndarray, intercepts: np.ndarray, *,
-             classes: bool) -> tuple[np.ndarray, np.ndarray | None]:
+             coefs: np.ndarray, intercepts: np.ndarray, *, classes: bool,
+             weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
     """:func:`mean_losses`, and with ``classes`` the share of the rows that every model classifies
-    correctly.
+    correctly; each row times its weight, if there are ``weights``.
     """
+    def summed(values: np.ndarray, start: int, stop: int) -> np.ndarray:
+        return values.sum(axis=0) if shares is None else shares[start:stop] @ values
+
+    shares = None if weights is None else weights / weights.mean(dtype=np.float64)
     total, correct = np.zeros(coefs.shape[0]), np.zeros(coefs.shape[0])
     for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
         values = outputs(features[start:stop], coefs, intercepts)
         if classes:
-            correct += (decide(values) == decide(targets[start:stop])[:, None]).sum(axis=0)
-        total += formula_of(loss).value(values, targets[start:stop, None]).sum(axis=(0, 2))
+            correct += summed(decide(values) == decide(targets[start:stop])[:, None], start, stop)
+        losses = formula_of(loss).value(values, targets[start:stop, None])
+        total += losses.sum(axis=(0, 2)) if shares is None else \
+            summed(losses.sum(axis=2), start, stop)
     return (total / (len(features) * intercepts.shape[1]),
             correct / len(features) if classes else None)
 
@@ -91,7 +97,7 @@ def squared_losses(features: np.ndarray, targets: np.ndarray, coefs: np.ndarray,
 
 
 def accuracies(features: np.ndarray, labels: np.ndarray, classes: np.ndarray, coefs: np.ndarray,
-               intercepts: np.ndarray) -> np.ndarray:
+               intercepts: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Share of the rows that every model classifies correctly.
 
     Parameters
@@ -100,6 +106,8 @@ def accuracies(features: np.ndarray, labels: np.ndarray, classes: np.ndarray, co
         Elements of ``classes``.
     coefs, intercepts
         As for :func:`squared_losses`; one output for two classes, else one for each class.
+    weights : ndarray, shape (n_rows,), or None
+        Weights of the rows.
 
     Returns
     -------
@@ -108,8 +116,9 @@ def accuracies(features: np.ndarray, labels: np.ndarray, classes: np.ndarray, co
     correct = np.zeros(coefs.shape[0])
     for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
         chosen = decide(outputs(features[start:stop], coefs, intercepts))
-        correct += (classes[chosen] == labels[start:stop, None]).sum(axis=0)
-    return correct / len(features)
+        right = classes[chosen] == labels[start:stop, None]
+        correct += right.sum(axis=0) if weights is None else weights[start:stop] @ right
+    return correct / (len(features) if weights is None else weights.sum(dtype=np.float64))
 
 
 def code_accuracies(datasets: Sequence[QuantizedDataset], weights: np.ndarray,

@@ -77,7 +77,8 @@ def noise_floor(rows: QuantizedRows | BitPlaneRows, objective: Objective, traini
     """
     if objective.loss != Loss.LEAST_SQUARES or rows.encoding == BIT_PLANES \
             or not ENCODINGS[rows.encoding].corrected or training.few_bits \
-            or objective.proximal or objective.l2 or rows.n_features > MAX_FEATURES:
+            or rows.weights is not None or objective.proximal or objective.l2 \
+            or rows.n_features > MAX_FEATURES:
         return None
     noise = np.asarray(rows.variance)
     values, vectors = _spectrum(rows, training.fit_intercept)

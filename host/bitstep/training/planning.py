@@ -20,6 +20,7 @@ from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import ENCODINGS, QuantizedDataset
+from bitstep.quantization.weights import mean_weight
 from bitstep.training import stepping
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import check_planes
@@ -113,7 +114,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         codebooks=data.rows.codebooks,
         bit_plane_rows=data.n_rows * (config.row_format == BIT_PLANES),
         model_bits=training.model_bits, update_bits=training.update_bits,
-        derivative_bound=objective.bound_of(data))
+        derivative_bound=objective.bound_of(data), weights=data.rows.weights)
     error = float(np.abs(taken / np.asarray(training.steps)[first_epoch:] - 1).max())
     return Plan(job, units, taken, error + lost, model_range,
                 between_epochs=factors is not None and not period)
@@ -133,7 +134,9 @@ class _Schedule:
         self._objective, self._shift, self._units = objective, shift, units
         self._planes = training.planes
         self._steps, self._seed = np.asarray(training.steps), data.rows.seed % (1 << 32)
-        self._step_scale = config.rows.level_limit * config.rows.gradient_limit * training.batch
+        # A step is that of a row of mean weight.
+        self._step_scale = config.rows.level_limit * config.rows.gradient_limit * training.batch \
+            * mean_weight(data.rows.weights)
         self._largest_label = largest_stored(data) * 2.0 ** shift
         self.proximal_period = 0
         if not objective.proximal:

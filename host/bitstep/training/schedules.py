@@ -12,6 +12,7 @@ from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
 from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import BitPlaneRows, QuantizedRows
+from bitstep.quantization.weights import largest_weight
 
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 EPOCH_ROWS = 100_000        # of all epochs together, that few rows are trained on
@@ -165,7 +166,8 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     times shorter one). A row's hinge or logistic derivative is at most 1, so the step is about what
     a weight can change at once; it is at most 16, an eighth of the default ``model_range``. R and m
     are taken from no more than 2,048 rows, evenly spaced. The schedule ``linear``, whose steps stay
-    long, begins with half of it.
+    long, begins with half of it. Where rows have weights, a step is that of the mean
+    weight, and the automatic one is divided by the largest weight over the mean one.
 
     Parameters
     ----------
@@ -192,7 +194,8 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     step = rule.step_fraction * min(batch ** 0.5, rule.batch_growth) * batch \
         / (mean_square + (batch - 1) * largest)
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
-    return min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0)
+    return min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
+        / largest_weight(rows.weights)
 
 
 def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUARES,
@@ -201,7 +204,8 @@ def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUA
 
     It is 0.5 / (L R), with R the mean of |u|^2 and the intercept's 1, and L the Lipschitz constant
     of the loss's derivative: 1, 1/4 of the logistic loss, 1/2 of a softmax. It is at most
-    0.5 / (T l2), with T the rows between two corrections, which take l2 in.
+    0.5 / (T l2), with T the rows between two corrections, which take l2 in. Where
+    rows have weights, R is times the largest of them over their mean.
 
     Parameters
     ----------
@@ -212,7 +216,7 @@ def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUA
         The largest of a weight of scaled features.
     """
     bend = formula_of(loss).curvature * (rows.mean_square + 1)
-    return 0.5 / max(bend, centred_period(rows.n_rows) * l2)
+    return 0.5 / max(bend * largest_weight(rows.weights), centred_period(rows.n_rows) * l2)
 
 
 def centred_period(n_rows: int) -> int:

@@ -14,6 +14,7 @@ from bitstep_hw.packed.solvers import RowSolvers
 from bitstep_hw.packed.sums import RowSums
 from bitstep_hw.packed.words import PackedWords
 from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.run import label_shape
 from bitstep_hw.pipeline.frame import PipelineFrame
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.rows.decoder import decode
@@ -57,7 +58,7 @@ class PackedPipeline(PipelineFrame):
         self.sums = RowSums(config=config)
         self.engine: Any = CorrectionEngine(config=config) \
             if config.stages.corrections else None
-        super().__init__(config, labels=config.rows.label_rows * config.models,
+        super().__init__(config, labels=label_shape(config.rows.label_rows * config.models),
                          more={"models": In(5)} if config.models > 1 else {})
 
     def elaborate(self, platform):

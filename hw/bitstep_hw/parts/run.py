@@ -18,6 +18,7 @@ from bitstep.pipeline.parts.widths import (
     MODEL_WIDTH,
 )
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.shapes import WEIGHT_BITS
 from bitstep_hw.parts.dither import KEY_WIDTH
 
 INTERCEPT_WIDTH = 17        # bits of the register INTERCEPT_LEVEL
@@ -27,6 +28,20 @@ def label_shape(models):
     """Shape of a row's label, or of the labels of several models."""
     label = signed(LABEL_WIDTH)
     return label if models == 1 else data.ArrayLayout(label, models)
+
+
+def row_shape(config):
+    """Shape of what belongs to a row beside its values: its label, or those of several models; in
+    pipelines with weights of rows a structure of these (``labels``), its weight and the place of
+    its mantissa's dither (:func:`bitstep.golden.steps.row_mantissa`), that of row 0 being 0.
+    """
+    return weighted_shape(config.models) if config.row_weights else label_shape(config.models)
+
+
+def weighted_shape(models):
+    """Shape of a row's labels with its weight."""
+    return data.StructLayout({"labels": label_shape(models), "weight": WEIGHT_BITS,
+                              "place": WEIGHT_BITS})
 
 
 def reads_derivatives(run):
@@ -57,9 +72,16 @@ class RunRegisters(wiring.Signature):
         the labels.
     model_bits, update_bits : Out
         Bits of the model that dot products meet, and of an update; 0 for all.
+    weighted : Out
+        With ``row_weights``: rows have weights.
+
+    Parameters
+    ----------
+    row_weights : bool
+        As of the configuration.
     """
 
-    def __init__(self):
+    def __init__(self, *, row_weights=False):
         super().__init__({
             "rows": Out(32), "beats_per_row": Out(range(MAX_FEATURES + 1)), "last_lanes": Out(10),
             "batch": Out(32), "lookahead": Out(range(MAX_LOOKAHEAD + 1)),
@@ -71,6 +93,7 @@ class RunRegisters(wiring.Signature):
             "fine_address": Out(64), "gradient": Out(1), "derivatives": Out(1),
             "label_format": Out(2), "model_bits": Out(range(FEW_BITS[1] + 1)),
             "update_bits": Out(range(FEW_BITS[1] + 1)),
+            **({"weighted": Out(1)} if row_weights else {}),
         })
 
 

@@ -4,7 +4,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import AUX_WIDTH
-from bitstep_hw.parts.run import EpochSteps, RunRegisters, label_shape
+from bitstep_hw.parts.run import EpochSteps, RunRegisters
 from bitstep_hw.pipeline.model.port import ModelPort
 
 
@@ -15,8 +15,8 @@ class PipelineFrame(wiring.Component):
     ----------
     config : PipelineConfig
         The choices that the pipeline is made from.
-    labels : int
-        Labels that come together.
+    labels : ShapeLike
+        Shape of the labels that come together, and of what comes with them.
     more : dict
         Further ports.
 
@@ -38,7 +38,7 @@ class PipelineFrame(wiring.Component):
         :class:`bitstep_hw.pipeline.model.port.ModelPort`.
     i_model : In(stream.Signature(64)), o_model : Out(stream.Signature(64))
         Models and coefficients in, models out.
-    i_rows : In(stream.Signature(beat_width)), i_labels : In(stream.Signature(label_shape(labels)))
+    i_rows : In(stream.Signature(beat_width)), i_labels : In(stream.Signature(labels))
         The epoch's rows and labels.
     overflowed : Out(3 * models)
         Strobes, three for each model, as :class:`bitstep.pipeline.registers.Overflow`.
@@ -52,10 +52,10 @@ class PipelineFrame(wiring.Component):
         self.port = ModelPort(config=config)
         self.has_more_models = config.models > 1
         super().__init__({
-            "run": In(RunRegisters()), "steps": In(EpochSteps()),
+            "run": In(RunRegisters(row_weights=config.row_weights)), "steps": In(EpochSteps()),
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.rows.beat_width)),
-            "i_labels": In(stream.Signature(label_shape(labels))),
+            "i_labels": In(stream.Signature(labels)),
             "overflowed": Out(3 * config.models), "misaligned": Out(1), "waits": Out(7),
             "beat_entered": Out(1), "row_refetched": Out(1),
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),

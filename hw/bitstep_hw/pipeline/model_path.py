@@ -1,9 +1,11 @@
 """The part of the pipeline that each model has of its own."""
 
-from amaranth import C
+from amaranth import C, Mux, Signal
 from amaranth.lib import wiring
 
-from bitstep_hw.parts.arithmetic import delay
+from bitstep.pipeline.parts.widths import MANTISSA_WIDTH
+from bitstep.pipeline.shapes import WEIGHT_BITS
+from bitstep_hw.parts.arithmetic import delay, multiply
 from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.products.dot_product import DotProduct
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
@@ -95,9 +97,12 @@ class ModelPath:
             *each(dot_product.levels, pipeline.levels.late_dot),
         ]
 
-    def connect_solver(self, m, pipeline, dotted, label, steps, label_shift):
-        """The solver; ``label`` is that of the row that enters, with its products."""
+    def connect_solver(self, m, pipeline, dotted, label, steps, label_shift, row, entered):
+        """The solver; ``label`` is that of the row that enters, with its products, ``entered``
+        cycles after its last slot, with which ``row`` came.
+        """
         solver, step, stages = self.solver, self.derivative_step, self.config.stages
+        mantissa, scale = self._scale(m, pipeline, steps, row, entered)
         since_dotted = stages.dot.cycles - stages.solver.lead - stages.store.words
         m.d.comb += [
             solver.clear.eq(pipeline.start), solver.valid.eq(pipeline.correlator.o_valid),
@@ -105,18 +110,45 @@ class ModelPath:
             solver.label.eq(label),
             *each(solver.products, pipeline.correlator.products),
             solver.dot.eq(self.dot_product.o), solver.dither.eq(pipeline.dither.o),
-            solver.derivative_step.eq(step.value), solver.step_too_large.eq(step.too_large),
+            solver.derivative_step.eq(scale["derivative_step"]),
+            solver.step_too_large.eq(scale["step_too_large"]),
         ]
         if self.config.loss_family == "linear":
             m.d.comb += [step.factor.eq(pipeline.run.derivative_bound),
-                         solver.bound.eq(step.bound)]
-        for part in (solver, step):
-            m.d.comb += [part.mantissa.eq(steps.mantissa), part.shift.eq(steps.shift),
+                         solver.bound.eq(scale["bound"])]
+        for part, own in ((solver, scale["mantissa"]), (step, mantissa)):
+            m.d.comb += [part.mantissa.eq(own), part.shift.eq(steps.shift),
                          part.label_shift.eq(label_shift)]
         for extra in pipeline.extras:
             extra.connect_solver(m, solver, pipeline.run)
         m.d.comb += [getattr(solver, name).eq(getattr(pipeline.run, name))
                      for name in solver.RUN_NUMBERS]
+
+    def _scale(self, m, pipeline, steps, row, entered):
+        """What the solver scales a row by when it enters, ``entered`` cycles after its last slot,
+        by name; with ``row_weights`` from the row's own mantissa, ``mantissa weight / 2^16``
+        rounded by a dither of its own (:func:`bitstep.golden.steps.row_mantissa`).
+        """
+        step, mantissa, wait, then = self.derivative_step, steps.mantissa, 0, 0
+        if self.config.row_weights:
+            stages = 2 if self.config.clock.fast else 1
+            place = Signal(WEIGHT_BITS, name=self.named("place"))
+            m.d.comb += place.eq(row.place + steps.key[:WEIGHT_BITS])
+            scaled = multiply(m, mantissa, row.weight, stages=stages, valid=None,
+                              addend=delay(m, place, stages - 1, name=self.named("place")),
+                              name=self.named("weighted"), width=MANTISSA_WIDTH + WEIGHT_BITS + 1)
+            mantissa = Signal.like(steps.mantissa, name=self.named("own"), reset_less=True)
+            m.d.sync += mantissa.eq(Mux(pipeline.run.weighted, scaled[WEIGHT_BITS:],
+                                        steps.mantissa))
+            wait = entered - stages - 1     # from the mantissa until the row enters
+            then = wait - step.latency
+        scale = {"mantissa": delay(m, mantissa, wait, name=self.named("own")),
+                 "derivative_step": step.value, "step_too_large": step.too_large}
+        if self.config.loss_family == "linear":
+            scale["bound"] = step.bound
+        return mantissa, {name: value if name == "mantissa" else
+                          delay(m, value, then, name=self.named(name))
+                          for name, value in scale.items()}
 
     def overflowed(self):
         """Flags of what leaves its range, bits as

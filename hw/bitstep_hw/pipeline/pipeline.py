@@ -6,6 +6,7 @@ from amaranth.lib import wiring
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.dither import Dither
+from bitstep_hw.parts.run import row_shape
 from bitstep_hw.pipeline.extras import extras_of
 from bitstep_hw.pipeline.frame import PipelineFrame
 from bitstep_hw.pipeline.model_path import ModelPath, connect_selected, each
@@ -45,7 +46,7 @@ class Pipeline(PipelineFrame):
         self.dither = Dither(config=config)
         self.paths = [ModelPath(config, number) for number in range(config.models)]
         self.extras = extras_of(config)
-        super().__init__(config, labels=config.models, more={
+        super().__init__(config, labels=row_shape(config), more={
             name: port for extra in self.extras for name, port in extra.ports.items()})
 
     def extra(self, kind):
@@ -151,10 +152,11 @@ class Pipeline(PipelineFrame):
         """Solvers, and the dither that all models have in common."""
         stages = self.config.stages
         entered = stages.dot.cycles - stages.solver.lead        # cycles from a slot
-        label = delay(m, self.sequencer.label, entered, name="label")
+        row = self.sequencer.label
+        label = delay(m, row.labels if self.config.row_weights else row, entered, name="label")
         labels = [label] if len(self.paths) == 1 else list(label)
         for path, own, steps, shift in zip(self.paths, labels, self.all_steps, self.label_shifts,
                                            strict=True):
-            path.connect_solver(m, self, dotted, own, steps, shift)
+            path.connect_solver(m, self, dotted, own, steps, shift, row, entered)
         m.d.comb += [self.dither.key.eq(self.steps.key), self.dither.restart.eq(self.start),
                      self.dither.take.eq(self.paths[0].solver.take)]

@@ -83,6 +83,8 @@ class AuxFeeder(wiring.Component):
         Labels of a row, of several models, a power of two.
     constants : bool
         True if constants, as long as the coefficients, follow them.
+    weights : bool
+        True if rows can have weights.
 
     Members
     -------
@@ -104,14 +106,17 @@ class AuxFeeder(wiring.Component):
         With ``codebooks``: their address and 64-bit beats.
     models : In(5), shared_labels : In(1)
         With several ``streams``: as the registers of these names.
+    weighted : In(1)
+        With ``weights``: as the register WEIGHTED.
     label_beats : Out(32)
         64-bit beats of an epoch's labels.
     o : Out(stream.Signature(JOB_LAYOUT))
         Blocks.
     """
 
-    def __init__(self, *, codebooks=False, streams=1, constants=False):
+    def __init__(self, *, codebooks=False, streams=1, constants=False, weights=False):
         self.codebooks, self.streams, self.constants = codebooks, streams, constants
+        self.weights = weights
         super().__init__({
             "start": In(1), "stop": In(1),
             "epochs": In(32), "rows": In(32), "label_format": In(2),
@@ -121,6 +126,7 @@ class AuxFeeder(wiring.Component):
             **({"codebooks_address": In(64), "codebooks_beats": In(32)}
                if codebooks else {}),
             **({"models": In(5), "shared_labels": In(1)} if streams > 1 else {}),
+            **({"weighted": In(1)} if weights else {}),
             "o": Out(stream.Signature(JOB_LAYOUT)),
         })
 
@@ -138,6 +144,15 @@ class AuxFeeder(wiring.Component):
                 m.d.sync += label_beats.eq((labels + 3) >> 2)
             with m.Default():
                 m.d.sync += label_beats.eq((labels + 1) >> 1)
+        if self.weights:        # a row with a weight takes twice the bits, at least 32
+            with m.If(self.weighted):
+                with m.Switch(self.label_format):
+                    with m.Case(LabelFormat.SIGN.value):
+                        m.d.sync += label_beats.eq((self.rows + 1) >> 1)
+                    with m.Case(LabelFormat.INT16.value):
+                        m.d.sync += label_beats.eq((labels + 1) >> 1)
+                    with m.Default():
+                        m.d.sync += label_beats.eq(labels)
 
         taken = Signal()
         job = self.o.payload

@@ -4,10 +4,11 @@ from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.parts.widths import AUX_WIDTH, LABEL_WIDTH
+from bitstep.golden.steps import WEIGHT_TURN
+from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.shapes import LABEL_BITS
-from bitstep_hw.parts.run import label_shape
+from bitstep.pipeline.shapes import LABEL_BITS, WEIGHT_BITS, row_label_bits
+from bitstep_hw.parts.run import label_shape, weighted_shape
 
 
 class LabelUnpacker(wiring.Component):
@@ -26,28 +27,36 @@ class LabelUnpacker(wiring.Component):
         Labels of a row in memory, at least ``models``: a power of two.
     rows : int
         Rows whose labels are given together, a power of two.
+    weights : bool
+        True if rows can have weights; then labels are given for one row at a time.
 
     Members
     -------
     i : In(stream.Signature(64))
         Stored labels.
     o : Out(stream.Signature(label_shape(rows * models)))
-        Labels, those of a row side by side.
+        Labels, those of a row side by side; with ``weights`` a structure of these, the weight and
+        the place of its dither (:func:`bitstep_hw.parts.run.row_shape`).
     label_format : In(2)
         A :class:`bitstep.pipeline.registers.LabelFormat`; constant during a run.
     shared : In(1)
         With more than one model: a row has one label in memory, which is that of all models;
         constant during a run.
+    weighted : In(1)
+        With ``weights``: a row has a weight behind its labels; constant during a run.
     restart : In(1)
         Drops what is left of a word: the next label is the first of a new stream.
     """
 
-    def __init__(self, *, models=1, streams=1, rows=1):
-        self.models, self.streams, self.rows = models, streams, rows
+    def __init__(self, *, models=1, streams=1, rows=1, weights=False):
+        assert not (weights and rows > 1)
+        self.models, self.streams, self.rows, self.weights = models, streams, rows, weights
         super().__init__({
             "i": In(stream.Signature(AUX_WIDTH)),
-            "o": Out(stream.Signature(label_shape(rows * models))),
+            "o": Out(stream.Signature(weighted_shape(models) if weights
+                                      else label_shape(rows * models))),
             "label_format": In(2),
+            **({"weighted": In(1)} if weights else {}),
             **({"shared": In(1)} if models > 1 else {}),
             "restart": In(1),
         })
@@ -55,10 +64,11 @@ class LabelUnpacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         labels = self.streams * self.rows
-        word = Signal(max(AUX_WIDTH, labels * LABEL_WIDTH))
+        self._words = max(1, self.streams if self.weights else labels // 2)     # of a row, at most
+        word = Signal(self._words * AUX_WIDTH)
         left = Signal(range(AUX_WIDTH + 1))
         per_word, shifted = Signal.like(left), Signal.like(word)
-        last = Signal(range(labels // 2 + 1))   # number of the last word that is gathered
+        last = Signal(range(self._words + (labels > 1)))    # number of the last one gathered
         with m.Switch(self.label_format):
             for label_format in LabelFormat:
                 width = LABEL_BITS[label_format]
@@ -67,13 +77,13 @@ class LabelUnpacker(wiring.Component):
                 with (m.Default() if label_format == LabelFormat.INT32
                       else m.Case(label_format.value)):
                     self._take(m, word, label_format)
-                    m.d.comb += [per_word.eq(max(AUX_WIDTH // row, 1)), shifted.eq(word >> row),
-                                 last.eq(max(row // AUX_WIDTH, 1) - 1)]
+                    self._split(m, word, row, (per_word, shifted, last))
                     if self.models > 1:
                         with m.If(self.shared):
-                            m.d.comb += [per_word.eq(max(AUX_WIDTH // one_model, 1)),
-                                         shifted.eq(word >> one_model),
-                                         last.eq(max(one_model // AUX_WIDTH, 1) - 1)]
+                            self._split(m, word, one_model, (per_word, shifted, last))
+                    if self.weights:
+                        with m.If(self.weighted):
+                            self._split_weighted(m, word, label_format, (per_word, shifted, last))
 
         # Registers, because so much hangs on them.
         some = Signal()     # ``left`` is not 0
@@ -89,15 +99,42 @@ class LabelUnpacker(wiring.Component):
             m.d.sync += [word.eq(shifted), left.eq(left - 1), some.eq(~one), one.eq(left == 2)]
         with m.If(self.i.valid & room & whole):
             m.d.sync += [word.eq(gathered), left.eq(per_word), some.eq(1),
-                         one.eq((per_word == 1) if labels > 1 else 0)]
+                         one.eq((per_word == 1) if labels > 1 or self.weights else 0)]
         with m.If(self.restart):
             m.d.sync += [some.eq(0), one.eq(0)]
+        if self.weights:
+            self._count(m)
         return m
+
+    def _split(self, m, word, width, numbers):
+        """Rows that take so many bits, together or each."""
+        per_word, shifted, last = numbers
+        m.d.comb += [per_word.eq(max(AUX_WIDTH // width, 1)), shifted.eq(word >> width),
+                     last.eq(max(width // AUX_WIDTH, 1) - 1)]
+
+    def _split_weighted(self, m, word, label_format, numbers):
+        """Rows with weights, which stand in the highest bits of each."""
+        widths = [row_label_bits(label_format, streams, True) for streams in (self.streams, 1)]
+        for width, takes in zip(widths[:self.models], (1, self.shared) if self.models > 1 else (1,),
+                                strict=True):
+            with m.If(takes):
+                self._split(m, word, width, numbers)
+                m.d.comb += self.o.payload.weight.eq(word[width - WEIGHT_BITS:width])
+
+    def _count(self, m):
+        """Places of the dithers of rows."""
+        place = Signal(WEIGHT_BITS)
+        m.d.comb += self.o.payload.place.eq(place)
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += place.eq(place + WEIGHT_TURN)
+        with m.If(self.restart):
+            m.d.sync += place.eq(0)
 
     def _take(self, m, word, label_format):
         """Labels of a row out of the lowest bits."""
         width = LABEL_BITS[label_format]
-        outputs = [self.o.payload] if self.models * self.rows == 1 else list(self.o.payload)
+        labels = self.o.payload.labels if self.weights else self.o.payload
+        outputs = [labels] if self.models * self.rows == 1 else list(labels)
         for number, output in enumerate(outputs):
             row, model = divmod(number, self.models)
             stored = word.word_select(row * self.streams + model, width)
@@ -110,12 +147,12 @@ class LabelUnpacker(wiring.Component):
         """Words of a row that takes more than one; returns whether the word that comes is its last,
         and all of them together.
         """
-        if self.streams * self.rows <= 2:
+        if self._words == 1:
             return C(1), self.i.payload
         number = Signal.like(last)
         whole = Signal()
         before = [Signal(AUX_WIDTH, name=f"before_{place}", reset_less=True)
-                  for place in range(self.streams * self.rows // 2 - 1)]
+                  for place in range(self._words - 1)]
         m.d.comb += whole.eq(number == last)
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += number.eq(Mux(whole, 0, number + 1))

@@ -15,21 +15,33 @@ _GROUP_BITS = 3
 _GROUP = 1 << _GROUP_BITS       # registers that a read chooses from in a cycle
 
 
-def _fields(access):
-    """Return the members for the registers of one access: ``{name: [register, ...]}``.
+def _fields(access, choices=()):
+    """Return the members for the registers of one access: ``{name: [register, ...]}``; of those
+    that need a choice of the pipeline only where it is among ``choices``.
 
     The parts of a value, lowest first, are ``_LO`` and ``_HI``, or ``_0`` to ``_3``.
     """
     fields = {}
     for register in REGISTERS:
-        if register.access == access and register.name not in _INTERNAL:
+        if register.access == access and register.name not in _INTERNAL \
+                and (not register.choice or register.choice in choices):
             base, _, part = register.name.rpartition("_")
             name = base if part in ("LO", "HI") or part.isdigit() else register.name
             fields.setdefault(name.lower(), []).append(register)
     return fields
 
 
-READABLE, WRITABLE = _fields("ro"), _fields("rw")
+READABLE = _fields("ro")
+
+
+def writable(*choices):
+    """Return the members for the registers that can be written, with those that need one of these
+    choices of the pipeline: ``{name: [register, ...]}``.
+    """
+    return _fields("rw", choices)
+
+
+WRITABLE = writable()       # those that every pipeline has
 
 
 def _width(registers):
@@ -45,6 +57,11 @@ class RegisterBank(wiring.Component):
     ignored. A 64-bit counter does not tear: reading its low half keeps the high half for the next
     read of it. Nothing is accepted in reset and in the cycle after it. Stores the writable
     registers.
+
+    Parameters
+    ----------
+    row_weights : bool
+        True if there are the registers of weights of rows.
 
     Members
     -------
@@ -62,13 +79,14 @@ class RegisterBank(wiring.Component):
         Each ``ro`` register but VERSION, likewise; ``identity`` has 128 bits.
     """
 
-    def __init__(self):
+    def __init__(self, *, row_weights=False):
+        self._writable = writable(*["row_weights"] * row_weights)
         super().__init__({
             "bus": In(AxiLite(address_width=ADDRESS_WIDTH)),
             "locked": In(1),
             "start": Out(1),
             "abort": Out(1),
-            **{name: Out(_width(parts)) for name, parts in WRITABLE.items()},
+            **{name: Out(_width(parts)) for name, parts in self._writable.items()},
             **{name: In(_width(parts)) for name, parts in READABLE.items()},
         })
 
@@ -123,7 +141,7 @@ class RegisterBank(wiring.Component):
                 self.abort.eq((data & Control.ABORT).any()),
             ]
         mask = Cat(*(bit.replicate(8) for bit in strobe))
-        for register, field in self._parts(WRITABLE):
+        for register, field in self._parts(self._writable):
             with m.If(write & ~self.locked & is_at(register.offset, register.name)):
                 m.d.sync += field.eq((field & ~mask) | (data & mask))
 
@@ -148,7 +166,7 @@ class RegisterBank(wiring.Component):
         with m.If(selected):
             m.d.sync += bus.rvalid.eq(1)
         values = {register.offset >> 2: field
-                  for register, field in [*self._parts(READABLE), *self._parts(WRITABLE)]}
+                  for register, field in [*self._parts(READABLE), *self._parts(self._writable)]}
         values[OFFSETS["VERSION"] >> 2] = C(MAP_VERSION, 32)
         highs = {register.offset >> 2: getattr(self, register.name[:-3].lower())[32:]
                  for register, _ in self._parts(READABLE) if register.name.endswith("_LO")}

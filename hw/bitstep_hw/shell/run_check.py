@@ -14,10 +14,14 @@ from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH, UNIT_GROUPS, BitPlaneSizes
 from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.shell.beat_count import BeatCount
-from bitstep_hw.shell.register_bank import WRITABLE
+from bitstep_hw.shell.register_bank import writable
 
-REGISTERS_LAYOUT = data.StructLayout({
-    name: sum(part.width for part in parts) for name, parts in WRITABLE.items()})
+
+def registers_layout(config):
+    """Return the layout of the writable registers that a pipeline has, by name."""
+    return data.StructLayout({
+        name: sum(part.width for part in parts)
+        for name, parts in writable(*["row_weights"] * config.row_weights).items()})
 
 
 def bit_plane_sizes(config):
@@ -41,7 +45,7 @@ class RunCheck(wiring.Component):
 
     Members
     -------
-    registers : In(REGISTERS_LAYOUT)
+    registers : In(registers_layout(config))
         The writable registers; constant from two cycles before ``start`` on.
     start : In(1)
         Strobe: multiply anew.
@@ -64,7 +68,8 @@ class RunCheck(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         super().__init__({
-            "registers": In(REGISTERS_LAYOUT), "start": In(1), "ready": Out(1), "bad": Out(1),
+            "registers": In(registers_layout(config)),
+            "start": In(1), "ready": Out(1), "bad": Out(1),
             "row_beats": Out(32), "model_beats": Out(32), "codebooks_beats": Out(32),
             "corrects": Out(1),
             **bit_plane_sizes(config),
@@ -173,6 +178,8 @@ class RunCheck(wiring.Component):
             ~registers.gradient | (registers.label_format != LabelFormat.SIGN)
             | (registers.loss == Loss.LEAST_SQUARES) | (registers.loss == Loss.HINGE) | huber
             if config.stages.full_passes else 1))
+        if config.row_weights:      # a derivative has no weight
+            wrong.append(registers.weighted & registers.derivatives)
         return wrong
 
     def _lacking(self, *choices):

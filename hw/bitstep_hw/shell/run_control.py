@@ -11,7 +11,7 @@ from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.reset import SETTLE
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
 from bitstep_hw.shell.interleaved_models import InterleavedModels
-from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck, bit_plane_sizes
+from bitstep_hw.shell.run_check import RunCheck, bit_plane_sizes, registers_layout
 
 
 class RunControl(wiring.Component):
@@ -28,7 +28,7 @@ class RunControl(wiring.Component):
 
     Members
     -------
-    registers : In(REGISTERS_LAYOUT)
+    registers : In(registers_layout(config))
         The writable registers, by name.
     start, abort : In(1)
         Strobes from the register CONTROL.
@@ -66,7 +66,7 @@ class RunControl(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         super().__init__({
-            "registers": In(REGISTERS_LAYOUT),
+            "registers": In(registers_layout(config)),
             "start": In(1), "abort": In(1), "begin": Out(1), "stop": Out(1),
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
             "overflowed": In(3 * config.models), "buses_idle": In(1), "write_idle": In(1),
@@ -81,7 +81,7 @@ class RunControl(wiring.Component):
             "clear": Out(1), "load": Out(1), "load_coefficients": Out(1), "unload": Out(1),
             "port_done": In(1),
             "epoch_start": Out(1), "epoch_done": In(1),
-            "run": Out(RunRegisters()), "steps": Out(EpochSteps()),
+            "run": Out(RunRegisters(row_weights=config.row_weights)), "steps": Out(EpochSteps()),
             "busy": Out(1), "done": Out(1), "model_io": Out(1),
             "error": Out(4), "overflow": Out(3 * config.models), "epochs_done": Out(32),
             **({"model": Out(range(config.models)),

@@ -11,7 +11,7 @@ from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MAX_SHIFT, SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.training.stepping import MIN_MANTISSA, step_mantissa
-from bitstep_sim.testing.random_jobs import bound_of
+from bitstep_sim.testing.random_jobs import bound_of, random_weights
 
 # The least scale of a step that its registers hold, with a mantissa of full precision.
 _LEAST_SCALE = MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT)
@@ -21,7 +21,7 @@ _LABELS = {LabelFormat.SIGN: (1, 36), LabelFormat.INT16: (1000, 26),
 
 def random_bit_plane_job(config: PipelineConfig, *, n_features: int, n_rows: int, seed: int = 0,
                      planes: tuple[int, ...] = (4,), speed: float = 0.5, copies: int = 1,
-                     **options) -> TrainingJob:
+                     weighted: bool = False, **options) -> TrainingJob:
     """Draw a job on bit-plane rows with every code; its epochs have the planes asked for.
 
     Parameters
@@ -34,6 +34,8 @@ def random_bit_plane_job(config: PipelineConfig, *, n_features: int, n_rows: int
         Step, relative to the largest that converges.
     copies : int
         Copies of the rows.
+    weighted : bool
+        Rows have weights.
     **options
         Fields of the job: ``batch``, ``correction_period``, ``loss``, ``label_format``,
         ``proximal_period``, ``intercept_level`` and others. With ``label_format`` INT32 and a loss
@@ -62,7 +64,8 @@ def random_bit_plane_job(config: PipelineConfig, *, n_features: int, n_rows: int
     choices = {"intercept_level": config.rows.intercept_limit, "batch": 1, "correction_period": 0,
                "model": rng.integers(-1 << 18, 1 << 18, n_features).astype(np.int32),
                "intercept": -777, "box_limit": 1 << 19 if proximal else MODEL_LIMIT,
-               "derivative_bound": bound_of(loss, labels)} | options
+               "derivative_bound": bound_of(loss, labels),
+               "weights": random_weights(n_rows, seed) if weighted else None} | options
     return TrainingJob(
         config=config, n_features=n_features, rows=rows, bit_plane_rows=n_rows,
         labels=pack_labels(labels, kind), label_format=kind, label_shift=shift,

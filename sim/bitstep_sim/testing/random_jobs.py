@@ -115,6 +115,8 @@ class JobOptions:
         features, since no other row is surely inactive with a few bits.
     model_bits, update_bits
         As of :class:`~bitstep.pipeline.job.TrainingJob`.
+    weighted : bool
+        Rows have weights (:func:`random_weights`); the pipeline must have ``row_weights``.
     """
 
     seed: int = 0
@@ -131,6 +133,7 @@ class JobOptions:
     cell_half_levels: int = 0
     model_bits: int = 0
     update_bits: int = 0
+    weighted: bool = False
 
 
 def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **options) -> TrainingJob:
@@ -178,7 +181,16 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         box_limit=max(2, round(change)) if given.proximal_period else MODEL_LIMIT,
         fine_rows=fine_rows, cell_half_levels=given.cell_half_levels, codebooks=tables,
         model_bits=given.model_bits, update_bits=given.update_bits,
-        derivative_bound=bound_of(given.loss, labels))
+        derivative_bound=bound_of(given.loss, labels),
+        weights=random_weights(n_rows, given.seed) if given.weighted else None)
+
+
+def random_weights(n_rows: int, seed: int) -> np.ndarray:
+    """Weights of rows of every size; a fifth are 0, 1, or the largest."""
+    rng = np.random.default_rng([seed, 16])
+    found = np.exp2(rng.uniform(0, 16, n_rows)).astype(np.uint16)
+    ends = rng.random(n_rows) < 1 / 5
+    return np.where(ends, rng.choice([0, 1, 65535], n_rows), found).astype(np.uint16)
 
 
 def bound_of(loss: Loss, labels: np.ndarray) -> int:
@@ -215,7 +227,7 @@ def random_jobs(config: PipelineConfig, count: int, *, seed: int = 0, warm: bool
     first = drawn[0]
     return [replace(
         job, rows=first.rows, codebooks=first.codebooks, box_limit=first.box_limit,
-        derivative_bound=first.derivative_bound,
+        derivative_bound=first.derivative_bound, weights=first.weights,
         labels=first.labels if shared_labels else job.labels,
         label_shift=first.label_shift - number % 3 * (first.label_shift > 8),
         epochs=tuple(replace(mine, key=other.key)

@@ -88,6 +88,8 @@ COMMANDS = {
     "several models, bit-plane rows": "rtl --bit-planes --models 2",
     "several models, few bits": "rtl --models 2 --model-bits 4",
     "packed rows, slow updates": "rtl --packed --update-interval 4",
+    "row weights, packed rows": "rtl --row-weights --packed",
+    "row weights, refetching": "rtl --row-weights --refetch",
     "length of packed rows": "rtl --packed --features 5",
 }
 # Rules that need the shape or the labels of the data: a file, and arguments.
@@ -226,7 +228,7 @@ CHOICES = {
     "refetching": {"refetch": True, "lookahead": 0}, "codebooks": {"codebooks": True},
     "proximal steps": {"proximal": True}, "few bits": {"model_bits": 4},
     "packed rows": {"packed": True, "max_features": 1, "lookahead": 0},
-    "several models": {"models": 2},
+    "several models": {"models": 2}, "row weights": {"row_weights": True},
     "look-ahead": {"lookahead": 3}, "slow updates": {"update_interval": 4},
     "logistic loss": {"loss_family": "logistic", "update_interval": 6}, "one bit": {"bits": 1},
     "many levels": {"bits": 8}, "two levels": {"row_format": "two_levels"},

@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 from bitstep.compiling import compiled, kernel
 from bitstep.golden.rounded_model import FEATURES_PER_WORD, STREAM, TURN, WORDS_PER_BLOCK
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, WEIGHT_TURN
 from bitstep.golden.threefry import GROUP, PARITY, ROTATIONS, ROUNDS
 from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.registers import Loss
@@ -46,7 +47,8 @@ class Rule(NamedTuple):
     update_bits : int
         Bits of an update, times a power of two; 0: all.
     bound_high, bound_low : int
-        Of the Huber loss: largest difference to the target that is not clipped, a pair.
+        Of the Huber loss: largest difference to the target that is not clipped, a pair. Of other
+        losses what a derivative of 1 is in those units.
     """
 
     loss: int
@@ -79,6 +81,24 @@ def _scaled(typing_context, factor, high, low, addend, shift):
 
 # Compiled code calls this without the typing context, which a type checker cannot know.
 scaled: Any = intrinsic(_scaled)
+
+
+@compiled
+def rule_of_row(rule, weights, row, key):
+    """The rule with the mantissa of a row (:func:`bitstep.golden.steps.row_mantissa`), if there are
+    ``weights``; its derivative step is -1 if it does not fit.
+    """
+    if weights.size == 0:
+        return rule
+    place = (key + WEIGHT_TURN * row) & 0xFFFF
+    mantissa = (rule.mantissa * np.int64(weights[row]) + place) >> 16
+    step: Any = rule.derivative_step
+    if step:
+        step = scaled(mantissa << 16, rule.bound_high, rule.bound_low,
+                      np.int64(1) << rule.shift - 1, rule.shift)
+        step = step if step < MAX_DERIVATIVE_STEP else np.int64(-1)
+    return Rule(rule.loss, mantissa, rule.shift, step, rule.label_shift, rule.update_bits,
+                rule.bound_high, rule.bound_low)
 
 
 @compiled

@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu import words
-from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, rule_of_row, update_of
 from bitstep.devices.cpu.codes import write_levels
 from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.derivatives import (
@@ -17,7 +17,7 @@ from bitstep.devices.cpu.derivatives import (
     derivative_label,
     fine_update,
 )
-from bitstep.devices.cpu.numbers import epoch_numbers
+from bitstep.devices.cpu.numbers import epoch_numbers, weights_of
 from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.bit_planes import PLANES
@@ -67,10 +67,13 @@ def take_bit_plane_rows(codes, place, drop, rule, epoch, arrays, targets, dither
         write_levels(codes, place + i, drop, n_features, levels)
         product = words.dot(levels, seen) + epoch.level * state[words.SEEN_INTERCEPT]
         high, low = product >> PAIR_BITS, product & LOW_MASK
+        own = rule_of_row(rule, arrays.weights, row, epoch.key)
+        if own.derivative_step < 0:
+            return words.UPDATE
         if rule.loss >= CENTRED:
-            update = centred_update(rule, high, low, targets[i], dithers[i])
+            update = centred_update(own, high, low, targets[i], dithers[i])
         else:
-            update = update_of(rule, high, low, targets[i], dithers[i])
+            update = update_of(own, high, low, targets[i], dithers[i])
         wrong = words.apply(epoch, model, levels, update, state)
         if wrong:
             return wrong
@@ -106,7 +109,7 @@ class GradientSums(NamedTuple):
 
 @kernel
 def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targets, dithers,
-                  planes, written):
+                  weights, key, first, planes, written):
     """Add the gradients of rows, one for each target; :mod:`bitstep.golden.gradient`.
 
     Parameters
@@ -119,6 +122,10 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
     intercept : int
     sums : GradientSums
         Changed.
+    weights : ndarray of uint16, shape (n_rows,) or (0,)
+        Of all rows.
+    key, first : int
+        Key of the epoch; number of the first row.
     planes : int
         Planes at which derivatives are written, or 0.
     written : ndarray of int64, shape (rows,) or (0,)
@@ -131,6 +138,7 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
     """
     codes, model, features, updates = (uncounted(codes), uncounted(model),
                                        uncounted(sums.features), uncounted(sums.updates))
+    weights = uncounted(weights)
     drop, left = np.int32(drop), np.int32(16 - planes)
     # A dot product of levels is twice that of codes, and the sum of the weights.
     always = level * intercept
@@ -139,10 +147,13 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
     for i in range(targets.size):
         product = 2 * _dot(codes, place + i, drop, model) + always
         high, low = product >> PAIR_BITS, product & LOW_MASK
+        own = rule_of_row(rule, weights, first + i, key)
+        if own.derivative_step < 0:
+            return words.UPDATE
         if rule.loss == LOGISTIC:
-            update = fine_update(rule, high, low, targets[i], dithers[i])
+            update = fine_update(own, high, low, targets[i], dithers[i])
         else:
-            update = update_of(rule, high, low, targets[i], dithers[i])
+            update = update_of(own, high, low, targets[i], dithers[i])
         if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
             return words.UPDATE
         updates[1] += abs(update)
@@ -185,7 +196,8 @@ class BitPlaneModel:
             **{name: np.zeros(length, np.int32) for name in ("model", "seen", "pending")},
             **{name: np.zeros(length, np.int64) for name in ("coefficients", "constants")},
             dot_levels=levels, gradient_levels=levels, lookup=none,
-            codebooks=np.empty((0, 1), np.int8), state=np.zeros(words.STATE, np.int64))
+            codebooks=np.empty((0, 1), np.int8), state=np.zeros(words.STATE, np.int64),
+            weights=weights_of(job))
         self.arrays.model[:n_features] = job.model
         self.arrays.coefficients[:n_features] = job.coefficients
         if job.constants is not None:

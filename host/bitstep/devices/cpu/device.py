@@ -15,7 +15,7 @@ from bitstep.devices.cpu.bit_planes import BitPlaneModel, GradientSums, add_grad
 from bitstep.devices.cpu.codes import DecodedRows, Portion
 from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
-from bitstep.devices.cpu.numbers import read_only, rule_of
+from bitstep.devices.cpu.numbers import read_only, rule_of, weights_of
 from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.softmax import class_sums, compile_passes, train_classes
 from bitstep.devices.derivatives import derivative_job
@@ -176,7 +176,7 @@ class CpuDevice(SoftwareDevice):
         then = job.at(steps)
         model = np.ascontiguousarray(job.model, np.int32)
         written = np.zeros(job.n_rows if derivative_planes else 0, np.int64)
-        rule = rule_of(then, steps)
+        rule, weights = rule_of(then, steps), weights_of(job)
 
         def add(portion: Portion) -> tuple[int, GradientSums]:
             codes, place, first, n_rows = portion
@@ -184,8 +184,8 @@ class CpuDevice(SoftwareDevice):
             return add_gradients(
                 codes, place, PLANES - steps.planes, rule, then.intercept_level, model,
                 job.intercept, sums, then.targets(first, n_rows),
-                dithers_of(steps.key, first, n_rows), derivative_planes,
-                written[first:first + n_rows]), sums
+                dithers_of(steps.key, first, n_rows), weights, steps.key, first,
+                derivative_planes, written[first:first + n_rows]), sums
 
         sums, overflow = GradientSums.zeros(job.n_features), int(Overflow.UPDATE)
         if rule is not None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bitstep.compiling import compiled, kernel, uncounted
-from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, update_of
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, rule_of_row, update_of
 from bitstep.devices.cpu.words import LIMIT, correction, proximal
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep.pipeline.registers import Overflow
@@ -37,6 +37,8 @@ class FloatArrays(NamedTuple):
     updates : ndarray, shape (D + 1,)
         Their updates, 0 for no row.
     state : ndarray
+    weights : ndarray of uint16
+        See :class:`bitstep.devices.cpu.rows.Arrays`.
     """
 
     model: np.ndarray
@@ -48,6 +50,7 @@ class FloatArrays(NamedTuple):
     exponents: np.ndarray
     updates: np.ndarray
     state: np.ndarray
+    weights: np.ndarray
 
 
 @kernel
@@ -83,8 +86,9 @@ def take_float_rows(rows, rule, epoch, arrays, targets, dithers, first):
             return wrong
         _decode(rows[row], arrays)
         high, low = _dot(epoch, arrays, row % epoch.batch)
-        update = update_of(rule, high, low, targets[i], dithers[i])
-        if update == TOO_LARGE:
+        own = rule_of_row(rule, arrays.weights, row, epoch.key)
+        update = update_of(own, high, low, targets[i], dithers[i])
+        if update == TOO_LARGE or own.derivative_step < 0:
             return _UPDATE
         _append(arrays, update)
         last = row + 1 == epoch.n_rows
@@ -103,7 +107,8 @@ def _uncounted_arrays(arrays):
     return FloatArrays(
         uncounted(arrays.model), uncounted(arrays.correction), uncounted(arrays.pending),
         uncounted(arrays.seen), uncounted(arrays.coefficients), uncounted(arrays.mantissas),
-        uncounted(arrays.exponents), uncounted(arrays.updates), uncounted(arrays.state))
+        uncounted(arrays.exponents), uncounted(arrays.updates), uncounted(arrays.state),
+        uncounted(arrays.weights))
 
 
 @compiled

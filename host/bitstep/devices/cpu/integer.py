@@ -1,7 +1,7 @@
 """Rows of integer levels: :class:`bitstep.golden.integer.IntegerEpoch`, compiled."""
 
 from bitstep.compiling import kernel, uncounted
-from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, rule_of_row, update_of
 from bitstep.devices.cpu.refetching import drain, pass_boundary, take_row
 from bitstep.devices.cpu.rows import (
     begin_batch,
@@ -11,7 +11,7 @@ from bitstep.devices.cpu.rows import (
     own_words,
     uncounted_arrays,
 )
-from bitstep.devices.cpu.words import SEEN_EXPONENT, SEEN_INTERCEPT, apply, dot, proximal
+from bitstep.devices.cpu.words import SEEN_EXPONENT, SEEN_INTERCEPT, UPDATE, apply, dot, proximal
 
 
 @kernel
@@ -63,7 +63,10 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
             wrong = take_row(row, fine[row], rule, epoch, arrays, flight, product, targets[i],
                              dithers[i])
         else:
-            update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, targets[i],
+            own = rule_of_row(rule, arrays.weights, row, epoch.key)
+            if own.derivative_step < 0:
+                return UPDATE
+            update = update_of(own, product >> PAIR_BITS, product & LOW_MASK, targets[i],
                                dithers[i])
             wrong = apply(epoch, model, gradient_levels, update, state)
         if wrong:

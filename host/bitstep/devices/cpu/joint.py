@@ -8,7 +8,13 @@ import numpy as np
 from bitstep.devices.cpu import tiles, words
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
-from bitstep.devices.cpu.numbers import codebooks_of, epoch_numbers, read_only, rule_of
+from bitstep.devices.cpu.numbers import (
+    codebooks_of,
+    epoch_numbers,
+    read_only,
+    rule_of,
+    weights_of,
+)
 from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.rows import Epoch
 from bitstep.devices.software import SoftwareDevice
@@ -51,7 +57,7 @@ class JointRun(Run):
         levels = np.zeros((rows, length), np.int8)
         self.tile = tiles.Tile(levels, levels.copy() if self.shape.two_levels else levels,
                                byte_tables(job.config), codebooks_of(job),
-                               np.zeros(length, np.int64))
+                               np.zeros(length, np.int64), weights_of(job))
         streams = _numbers([(id(job.labels), job.label_format) for job in jobs])
         self._streams = [jobs[streams.index(number)] for number in range(max(streams) + 1)]
         self.models = tiles.Models(

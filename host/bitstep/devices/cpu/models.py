@@ -9,7 +9,7 @@ from bitstep.cycles import OpenRows
 from bitstep.devices.cpu import float32, integer, portions, words
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
-from bitstep.devices.cpu.numbers import codebooks_of, epoch_numbers, read_only
+from bitstep.devices.cpu.numbers import codebooks_of, epoch_numbers, read_only, weights_of
 from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
 from bitstep.devices.cpu.rows import Arrays
 from bitstep.golden.sgd import EpochModel
@@ -47,7 +47,7 @@ class IntegerModel:
             constants=np.zeros(length, np.int64), dot_levels=levels,
             gradient_levels=levels.copy() if self.shape.two_levels else levels,
             lookup=byte_tables(job.config), codebooks=codebooks_of(job),
-            state=np.zeros(words.STATE, np.int64))
+            state=np.zeros(words.STATE, np.int64), weights=weights_of(job))
         self.arrays.model[:job.n_features] = job.model
         self.arrays.coefficients[:job.n_features] = job.coefficients
         self.arrays.state[words.INTERCEPT] = job.intercept
@@ -100,7 +100,8 @@ class FloatModel:
             ("mantissas", "exponents"), (depth, n_features)) | {"updates": (depth,), "state": (5,)}
         self.arrays = float32.FloatArrays(
             model=job.model.astype(np.int64), coefficients=job.coefficients.astype(np.int64),
-            **{name: np.zeros(shape, np.int64) for name, shape in shapes.items()})
+            **{name: np.zeros(shape, np.int64) for name, shape in shapes.items()},
+            weights=weights_of(job))
         self.arrays.state[float32.INTERCEPT] = job.intercept
 
     def begin(self, rows: np.ndarray, rule: Rule, steps: EpochSteps) -> Callable[..., int]:

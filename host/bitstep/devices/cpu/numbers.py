@@ -16,11 +16,13 @@ def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
     """Numbers of an epoch's updates; None if the step of a derivative of 1 does not fit."""
     step = derivative_step(job, steps)
     linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
-    if step >= MAX_DERIVATIVE_STEP and not linear:
+    if step >= MAX_DERIVATIVE_STEP and not linear and job.weights is None:
         return None
     loss = int(job.loss) + (CENTRED if has_derivatives(job) else 0)
-    bound = job.derivative_bound << job.label_shift
-    return Rule(loss, steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
+    bound = (job.derivative_bound or 1) << job.label_shift
+    # A row with a weight has a step of its own, which may fit where this one does not.
+    step = 0 if linear else min(max(step, 1 if job.weighted else 0), MAX_DERIVATIVE_STEP)
+    return Rule(loss, steps.mantissa, SHIFT_UNIT * steps.shift, step,
                 job.label_shift, job.update_bits, bound >> PAIR_BITS, bound & LOW_MASK)
 
 
@@ -29,6 +31,11 @@ def read_only(array: np.ndarray) -> np.ndarray:
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
+
+
+def weights_of(job: TrainingJob) -> np.ndarray:
+    """Weights of the rows of a job; of no rows if it has none."""
+    return read_only(np.empty(0, np.uint16) if job.weights is None else job.weights)
 
 
 def codebooks_of(job: TrainingJob) -> np.ndarray:

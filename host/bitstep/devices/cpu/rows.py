@@ -75,6 +75,8 @@ class Arrays(NamedTuple):
     codebooks : ndarray of int8, shape (n_features, 2 ** bits)
         Of no features where codes are levels.
     state : ndarray of int64
+    weights : ndarray of uint16, shape (n_rows,)
+        Of no rows where all have the factor 1.
     """
 
     model: np.ndarray
@@ -87,6 +89,7 @@ class Arrays(NamedTuple):
     lookup: np.ndarray
     codebooks: np.ndarray
     state: np.ndarray
+    weights: np.ndarray
 
 
 @compiled
@@ -105,7 +108,7 @@ def uncounted_arrays(arrays):
         uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
         uncounted(arrays.coefficients), uncounted(arrays.constants),
         uncounted(arrays.dot_levels), uncounted(arrays.gradient_levels), uncounted(arrays.lookup),
-        uncounted(arrays.codebooks), uncounted(arrays.state))
+        uncounted(arrays.codebooks), uncounted(arrays.state), uncounted(arrays.weights))
 
 
 @compiled

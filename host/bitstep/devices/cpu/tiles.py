@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bitstep.compiling import compiled, kernel, uncounted
-from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, rule_of_row, update_of
 from bitstep.devices.cpu.rows import (
     Arrays,
     begin_batch,
@@ -17,7 +17,7 @@ from bitstep.devices.cpu.rows import (
     next_multiple,
     own_words,
 )
-from bitstep.devices.cpu.words import SEEN_EXPONENT, SEEN_INTERCEPT, apply, dot, proximal
+from bitstep.devices.cpu.words import SEEN_EXPONENT, SEEN_INTERCEPT, UPDATE, apply, dot, proximal
 
 NARROW = 160            # levels of a row up to which models take turns at each row: a row of one
                         # waits for the row before, and those of others fill its waiting cycles
@@ -62,7 +62,7 @@ class Tile(NamedTuple):
     ----------
     dot_levels, gradient_levels : ndarray of int8, shape (tile_rows, padded(n_features))
         The same array where codes have one level.
-    lookup, codebooks, constants
+    lookup, codebooks, constants, weights
         See :class:`bitstep.devices.cpu.rows.Arrays`.
     """
 
@@ -71,6 +71,7 @@ class Tile(NamedTuple):
     lookup: np.ndarray
     codebooks: np.ndarray
     constants: np.ndarray
+    weights: np.ndarray
 
 
 @kernel
@@ -135,6 +136,10 @@ def _take_row(tile, models, k, i, row, label, dither):
         begin_batch(epoch, arrays, seen, row)
     product = (dot(tile.dot_levels[i], seen) << state[SEEN_EXPONENT]) \
         + epoch.level * state[SEEN_INTERCEPT]
+    rule = rule_of_row(rule, tile.weights, row, epoch.key)
+    if rule.derivative_step < 0:
+        models.endings[k] = UPDATE
+        return
     update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, label << rule.label_shift,
                        dither)
     models.endings[k] = apply(epoch, model, tile.gradient_levels[i], update, state)
@@ -148,7 +153,8 @@ def _take_row(tile, models, k, i, row, label, dither):
 @compiled
 def _uncounted_tile(tile):
     return Tile(uncounted(tile.dot_levels), uncounted(tile.gradient_levels),
-                uncounted(tile.lookup), uncounted(tile.codebooks), uncounted(tile.constants))
+                uncounted(tile.lookup), uncounted(tile.codebooks), uncounted(tile.constants),
+                uncounted(tile.weights))
 
 
 @compiled
@@ -164,7 +170,7 @@ def _uncounted_models(models):
 def _arrays(tile, models, k):
     return Arrays(models.model[k], models.seen[k], models.pending[k], models.coefficients[k],
                   tile.constants, tile.dot_levels, tile.gradient_levels, tile.lookup,
-                  tile.codebooks, models.state[k])
+                  tile.codebooks, models.state[k], tile.weights)
 
 
 @compiled

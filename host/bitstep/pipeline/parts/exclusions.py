@@ -13,6 +13,7 @@ TRAITS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "proximal steps": {"proximal": bool},
     "few bits": {"model_bits": bool, "rounded_updates": bool},
     "packed rows": {"packed": bool},
+    "row weights": {"row_weights": bool},
     "several models": {"models": lambda models: models is not None and models > 1},
     "look-ahead": {"lookahead": lambda rows: rows not in (None, "auto", 0)},
     "slow updates": {"update_interval": lambda cycles: cycles not in (None, 2)},
@@ -69,6 +70,9 @@ EXCLUSIONS = (
     Exclusion("packed rows", "codebooks", "the pipeline for packed rows has no codebooks"),
     Exclusion("packed rows", "refetching", "the pipeline for packed rows trains on the rows of a "
               "beat together, and reads none again"),
+    Exclusion("row weights", "packed rows", "each row of a beat would need a step of its own"),
+    Exclusion("row weights", "refetching", "a row that is read again would need its step a second "
+              "time"),
 )
 
 

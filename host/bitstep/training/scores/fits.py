@@ -16,6 +16,7 @@ from bitstep.pipeline.losses import LossFunction
 from bitstep.pipeline.registers import Loss
 from bitstep.progress import Progress, StatusLine
 from bitstep.quantization import Scaler
+from bitstep.training.copies import Pass
 from bitstep.training.losses import decide, measures
 from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows, scored_features, spaced
 from bitstep.training.scores.stopping import Stopping, check_stopping, held_out
@@ -31,20 +32,22 @@ class Held(NamedTuple):
     ----------
     features : ndarray of float or RowView, shape (n_rows, n_features)
     targets : ndarray of float64, shape (n_rows, n_outputs)
+    weights : ndarray of uint16, shape (n_rows,), or None
+        See :class:`bitstep.training.copies.Pass`.
     """
 
     features: Any
     targets: np.ndarray
+    weights: np.ndarray | None = None
 
 
-def hold_out(features: Any, targets: np.ndarray, estimator: Any, *, classes: bool,
-             draw_seed: Callable[[], int]) -> tuple[Any, np.ndarray, Held | None]:
-    """Rows to train on with their targets, and those that ``early_stopping`` holds out.
+def hold_out(given: Pass, estimator: Any, *, classes: bool,
+             draw_seed: Callable[[], int]) -> tuple[Pass, Held | None]:
+    """Rows to train on, and those that ``early_stopping`` holds out.
 
     Parameters
     ----------
-    features : ndarray of float or RowView, shape (n_rows, n_features)
-    targets : ndarray of float64, shape (n_rows, n_outputs)
+    given : Pass
     estimator : estimator
         Its parameters say what is asked for.
     classes : bool
@@ -59,19 +62,22 @@ def hold_out(features: Any, targets: np.ndarray, estimator: Any, *, classes: boo
     """
     check_stopping(0.0 if estimator.tol == "auto" else estimator.tol, estimator.n_iter_no_change)
     if not estimator.early_stopping:
-        return features, targets, None
+        return given, None
+    features, targets, weights = given[:3]
     # Copies of a row, which weights make, stay together.
     sources = features.sources() if isinstance(features, RowView) else np.arange(len(targets))
     _, first, number = np.unique(sources, return_index=True, return_inverse=True)
     chosen = held_out(len(first), estimator.validation_fraction, draw_seed(),
                       decide(targets[first]) if classes else None)
     train, held = (np.flatnonzero(np.isin(number.reshape(-1), part)) for part in chosen)
-    return rows_at(features, train), targets[train], Held(rows_at(features, held), targets[held])
+    first, second = ((rows_at(features, part), targets[part],
+                      None if weights is None else weights[part]) for part in (train, held))
+    return Pass(*first, given.deviation, given.note), Held(*second)
 
 
 def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.ndarray,
-                scaler: Scaler, loss: Loss | LossFunction, *, tol: float,
-                classes: bool) -> Stopping | None:
+                weights: np.ndarray | None, scaler: Scaler, loss: Loss | LossFunction, *,
+                tol: float, classes: bool) -> Stopping | None:
     """The rule that an estimator's parameters ask of solver ``sgd``; None for all epochs.
 
     Parameters
@@ -79,7 +85,7 @@ def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.nd
     estimator : estimator
     held : Held or None
         Rows that are held out.
-    features, targets, scaler
+    features, targets, weights, scaler
         Those to train on, as :func:`bitstep.training.scores.scoring.scored_features` takes them.
     tol : float
         Of the parameters; 0 of another solver.
@@ -88,18 +94,21 @@ def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.nd
     """
     if held is None and not tol:
         return None
-    rows = scored_rows(features, targets, scaler, loss, classes=classes, count=SCORED_ROWS) \
-        if held is None else scored_features(*held, scaler, loss, classes=classes)
+    rows = scored_rows(features, targets, weights, scaler, loss, classes=classes,
+                       count=SCORED_ROWS) \
+        if held is None else scored_features(held.features, held.targets, scaler, loss,
+                                             classes=classes, weights=held.weights)
     return Stopping(rows, held is not None, tol, estimator.n_iter_no_change)
 
 
-def scored_rows(features: Any, targets: np.ndarray, scaler: Scaler, loss: Loss | LossFunction, *,
-                classes: bool, count: int) -> ScoredRows:
+def scored_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None, scaler: Scaler,
+                loss: Loss | LossFunction, *, classes: bool, count: int) -> ScoredRows:
     """At most so many rows, evenly spaced; see
     :func:`bitstep.training.scores.scoring.scored_features`.
     """
     pick = spaced(len(targets), count)
-    return scored_features(rows_at(features, pick), targets[pick], scaler, loss, classes=classes)
+    return scored_features(rows_at(features, pick), targets[pick], scaler, loss, classes=classes,
+                           weights=None if weights is None else weights[pick])
 
 
 def check_verbose(verbose: Any) -> None:
@@ -142,7 +151,8 @@ def status_of(verbose: Any, name: str) -> StatusLine:
 
 
 def history_entries(trained: TrainedModel, loss: Loss | LossFunction, features: Any,
-                    targets: np.ndarray, held: Held | None, before: int, *,
+                    targets: np.ndarray, weights: np.ndarray | None, held: Held | None,
+                    before: int, *,
                     classes: bool) -> list[dict[str, Any]]:
     """Entries of ``history_`` for the epochs after ``before`` ones.
 
@@ -150,7 +160,7 @@ def history_entries(trained: TrainedModel, loss: Loss | LossFunction, features: 
     ----------
     trained : TrainedModel
     loss : Loss or LossFunction
-    features, targets
+    features, targets, weights
         Rows that were trained on, in the units of the data.
     held : Held or None
     before : int
@@ -158,10 +168,10 @@ def history_entries(trained: TrainedModel, loss: Loss | LossFunction, features: 
         True of a classification, which has accuracies, too.
     """
     columns: dict[str, Any] = {"step": trained.steps}
-    for name, rows in (("train", (features, targets)), ("validation", held)):
+    for name, rows in (("train", (features, targets, weights)), ("validation", held)):
         if rows is not None:
-            losses, shares = measures(loss, *rows, trained.coefs, trained.intercepts,
-                                      classes=classes)
+            losses, shares = measures(loss, *rows[:2], trained.coefs, trained.intercepts,
+                                      classes=classes, weights=rows[2])
             columns |= {f"{name}_loss": losses}
             columns |= {f"{name}_accuracy": shares} if classes else {}
     entries: list[dict[str, Any]] = [

@@ -44,6 +44,8 @@ class ScoredRows:
         True of a classification.
     variance : ndarray of float64, shape (n_features,), or None
         Of the codes that the values are; None of features.
+    weights : ndarray of uint16, shape (n_rows,), or None
+        Weights of the rows.
     """
 
     values: np.ndarray
@@ -51,6 +53,7 @@ class ScoredRows:
     loss: Loss | LossFunction
     classes: bool
     variance: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     def outputs(self, plans: Sequence[Plan], models: np.ndarray,
                 intercepts: Sequence[int]) -> np.ndarray:
@@ -83,11 +86,18 @@ class ScoredRows:
         losses = rule.value(values, self.targets)
         if rule.signs:
             losses = np.rint(losses / _LOSS_UNIT) * _LOSS_UNIT
+        if self.weights is not None:
+            total = losses.shape[1] * int(self.weights.sum(dtype=np.int64))
+            return math.fsum((losses * self.weights[:, None]).ravel().tolist()) / total
         return math.fsum(losses.ravel().tolist()) / losses.size
 
     def accuracy(self, values: np.ndarray) -> float:
         """Share of the rows whose class the output values decide rightly."""
-        return int((decide(values) == decide(self.targets)).sum()) / len(values)
+        right = decide(values) == decide(self.targets)
+        if self.weights is not None:
+            return int(self.weights[right].sum(dtype=np.int64)) \
+                / int(self.weights.sum(dtype=np.int64))
+        return int(right.sum()) / len(values)
 
     @property
     def baseline(self) -> float:
@@ -107,11 +117,12 @@ class ScoredRows:
         """At most so many of the rows, evenly spaced."""
         pick = spaced(len(self.values), count)
         return ScoredRows(self.values[pick], self.targets[pick], self.loss, self.classes,
-                          self.variance)
+                          self.variance, None if self.weights is None else self.weights[pick])
 
 
 def scored_features(features: np.ndarray, targets: np.ndarray, scaler: Scaler,
-                    loss: Loss | LossFunction, *, classes: bool) -> ScoredRows:
+                    loss: Loss | LossFunction, *, classes: bool,
+                    weights: np.ndarray | None = None) -> ScoredRows:
     """Rows of features.
 
     Parameters
@@ -125,11 +136,12 @@ def scored_features(features: np.ndarray, targets: np.ndarray, scaler: Scaler,
     loss : Loss or LossFunction
     classes : bool
         True of a classification.
+    weights : ndarray of uint16, shape (n_rows,), or None
     """
     values = np.empty(features.shape, np.int32)
     for start, stop in _chunks(*features.shape):
         values[start:stop] = _integers(scaler.transform(features[start:stop]))
-    return ScoredRows(values, np.asarray(targets, np.float64), loss, classes)
+    return ScoredRows(values, np.asarray(targets, np.float64), loss, classes, weights=weights)
 
 
 def scored_codes(outputs: Sequence[QuantizedDataset], loss: Loss | LossFunction, *, classes: bool,
@@ -153,7 +165,8 @@ def scored_codes(outputs: Sequence[QuantizedDataset], loss: Loss | LossFunction,
     exact = first.fine_rows is not None or first.encoding == BIT_PLANES \
         or first.row_format == "float32"
     return ScoredRows(values, targets, loss, classes,
-                      None if exact else np.asarray(first.variance))
+                      None if exact else np.asarray(first.variance),
+                      None if first.rows.weights is None else first.rows.weights[pick])
 
 
 def spaced(n_rows: int, count: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES
-from bitstep_hw.parts.run import label_shape
+from bitstep_hw.parts.run import row_shape
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.rows.replay import Replay
 
@@ -26,7 +26,7 @@ class RowInputs(wiring.Component):
     Members
     -------
     i_rows, o_rows : In, Out(stream.Signature(beat_width))
-    i_labels, o_labels : In, Out(stream.Signature(label_shape(models)))
+    i_labels, o_labels : In, Out(stream.Signature(row_shape(config)))
         Beats of rows, and labels.
     start, stop : In(1)
         Strobe around an epoch, which forgets labels; ``stop`` forgets rows and labels.
@@ -39,7 +39,7 @@ class RowInputs(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         rows = stream.Signature(config.rows.beat_width)
-        labels = stream.Signature(label_shape(config.models))
+        labels = stream.Signature(row_shape(config))
         super().__init__({
             "i_rows": In(rows), "o_rows": Out(rows),
             "i_labels": In(labels), "o_labels": Out(labels),

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
-from bitstep_hw.parts.run import label_shape
+from bitstep_hw.parts.run import row_shape
 from bitstep_hw.pipeline.rows.correction_periods import CorrectionPeriods
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
 from bitstep_hw.pipeline.rows.phases import Phase, Phases
@@ -52,7 +52,7 @@ class Sequencer(wiring.Component):
         Strobe: all of the epoch's updates are applied.
     i_rows : In(stream.Signature(beat_width))
         The epoch's rows.
-    i_labels : In(stream.Signature(label_shape(models)))
+    i_labels : In(stream.Signature(row_shape(config)))
         The epoch's labels.
     corrected : In(1)
         Strobe: the corrections asked for by the last ``sample`` row are ready.
@@ -84,8 +84,8 @@ class Sequencer(wiring.Component):
         Slot.
     beat : Out(beat_width)
         Its beat.
-    label : Out(label_shape(models))
-        Label of the row, or of each model, in its last slot.
+    label : Out(row_shape(config))
+        Label of the row, or of each model, in its last slot, and its weight.
     misaligned : Out(1)
         A correction or a proximal step fell into a batch: its period is no multiple of the batch.
     wait_rows, wait_labels, wait_lookahead, wait_recursion, wait_correction, wait_refetch : Out(1)
@@ -101,13 +101,13 @@ class Sequencer(wiring.Component):
             "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.rows.beat_width)),
-            "i_labels": In(stream.Signature(label_shape(config.models))),
+            "i_labels": In(stream.Signature(row_shape(config))),
             "corrected": In(1), "decided": In(1), "replay": In(1), "hold": In(1),
             "rewind": Out(1), "replay_alone": Out(1), "discard": Out(1),
             "proximal_period": In(32), "proximal": Out(1), "proximal_done": In(1),
             "slot": Out(slot_layout(config)),
             "beat": Out(config.rows.beat_width),
-            "label": Out(label_shape(config.models)),
+            "label": Out(row_shape(config)),
             "misaligned": Out(1), "batch_starts": Out(1), "batch_ready": In(1),
             **({"hold_rows": In(1)} if config.stages.full_passes else {}),
             **({"fine": In(1)} if config.stages.solver.fine else {}),

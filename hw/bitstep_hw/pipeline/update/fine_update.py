@@ -39,6 +39,8 @@ class FineUpdate(wiring.Component):
     ----------
     margin_width : int
         Bits of a margin.
+    own_steps : bool
+        True if each row has a ``derivative_step`` of its own, with its margin.
 
     Members
     -------
@@ -51,7 +53,8 @@ class FineUpdate(wiring.Component):
         c.
     """
 
-    def __init__(self, *, margin_width):
+    def __init__(self, *, margin_width, own_steps=False):
+        self._own_steps = own_steps
         super().__init__({
             "valid": In(1), "margin": In(signed(margin_width)), "positive": In(1),
             "dither": In(DITHER_WIDTH), "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
@@ -63,13 +66,18 @@ class FineUpdate(wiring.Component):
         positive, dither = Signal(reset_less=True), Signal(DITHER_WIDTH, reset_less=True)
         with m.If(self.valid):
             m.d.sync += [positive.eq(self.positive), dither.eq(self.dither)]
+        step = self.derivative_step
+        if self._own_steps:
+            step = Signal(STEP_WIDTH, name="step", reset_less=True)
+            with m.If(self.valid):
+                m.d.sync += step.eq(self.derivative_step)
         value = self._value(m, self._argument(m))
         exact = Signal(STEP_WIDTH + FINE_VALUE + 1, reset_less=True)
         rounded = Signal(UPDATE_WIDTH, reset_less=True)
         addend = Cat(C(0, _FRACTION - DITHER_WIDTH - 1), C(1, 1), dither)
         late = Signal(reset_less=True)          # ``positive``, beside ``rounded``
         m.d.sync += [
-            exact.eq(self.derivative_step * value),
+            exact.eq(step * value),
             rounded.eq(exact + addend >> _FRACTION), late.eq(positive),
             self.o.eq(Mux(late, -rounded, rounded)),
         ]

@@ -28,7 +28,12 @@ from bitstep_hw.parts.arithmetic import (
 )
 from bitstep_hw.pipeline.update.centre import late_rest, place_centre, shifted_by
 from bitstep_hw.pipeline.update.row_decision import RowDecision, bound_width, scaled_width
-from bitstep_hw.pipeline.update.solver_ports import doubled_dither, give_update, solver_ports
+from bitstep_hw.pipeline.update.solver_ports import (
+    RowSteps,
+    doubled_dither,
+    give_update,
+    solver_ports,
+)
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
 from bitstep_hw.pipeline.update.update_rounding import round_linear
 
@@ -102,6 +107,9 @@ class LinearSolver(wiring.Component):
                            for name in ("mantissa", "shift"))
         history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
+        self.steps = steps = RowSteps(m, self, history)
+        if config.row_weights:
+            mantissa = self.mantissa
         # What is rounded to few bits meets its dither later.
         addend = C(0) if config.rounded_updates else self._dithered(m, shift)
         centre = place_centre(m, self, mantissa, shift, addend)
@@ -117,7 +125,7 @@ class LinearSolver(wiring.Component):
                          history.entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
         if config.rounded_updates:
-            round_linear(m, self, history, distance, (active, positive, *far), shift)
+            round_linear(m, self, history, distance, (active, positive, *far), shift, steps)
             return m
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
@@ -203,11 +211,11 @@ class LinearSolver(wiring.Component):
 
     def _row_step(self, m, history):
         """K of the row with one cycle left, rounded by its dither."""
-        fraction = self.derivative_step[:STEP_FRACTION]
+        fraction = self.steps.at("derivative_step", history.dotted)[:STEP_FRACTION]
         up = Signal(reset_less=True)
         m.d.sync += up.eq((fraction + self.dither)[STEP_FRACTION])
         step = Signal(UPDATE_WIDTH - 1, name="row_step", reset_less=True)
-        m.d.sync += step.eq(self.derivative_step[STEP_FRACTION:]
+        m.d.sync += step.eq(self.steps.at("derivative_step", 2)[STEP_FRACTION:]
                             + delay(m, up, history.dotted - 3, name="up"))
         return step
 
@@ -216,7 +224,9 @@ class LinearSolver(wiring.Component):
         and below its negative, with one cycle left: near terms one after the other.
         """
         width, left = scaled_width(self.config), history.dotted - 1     # cycles with the residual
-        final = multiply(m, residual, mantissa, stages=1, valid=history.stage_valid[left],
+        own = mantissa if not self.config.row_weights else self.steps.at("mantissa", left)
+        bound = self.steps.at("bound", 1)
+        final = multiply(m, residual, own, stages=1, valid=history.stage_valid[left],
                          name="scaled", width=width, addend=addend)
         ready, product = left - 1, C(0)                     # cycles left with ``final``
         for d in range(self._near, 0, -1):
@@ -239,8 +249,8 @@ class LinearSolver(wiring.Component):
         m.d.comb += exact.eq(final - product)
         more = addend if centre is None else addend - centre.scaled
         m.d.comb += distance.eq(exact - delay(m, more, left - 1, name="distance_addend"))
-        return exact, distance, (~distance[-1] & distance.any(), distance > self.bound,
-                                 distance < -self.bound)
+        return exact, distance, (~distance[-1] & distance.any(), distance > bound,
+                                 distance < -bound)
 
     def _compressed(self, m, history, residual, mantissa, addend, centre):
         """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
@@ -250,7 +260,8 @@ class LinearSolver(wiring.Component):
         start = self.config.update_interval               # cycles left when c_(i-1) is known
         left = history.dotted - 1                           # with the residual
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
-        scaled = multiply_carry_save(m, residual, mantissa, valid=None, name="scaled",
+        own = mantissa if not self.config.row_weights else self.steps.at("mantissa", left)
+        scaled = multiply_carry_save(m, residual, own, valid=None, name="scaled",
                                      width=width, addend=2 * self._near)
         terms = [delay(m, part, left - start, name=f"scaled_{i}") for i, part in enumerate(scaled)]
         if self._near:
@@ -264,7 +275,7 @@ class LinearSolver(wiring.Component):
         beyond = Signal(signed(width), name="beyond", reset_less=True)  # less by the bound and 1
         under = Signal(signed(width), name="under", reset_less=True)    # more by the bound
         bound = Signal(signed(width))
-        m.d.comb += bound.eq(self.bound)
+        m.d.comb += bound.eq(self.steps.at("bound", start - 2))
         sides = terms if centre is None else compress(
             [*terms, delay(m, centre.scaled, left - start + 2, name="centre")], width)
         m.d.sync += [distance.eq(compressed_sum(sides, width)),
@@ -320,5 +331,5 @@ class LinearSolver(wiring.Component):
         m.d.sync += self.overflowed.eq(
             (judged & out_of_range(delay(m, shifted, late, name="shifted"), UPDATE_WIDTH))
             | rest_left
-            | (step_counts & self.step_too_large))
+            | (step_counts & self.steps.at("step_too_large", 1 - late)))
         return update

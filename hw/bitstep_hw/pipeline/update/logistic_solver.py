@@ -13,7 +13,7 @@ from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 from bitstep_hw.pipeline.update.fine_update import FineUpdate
-from bitstep_hw.pipeline.update.solver_ports import give_update, solver_ports
+from bitstep_hw.pipeline.update.solver_ports import RowSteps, give_update, solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
 from bitstep_hw.pipeline.update.update_rounding import FRACTION, UpdateRounding
 
@@ -68,6 +68,7 @@ class LogisticSolver(wiring.Component):
         history = UpdateHistory(m, self.config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
         stage_valid = history.stage_valid
+        steps = RowSteps(m, self, history)
         # Rows are six cycles apart, so the label of one stays until 2 cycles are left.
         positive = Signal(reset_less=True)
         centre, derivatives = None, C(0)
@@ -91,33 +92,36 @@ class LogisticSolver(wiring.Component):
             m.d.sync += dither.eq(self.dither)
         # The sign goes into the factor: -floor(x + d) is floor(-x - d + 1) without its last bit.
         if self.config.rounded_updates:
-            self._round(m, stage_valid, history.stage_idle, value, positive, dither)
+            self._round(m, stage_valid, history.stage_idle, value, positive, dither, steps)
             return m
         factor = Signal(signed(STEP_WIDTH + 1), reset_less=True)
         fraction = STEP_FRACTION + VALUE_FRACTION
         addend = Signal(fraction, reset_less=True)
         exact = Cat(C(0, fraction - DITHER_WIDTH - 1), C(1, 1), dither)
+        step = steps.at("derivative_step", 2)
         with m.If(stage_valid[2]):
-            m.d.sync += [factor.eq(Mux(positive, -self.derivative_step, self.derivative_step)),
+            m.d.sync += [factor.eq(Mux(positive, -step, step)),
                          addend.eq(Mux(positive & ~derivatives, ~exact, exact))]
         history.push(factor * value + addend >> fraction)
         m.d.sync += self.overflowed.eq(stage_valid[1] & ~history.stage_idle[1]
-                                       & self.step_too_large)
+                                       & steps.at("step_too_large", 1))
         told = Signal(reset_less=True)      # that of the row with one cycle left
         with m.If(stage_valid[2]):
             m.d.sync += told.eq(positive)
         give_update(m, self, history, told)
         if self.config.stages.solver.fine:
-            self._refine(m, history, margin, positive, dither)
+            self._refine(m, history, margin, positive, dither, steps)
         return m
 
-    def _refine(self, m, history, margin, positive, dither):
+    def _refine(self, m, history, margin, positive, dither, steps):
         """Give the updates of the finer sigmoid instead in a run that has it."""
-        m.submodules.fine_update = fine = FineUpdate(margin_width=len(margin))
+        m.submodules.fine_update = fine = FineUpdate(
+            margin_width=len(margin), own_steps=self.config.row_weights)
         m.d.comb += [
             fine.valid.eq(history.stage_valid[4]), fine.margin.eq(margin),
             fine.positive.eq(positive), fine.dither.eq(dither),
-            fine.label_shift.eq(self.label_shift), fine.derivative_step.eq(self.derivative_step),
+            fine.label_shift.eq(self.label_shift),
+            fine.derivative_step.eq(steps.at("derivative_step", 4)),
         ]
         late = self.config.stages.solver.fine
         valid = delay(m, history.stage_valid[0], late, name="fine_valid")
@@ -125,14 +129,14 @@ class LogisticSolver(wiring.Component):
         with m.If(self.fine):
             m.d.comb += [self.o_valid.eq(valid), self.o.eq(Mux(idle, 0, fine.o))]
 
-    def _round(self, m, stage_valid, stage_idle, value, positive, dither):
+    def _round(self, m, stage_valid, stage_idle, value, positive, dither, steps):
         """Round the update of the row with one cycle left to few bits."""
         m.submodules.rounding = rounding = UpdateRounding()
         negate = Signal(reset_less=True)
         row_dither = Signal.like(dither, name="row_dither")
         with m.If(stage_valid[2]):
             m.d.sync += [negate.eq(positive), row_dither.eq(dither)]
-        product = self.derivative_step * value
+        product = steps.at("derivative_step", 1) * value
         m.d.comb += [
             rounding.bits.eq(self.update_bits), rounding.valid.eq(stage_valid[1]),
             rounding.idle.eq(stage_idle[1]), rounding.negate.eq(negate),
@@ -140,7 +144,7 @@ class LogisticSolver(wiring.Component):
             rounding.dither.eq(row_dither),
             self.o_valid.eq(rounding.o_valid), self.o.eq(rounding.o),
             self.overflowed.eq(rounding.overflowed | (
-                stage_valid[1] & ~stage_idle[1] & self.step_too_large)),
+                stage_valid[1] & ~stage_idle[1] & steps.at("step_too_large", 1))),
         ]
 
     def _margin(self, m, history, positive):

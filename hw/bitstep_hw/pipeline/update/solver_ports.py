@@ -13,6 +13,7 @@ from bitstep.pipeline.parts.widths import (
     MAX_SHIFT,
     UPDATE_WIDTH,
 )
+from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 
 
@@ -38,7 +39,9 @@ def solver_ports(config):
     take : Out(1)
         Strobe, with ``dot``: ``dither`` is used.
     mantissa : In(18)
-        Mantissa of the step size; constant during an epoch.
+        Mantissa of the step size; constant during an epoch. With ``row_weights`` that of the row
+        that enters, and so are ``derivative_step``, ``step_too_large`` and a linear solver's
+        ``bound``.
     shift : In
         Its shift, in units of 8 bits; constant during an epoch.
     label_shift : In
@@ -76,6 +79,33 @@ def solver_ports(config):
         "overflowed": Out(1),
         **bit_plane_ports(config),
     }
+
+
+class RowSteps:
+    """What a solver scales rows by: constant during an epoch, or with ``row_weights`` each row's
+    own, on its way through the solver.
+
+    Parameters
+    ----------
+    m : Module
+        Module of the solver.
+    solver : Component
+    history : UpdateHistory
+        Counts the cycles that a row has left.
+    """
+
+    def __init__(self, m, solver, history):
+        self._m, self._solver, self._entry = m, solver, history.entry
+        self._found = {}
+
+    def at(self, name, left):
+        """The port ``name`` for the row with ``left`` cycles left."""
+        if left == self._entry or not self._solver.config.row_weights:
+            return getattr(self._solver, name)
+        if (name, left) not in self._found:
+            before = self.at(name, left + 1)
+            self._found[name, left] = delay(self._m, before, 1, name=f"{name}_at_{left}")
+        return self._found[name, left]
 
 
 def bit_plane_ports(config):

@@ -96,9 +96,9 @@ class UpdateRounding(wiring.Component):
         return drop
 
 
-def round_linear(m, solver, history, distance, flags, shift):
+def round_linear(m, solver, history, distance, flags, shift, row_steps):
     """Round the update of the row with one cycle left in a linear solver to few bits; no row
-    waits for it. ``flags``: those of
+    waits for it. ``row_steps``: of the solver; ``flags``: those of
     :meth:`bitstep_hw.pipeline.update.linear_solver.LinearSolver._update`.
     """
     active, positive, far, below = flags
@@ -113,7 +113,7 @@ def round_linear(m, solver, history, distance, flags, shift):
     m.d.comb += [
         rounding.bits.eq(solver.update_bits), rounding.valid.eq(valid),
         rounding.idle.eq(history.stage_idle[1]),
-        rounding.value.eq(Mux(steps, solver.derivative_step << FRACTION - STEP_FRACTION,
+        rounding.value.eq(Mux(steps, row_steps.at("derivative_step", 1) << FRACTION - STEP_FRACTION,
                               scaled)),
         rounding.beyond.eq(~steps & out_of_range(scaled, VALUE_WIDTH)),
         rounding.zero.eq((hinge | (solver.loss == Loss.SQUARED_HINGE)) & ~active),
@@ -121,5 +121,6 @@ def round_linear(m, solver, history, distance, flags, shift):
         rounding.dither.eq(delay(m, solver.dither, history.dotted - 1, name="row_dither")),
         solver.o_valid.eq(rounding.o_valid), solver.o.eq(rounding.o),
         solver.overflowed.eq(rounding.overflowed | (
-            valid & ~history.stage_idle[1] & (hinge | huber) & solver.step_too_large)),
+            valid & ~history.stage_idle[1] & (hinge | huber)
+            & row_steps.at("step_too_large", 1))),
     ]

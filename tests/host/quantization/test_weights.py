@@ -1,0 +1,98 @@
+"""Weights of rows as 16 bits hold them, and what of the rows counts by them."""
+
+import numpy as np
+import pytest
+
+from bitstep.pipeline.memory import pack_weighted_labels
+from bitstep.pipeline.registers import LabelFormat
+from bitstep.quantization import (
+    load_quantized,
+    quantize_bit_planes,
+    quantize_labels,
+    quantize_rows,
+    save_quantized,
+)
+from bitstep.quantization.dataset import QuantizedDataset
+from bitstep.quantization.weights import (
+    fraction_bits,
+    largest_weight,
+    mean_weight,
+    stored_weights,
+)
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("weights, stored", [
+    ([1, 2, 3], [16384, 32768, 49152]), ([0.5, 1.5], [16384, 49152]), ([7], [32768]),
+    ([1, 65535], [1, 65535]), ([877 / 2, 123 / 2], [56128, 7872]),
+    ([1e-9, 1], [1, 65535]), ([3, np.pi], [62581, 65535])])
+def test_by_hand(weights, stored):
+    assert stored_weights(np.array(weights, float)).tolist() == stored
+
+
+def test_error_of_any_weights():
+    weights = RNG.uniform(1e-6, 3, 4000)
+    found = stored_weights(weights)
+    assert np.abs(found / found.max() - weights / weights.max()).max() <= 2.0 ** -16
+
+
+@pytest.mark.parametrize("stored, bits", [(None, 0), ([16384, 49152], 2), ([32768], 1), ([3], 16),
+                                          ([48, 16], 12)])
+def test_bits_that_a_mantissa_must_not_have(stored, bits):
+    assert fraction_bits(None if stored is None else np.array(stored, np.uint16)) == bits
+
+
+def test_means():
+    stored = np.array([16384, 49152], np.uint16)
+    assert mean_weight(stored) == 0.5
+    assert largest_weight(stored) == 1.5
+    assert mean_weight(None) == largest_weight(None) == 1.0
+
+
+@pytest.mark.parametrize("quantize", [
+    quantize_bit_planes,
+    lambda features, **options: quantize_rows(features, bits=3, encoding="compensated", **options)])
+def test_sums_over_rows_count_them_by_weight(quantize):
+    """As sums over rows that are repeated, of which only the draws differ."""
+    features = RNG.standard_normal((3000, 3))
+    whole = RNG.integers(1, 5, 3000)
+    weighted = quantize(features, weights=stored_weights(whole.astype(float)))
+    repeated = quantize(np.repeat(features, whole, axis=0))
+    plain = quantize(features)
+    for name in ("moments", "excess", "variance"):
+        if hasattr(weighted, name) and getattr(weighted, name).any():
+            np.testing.assert_allclose(getattr(weighted, name), getattr(repeated, name),
+                                       rtol=1e-9, atol=1e-15)
+            assert not np.allclose(getattr(weighted, name), getattr(plain, name), rtol=1e-6)
+    for one, other in zip(weighted.stored, plain.stored, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_files_keep_weights(tmp_path):
+    features, labels = RNG.standard_normal((50, 3)), RNG.standard_normal(50)
+    weights = stored_weights(RNG.uniform(0.1, 1, 50))
+    rows = quantize_rows(features, bits=4, weights=weights)
+    save_quantized(QuantizedDataset(rows, quantize_labels(labels, 50)), tmp_path / "rows.npz")
+    np.testing.assert_array_equal(load_quantized(tmp_path / "rows.npz").rows.weights, weights)
+
+
+@pytest.mark.parametrize("weights", [np.ones(4, np.uint16), np.ones(5)])
+def test_wrong_weights(weights):
+    with pytest.raises(ValueError, match=r"weights must be uint16 of shape \(5,\)"):
+        quantize_rows(RNG.standard_normal((5, 2)), bits=4, weights=weights)
+
+
+def test_labels_with_weights_in_memory():
+    """docs/memory-layout.md, by hand."""
+    weights = np.array([0xABCD, 1, 0xFFFF], np.uint16)
+    signs = pack_weighted_labels(np.array([[1], [-1], [1]]), weights, LabelFormat.SIGN)
+    assert signs.view("<u4").tolist() == [0xABCD0001, 0x10000, 0xFFFF0001, 0]
+    several = pack_weighted_labels(np.array([[1, -1, 1, -1]] * 3), weights, LabelFormat.SIGN)
+    assert several.view("<u4").tolist() == [0xABCD0005, 0x10005, 0xFFFF0005, 0]
+    words = pack_weighted_labels(np.array([[-2], [3], [4]]), weights, LabelFormat.INT16)
+    assert words.view("<u4").tolist() == [0xABCDFFFE, 0x10003, 0xFFFF0004, 0]
+    pairs = pack_weighted_labels(np.array([[-2, 5], [3, 6], [4, 7]]), weights, LabelFormat.INT16)
+    assert pairs.view("<u8").tolist() == [0xABCD00000005FFFE, 0x1000000060003, 0xFFFF000000070004]
+    long = pack_weighted_labels(np.array([[-2], [3], [4]]), weights, LabelFormat.INT32)
+    assert long.view("<u8").tolist() == [0xABCD0000FFFFFFFE, 0x1000000000003, 0xFFFF000000000004]

@@ -1,0 +1,145 @@
+"""Weights of rows on the simulated board: golden's models, the cycle model's counters."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from bit_plane_runs import CLOCK_HZ
+from simulated import TestedDevice, check_models, open_board
+
+from bitstep.devices.derivatives import derivative_job
+from bitstep.devices.register_device import DerivativeRun
+from bitstep.golden.gradient import gradient
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.results import BadConfigurationError, RangeOverflowError
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
+from bitstep_sim.testing.random_jobs import random_job, random_jobs
+
+SEVERAL = PipelineConfig(bits=4, max_features=64, lookahead=8, models=3, proximal=True,
+                         row_weights=True)
+FAST = PipelineConfig(bits=32, row_format="float32", max_features=24, lookahead=4,
+                      update_interval=4, row_weights=True)
+FEW_BITS = PipelineConfig(bits=3, max_features=64, lookahead=3, model_bits=8, rounded_updates=True,
+                          row_weights=True)
+LOGISTIC = PipelineConfig(bits=4, max_features=64, lookahead=2, loss_family="logistic",
+                          update_interval=6, row_weights=True)
+PLANES = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=64, lookahead=4,
+                        row_weights=True)
+SMOOTH = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=64, lookahead=2,
+                        loss_family="logistic", update_interval=6, row_weights=True)
+LINEAR_LOSSES = [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER]
+
+
+@pytest.fixture(scope="module", params=[SEVERAL, FAST, FEW_BITS, LOGISTIC, PLANES, SMOOTH],
+                ids=lambda config: config.name)
+def board(request):
+    with open_board(request.param, clock_hz=CLOCK_HZ) as device:
+        yield device
+
+
+def losses_of(config):
+    """Losses of a pipeline."""
+    return LINEAR_LOSSES if config.loss_family == "linear" else [Loss.LOGISTIC]
+
+
+def job_of(config, loss, seed, **options):
+    """A job with weights, all of whose numbers stay in range."""
+    if config.row_format == BIT_PLANES:
+        return random_bit_plane_job(config, n_features=19, n_rows=70, planes=(5, 2), loss=loss,
+                                    seed=seed, weighted=True, **options)
+    few = {"model_bits": 6, "update_bits": 5 * (seed % 2)} if config.model_bits else {}
+    return random_job(config, n_features=19, n_rows=70, loss=loss, seed=seed, weighted=True,
+                      **few, **options)
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("batch, period", [(1, 0), (1, 12), (8, 16)])
+def test_every_loss(board, number, batch, period):
+    config, losses = board.config, losses_of(board.config)
+    for seed in range(3):
+        job = job_of(config, losses[number % len(losses)], 10 * number + seed, batch=batch,
+                     correction_period=period)
+        assert job.weights.max() == 65535
+        check_models(board, [job])
+
+
+def test_weights_can_be_left_out(board):
+    loss = losses_of(board.config)[0]
+    job = replace(job_of(board.config, loss, 5), weights=None)
+    check_models(board, [job])
+
+
+@pytest.mark.parametrize("label_format", [LabelFormat.INT16, LabelFormat.INT32])
+def test_label_formats(board, label_format):
+    if board.config.loss_family != "linear":
+        pytest.skip("the labels of this pipeline are signs")
+    check_models(board, [job_of(board.config, Loss.LEAST_SQUARES, 3, label_format=label_format)])
+
+
+def test_a_step_that_fits_no_row_but_those_of_small_weight(board):
+    config = board.config
+    loss = Loss.HINGE if config.loss_family == "linear" else Loss.LOGISTIC
+    job = job_of(config, loss, 8)
+    job = replace(job, label_shift=max(job.label_shift, 24))
+    # K of weight 1 does not fit, so a row of large weight ends the run.
+    large = replace(job, epochs=tuple(
+        replace(one, mantissa=(1 << 18) - 1, shift=1) for one in job.epochs[:1]))
+    small = replace(large, weights=np.zeros_like(job.weights))
+    assert next(iter(train(large))).overflow
+    with pytest.raises(RangeOverflowError):
+        board.train(large)
+    assert not any(one.overflow for one in train(small))
+    check_models(board, [small])
+
+
+@pytest.mark.parametrize("count, shared", [(2, False), (3, False), (3, True)])
+@pytest.mark.parametrize("options", [
+    {"loss": Loss.HINGE}, {"label_format": LabelFormat.INT16},
+    {"label_format": LabelFormat.INT32, "batch": 4, "correction_period": 8, "proximal_period": 4}],
+    ids=["signs", "int16", "int32"])
+def test_several_models(count, shared, options):
+    with open_board(SEVERAL, clock_hz=CLOCK_HZ) as device:
+        check_models(device, random_jobs(SEVERAL, count, n_features=19, n_rows=70, seed=count,
+                                         weighted=True, shared_labels=shared, **options))
+
+
+@pytest.mark.parametrize("config, loss", [
+    *[(PLANES, loss) for loss in LINEAR_LOSSES], (SMOOTH, Loss.LOGISTIC)])
+@pytest.mark.parametrize("power", [False, True])
+def test_gradient_of_all_rows(config, loss, power):
+    job = random_bit_plane_job(config, n_features=19, n_rows=70, planes=(16,), loss=loss,
+                               weighted=True)
+    if power:       # no mantissa is rounded
+        job = replace(job, epochs=(replace(job.epochs[0], mantissa=1 << 17),))
+    planes = 4 * (loss in (Loss.SQUARED_HINGE, Loss.LOGISTIC))
+    expected = gradient(job, planes)
+    assert not expected.overflow
+    assert expected.words.any()
+    with open_board(config, clock_hz=CLOCK_HZ) as device:
+        found = device.gradient(job, derivative_planes=planes)
+    np.testing.assert_array_equal(found.words, expected.words)
+    assert found.intercept == expected.intercept
+    if planes:
+        np.testing.assert_array_equal(found.derivatives, expected.derivatives)
+
+
+@pytest.mark.parametrize("config, loss", [(PLANES, Loss.SQUARED_HINGE), (SMOOTH, Loss.LOGISTIC)])
+def test_inner_passes(config, loss):
+    job = random_bit_plane_job(
+        config, n_features=19, n_rows=70, planes=(3, 6), loss=loss, weighted=True,
+        label_format=LabelFormat.INT32, correction_period=8)
+    with open_board(config, clock_hz=CLOCK_HZ) as device:
+        check_models(device, [job])
+
+
+def test_derivatives_have_no_weights():
+    job = random_bit_plane_job(PLANES, n_features=19, n_rows=70, planes=(4,),
+                               loss=Loss.SQUARED_HINGE)
+    with open_board(PLANES, clock_hz=CLOCK_HZ) as board:
+        device = TestedDevice(board, registers={"WEIGHTED": 1})
+        with DerivativeRun(device, derivative_job(job, 4), 60.0) as run, \
+                pytest.raises(BadConfigurationError):
+            run.finish()
