@@ -112,7 +112,8 @@ def _train(features: np.ndarray, labels: np.ndarray, task: str) -> None:
     else:
         outputs = [QuantizedDataset(rows, quantize_labels(
             labels, len(labels), label_bits=label_bits_of(BIT_PLANES)))]
-    wish = resolved.objective, resolved.training(rows, epochs=DEFAULT_EPOCHS)
+    objective = resolved.objective(rows.n_rows)
+    wish = objective, resolved.training(rows, objective)
     config = pipeline_of_all(rows, [wish], "auto")
     with open_device(default_device(), config) as device:
         train_model(outputs, device, config, *wish)

@@ -48,4 +48,4 @@ def count_passes(jobs: Sequence[TrainingJob], config: PipelineConfig,
         counters.append(counted)
         ends.append(ended)
         first += size
-    return sum_counters(counters), np.sum(ends, axis=0)
+    return dict(sum_counters(counters)), np.sum(ends, axis=0)
