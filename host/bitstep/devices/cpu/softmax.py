@@ -162,6 +162,7 @@ class ClassArrays(NamedTuple):
     levels: np.ndarray
     lookup: np.ndarray
     codebooks: np.ndarray
+    weights: np.ndarray
     state: np.ndarray
     epochs: np.ndarray
     values: np.ndarray
@@ -173,7 +174,7 @@ def _arrays(all_of, k):
         uncounted(all_of.model[k]), uncounted(all_of.model[k]), uncounted(all_of.pending[k]),
         uncounted(all_of.coefficients[k]), uncounted(all_of.constants[k]),
         uncounted(all_of.levels), uncounted(all_of.levels), uncounted(all_of.lookup),
-        uncounted(all_of.codebooks), uncounted(all_of.state[k]))
+        uncounted(all_of.codebooks), uncounted(all_of.state[k]), uncounted(all_of.weights))
 
 
 @kernel
@@ -281,6 +282,7 @@ def _class_arrays(jobs: Sequence[TrainingJob]) -> ClassArrays:
         **{name: np.stack([getattr(each.arrays, name) for each in models])
            for name in ("model", "pending", "coefficients", "constants", "state")},
         levels=one.dot_levels, lookup=one.lookup, codebooks=one.codebooks,
+        weights=one.weights,
         epochs=np.zeros((len(jobs), len(Epoch._fields)), np.int64),
         values=np.zeros(len(jobs), np.int64))
 
