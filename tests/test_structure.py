@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "bitstep_lab": {"bitstep"},
     "bitstep_hw": {"bitstep"},
     "bitstep_sim": {"bitstep", "bitstep_lab", "bitstep_hw"}}
-MAX_FLOORS = 5
+MAX_FLOORS = 7
 FLOORS = {
     "bitstep": ["pipeline data plugins checks machine writing compiling levels progress",
                 "golden quantization cycles options",

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bitstep.devices import open_device
+from bitstep.devices import device_class, open_device
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.shards.parts import Part, make_shards, merge, summarize, weaving_of
 from bitstep.training.shards.passes import train_shards
@@ -31,11 +31,13 @@ def train_parts(estimator, parts, *, shard_rows=None, device="cpu", shards=Local
     for one, found in zip(parts, summaries, strict=True):
         made += make_shards(one, weaving, len(made), found)
     rows = summed_rows([one.facts for one in made], weaving.scaler, weaving.bus_width, weaving.seed)
+    outputs = summed_outputs(rows, weaving.labels())
+    resolved = resolved.of_outputs(len(outputs), device_class(device))
     objective = resolved.objective(rows.n_rows)
     training = resolved.training(rows, objective)
     config = pipeline_of(rows, objective)
     with open_device(device, config) as opened, opened.keep_rows():
-        return train_shards(shards(made, opened), summed_outputs(rows, weaving.labels()), config,
+        return train_shards(shards(made, opened), outputs, config,
                             objective, training, step_asked=estimator.step != "auto", **options)
 
 

@@ -41,7 +41,7 @@ def test_clips_and_chunks():
     targets, weights = np.tanh(rows).sum(axis=1), rng.uniform(0, 2, 4000)
     models = []
     for made in (np.asarray, scipy.sparse.csr_array):
-        model = LowPrecisionRegressor(random_state=0)
+        model = LowPrecisionRegressor(solver="sgd", random_state=0)
         model.fit(made(rows[:3000]), targets[:3000], weights[:3000])
         models.append(model.partial_fit(made(100 * rows[3000:]), targets[3000:] / 2))
     assert models[0].clip_range_ is not None

@@ -26,11 +26,12 @@ from bitstep.cli.request import check_early, request_of
 from bitstep.cli.signals import stop_signals
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import Engine, on_worker
-from bitstep.dask.training import Collected, collected
+from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data import load
 from bitstep.data.tables.files import COMPRESSED_SUFFIXES, TEXT_SUFFIXES, has_known_suffix
 from bitstep.devices import default_device
 from bitstep.options.models import MODELS
+from bitstep.pipeline.losses import MULTINOMIAL
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve
 from bitstep.training.shards.parts import Part
@@ -208,12 +209,16 @@ def _look(engine: Engine, files: list[str], label: str | int) -> tuple[str, int]
 def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolved: Any,
            parts: int) -> int:
     """Train on shards, and write what was asked for."""
+    resolved, note = on_devices(resolved, data)
+    if note:
+        print(f"bitstep train: note: {note}", file=sys.stderr)
     objective = resolved.objective(data.rows.n_rows)
     outputs: list[Any] = list(data.outputs)
     problem = ShardedProblem(
         Path(arguments.data).name, resolved.request["model"], resolved.rows, outputs,
         data.summary.classes.astype(np.float64) if data.summary.classes.dtype.kind in "iub"
-        else data.summary.classes, None, None, parts=parts)
+        else data.summary.classes, None, None, parts=parts,
+        rule=MULTINOMIAL if objective.multinomial else None)
     request = Request(
         source=arguments.data, problem=problem, objective=objective,
         training=resolved.training(data.rows, objective), schedule=resolved.request["schedule"],

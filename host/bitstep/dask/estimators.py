@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import dask.array as da
@@ -19,11 +20,11 @@ from bitstep.checks import check_integer
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import Engine
 from bitstep.dask.sources import Sources, is_frame, part_of, sources_of
-from bitstep.dask.training import Collected, collected
+from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.progress import Progress
-from bitstep.training.choices import RowChoice
+from bitstep.training.choices import OptimumWarning, RowChoice
 from bitstep.training.shards.passes import shard_losses, train_shards
 from bitstep.training.trained import TrainedModel
 
@@ -88,6 +89,9 @@ class _DaskModel(BaseEstimator):
         with collected(engine, part_of, sources.parts, resolved, DeviceChoice.of(self.device),
                        seed=local._seed(), shuffle=bool(self.shuffle), shard_rows=self.shard_rows,
                        fit_intercept=self.fit_intercept) as data, progress:
+            resolved, note = on_devices(resolved, data)
+            if note:
+                warnings.warn(note, OptimumWarning, stacklevel=3)
             objective = resolved.objective(data.rows.n_rows)
             training = resolved.training(data.rows, objective)
             several = len(data.outputs)
@@ -98,6 +102,8 @@ class _DaskModel(BaseEstimator):
             losses, shares = shard_losses(data.shards, objective, data.config, trained,
                                           classes=local._is_classifier)
         local.l2_, local.solver_ = objective.l2, training.solver
+        if local._is_classifier:
+            local.multinomial_ = objective.multinomial
         self._learn(local, data, sources, trained, training, losses, shares)
         if trained.interrupted:
             raise KeyboardInterrupt
@@ -118,6 +124,7 @@ class _DaskModel(BaseEstimator):
         local.noise_floor_ = None
         local._rows = RowChoice(bits=data.rows.bits, encoding=BIT_PLANES,
                                 scaler=data.weaving.scaler.kind)
+        trained = replace(trained, counters=dict(trained.counters))
         local._learn(trained, entries, 0, data.summary.classes if shares is not None else None)
         summary, weaving = data.summary, data.weaving
         local.n_samples_seen_, local.n_features_in_ = summary.n_rows, len(summary.low)
@@ -133,7 +140,7 @@ class _DaskModel(BaseEstimator):
         self.local_ = local
         self.n_shards_ = len(data.shards.facts)
         for name in ("coef_", "intercept_", "n_iter_", "history_", "step_", "counters_", "l2_",
-                     "n_features_in_", "classes_", "feature_names_in_"):
+                     "n_features_in_", "classes_", "multinomial_", "feature_names_in_"):
             if hasattr(local, name):
                 setattr(self, name, getattr(local, name))
 
@@ -304,7 +311,8 @@ def _has_probabilities(estimator):
 class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
     """Logistic regression, or another smooth loss of classes, of a Dask collection.
 
-    See :class:`LowPrecisionRegressor`; more than two classes are one-vs-rest.
+    See :class:`LowPrecisionRegressor`; more than two classes with ``log_loss``
+    are a multinomial model, the softmax of all classes, where the devices of all workers can.
 
     Parameters
     ----------
@@ -323,6 +331,8 @@ class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
         See :class:`bitstep.LowPrecisionClassifier`.
     feature_names_in_ : ndarray of str
         Names of the columns, of a data frame.
+    multinomial_ : bool
+        True if classes were trained together.
     n_shards_ : int
         Shards of the last fit.
     """

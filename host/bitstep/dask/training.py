@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from dask.delayed import Delayed, delayed
@@ -11,7 +12,7 @@ from dask.delayed import Delayed, delayed
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import DaskShards, Engine, on_worker
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.training.choices import Resolved
+from bitstep.training.choices import Resolved, one_vs_rest
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.shards.parts import (
     Part,
@@ -116,3 +117,13 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
                         summed_outputs(together, weaving.labels()))
     finally:
         shards.close()
+
+
+def on_devices(resolved: Resolved, data: Collected) -> tuple[Resolved, str | None]:
+    """The request on the devices of the workers, and a sentence if classes would be trained
+    together on others: they are if the device of every shard can.
+    """
+    found = data.shards.each("devices", "joint_classes")
+    lacking = next((name for name, joint in found if not joint), "")
+    device, count = SimpleNamespace(joint_classes=not lacking), len(data.outputs)
+    return (resolved.of_outputs(count, device), one_vs_rest(resolved, count, device, lacking))

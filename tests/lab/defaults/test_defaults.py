@@ -123,8 +123,11 @@ def test_contest_trains_whom_it_is_told():
     [found] = contest.contest(chosen, ["1 bit"], ours={"epochs": 1}, on_result=seen.append)
     assert seen == [found]
     assert list(found.scores) == ["1 bit", contest.REFERENCE]
-    assert found.below("1 bit") > 0.02
+    assert found.scores["1 bit"].value != found.scores[contest.REFERENCE].value
     assert found.below(contest.REFERENCE) == 0
+    asked = contest.maker("1 bit", "classification", 3, {"epochs": 1, "bits": 7})().get_params()
+    assert (asked["bits"], asked["epochs"], asked["solver"], asked["random_state"]) == (
+        1, 1, "sgd", 3)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.golden.softmax import SHARED
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Overflow
 from bitstep.pipeline.results import (
@@ -31,12 +32,13 @@ from bitstep.pipeline.results import (
 from bitstep.quantization import BitPlaneRows
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
+from bitstep.training.bit_centred_softmax import SoftmaxRun
 from bitstep.training.centred import train_centred
 from bitstep.training.centred_passes import CentredPasses
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective, Training
 from bitstep.training.plans import starts_of
-from bitstep.training.shards.shard import InnerPasses, Move, Order, Setup, Written
+from bitstep.training.shards.shard import InnerPasses, Move, Order, Setup, Sums, Written
 from bitstep.training.shards.shards import Shards
 from bitstep.training.shards.summed import SummedDataset, mean_of
 from bitstep.training.trained import TrainedModel
@@ -71,19 +73,26 @@ class ShardedPasses(CentredPasses):
         return Order(self.passes, epochs, parts)
 
     def sums(self, jobs: Sequence[Any], derivative_planes: int) -> Sequence[GradientSum]:
-        """Sums of a full pass: those of all shards together."""
-        (order,) = jobs
-        found: list[GradientSum] = self.shards.each(
-            "full-pass", "sums", self.setup, self._output, order, derivative_planes)
-        counters = sum_counters([one.counters for one in found])
-        self.counters.append(counters)
-        overflow = Overflow(0)
-        for one in found:
-            overflow |= one.overflow
-        written: Any = Written(order, derivative_planes) if derivative_planes else None
-        return [GradientSum(
-            np.sum([one.words for one in found], axis=0), sum(one.intercept for one in found),
-            overflow, written, counters)]
+        """Sums of a full pass, of every output: those of all shards together."""
+        found: list[Sums] = self.shards.each(
+            "full-pass", "sums", self.setup, self._output, jobs, derivative_planes)
+        written: Any = Written(jobs, derivative_planes) if derivative_planes else None
+        totals = []
+        for parts in zip(*(one.outputs for one in found), strict=True):
+            overflow = Overflow(0)
+            for part in parts:
+                overflow |= part.overflow
+            totals.append(GradientSum(
+                np.sum([part.words for part in parts], axis=0),
+                sum(part.intercept for part in parts), overflow, written,
+                sum_counters([part.counters for part in parts])))
+        # Those of the first output are of the pass of all.
+        self.counters.append(totals[0].counters)
+        self.take_shared([one.shared for one in found])
+        return totals
+
+    def take_shared(self, shared: Sequence[Any]) -> None:
+        """Keep what only passes of all classes have, of each shard."""
 
     def train(self, planes: int, unit: float, weights: np.ndarray, slope: np.ndarray,
               centre: np.ndarray | None = None, **options: Any) -> np.ndarray:
@@ -114,6 +123,14 @@ class ShardedLeastSquares(ShardedPasses, BitCentredRun):
 
 class ShardedSmooth(ShardedPasses, SmoothRun):
     """Bit-centred training of one output of a smooth loss of classes over shards."""
+
+
+class ShardedSoftmax(ShardedPasses, SoftmaxRun):
+    """Bit-centred training of all classes of a multinomial model over shards."""
+
+    def take_shared(self, shared: Sequence[Any]) -> None:
+        """Mean products of probabilities, for the certificate."""
+        self._shared = np.sum(shared, axis=0) / (2.0 ** SHARED * self.data.n_rows)
 
 
 def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: PipelineConfig,
@@ -150,12 +167,14 @@ def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: Pipel
         config=config, objective=objective, fit_intercept=training.fit_intercept,
         step=float(training.steps[0]) if step_asked else None,
         penalty=float(objective.penalties(rows, training.fit_intercept).max()), timeout_s=timeout_s)
-    run: Any = partial(ShardedLeastSquares if objective.rule.quadratic else ShardedSmooth,
-                       config=config, objective=objective, timeout_s=timeout_s, shards=shards,
+    kind = ShardedSoftmax if objective.multinomial else \
+        ShardedLeastSquares if objective.rule.quadratic else ShardedSmooth
+    run: Any = partial(kind, config=config, objective=objective, timeout_s=timeout_s, shards=shards,
                        setup=setup)
     unused: Any = None
     return train_centred(unused, run, outputs, config, training, starts_of(outputs, initial),
-                         first_epoch=first_epoch, on_epoch=on_epoch, checkpoint=checkpoint)
+                         first_epoch=first_epoch, on_epoch=on_epoch, checkpoint=checkpoint,
+                         joint=objective.multinomial)
 
 
 def shard_losses(shards: Shards, objective: Objective, config: PipelineConfig,

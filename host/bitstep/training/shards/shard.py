@@ -3,20 +3,20 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Overflow
-from bitstep.pipeline.results import GradientSum, RangeOverflowError
+from bitstep.pipeline.results import GradientSum, RangeOverflowError, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training.centred_passes import BitCentred, CentredPasses
 from bitstep.training.checkpoint import describe_data
-from bitstep.training.losses import code_accuracies, code_losses
+from bitstep.training.losses import code_accuracies, code_losses, joint_code_losses
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period, centred_step
 
@@ -66,17 +66,34 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """Derivatives that shards keep, in place of their bytes: those of an order at some planes."""
+    """Derivatives that shards keep, in place of their bytes: those of the orders of all outputs of
+    a pass, at some planes.
+    """
 
-    order: Order
+    orders: Sequence[Order]
     planes: int
 
     @property
     def centre(self) -> tuple[Any, ...]:
         """What the derivatives depend on, beside the rows."""
-        parts = self.order.parts
-        return (self.planes, self.order.epochs[0].planes, parts["label_shift"], parts["intercept"],
-                parts["model"].tobytes())
+        return (self.planes, *(
+            (order.epochs[0].planes, order.parts["label_shift"], order.parts["intercept"],
+             order.parts["model"].tobytes()) for order in self.orders))
+
+
+class Sums(NamedTuple):
+    """Sums of a full pass over a shard.
+
+    Attributes
+    ----------
+    outputs : list of GradientSum
+        Of each output of the pass.
+    shared : ndarray of int64 or None
+        Of a multinomial model, see :class:`bitstep.pipeline.results.ClassSums`.
+    """
+
+    outputs: list[GradientSum]
+    shared: np.ndarray | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,15 +175,32 @@ class ShardFacts:
 
 
 class _OwnPasses(CentredPasses):
-    """Passes over the rows of one shard."""
+    """Passes over the rows of one shard, of one output or of all of a multinomial model."""
 
-    def ordered(self, order: Order, derivative_planes: int) -> GradientSum:
+    shared: np.ndarray | None = None
+
+    def ordered(self, orders: Sequence[Order], derivative_planes: int) -> Sums:
         """Sums of a full pass."""
-        self.passes = order.number
-        epochs = tuple(replace(one, key=self._key()) for one in order.epochs)
-        (found,) = self.sums([self._job(epochs, labels=self.data.labels.stored, **order.parts)],
-                             derivative_planes)
-        return found
+        self.passes = orders[0].number
+        epochs = tuple(replace(one, key=self._key()) for one in orders[0].epochs)
+        found = self.sums([
+            self._job(epochs, labels=output.labels.stored, **order.parts)
+            for order, output in zip(orders, self.outputs, strict=True)], derivative_planes)
+        return Sums(list(found), self.shared)
+
+    def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
+        """See :meth:`bitstep.training.centred_passes.CentredPasses.sums`."""
+        if not self.objective.multinomial:
+            return super().sums(jobs, derivative_planes)
+        found = self.device.class_gradients(jobs, derivative_planes=derivative_planes)
+        self.shared = found.shared
+        return found.classes
+
+    def results(self, jobs: Sequence[TrainingJob]) -> Sequence[RunResult]:
+        """See :meth:`bitstep.training.centred_passes.CentredPasses.results`."""
+        if not self.objective.multinomial:
+            return super().results(jobs)
+        return self.device.train_classes(jobs, timeout_s=self.timeout_s)
 
     def move(self, inner: InnerPasses, weights: np.ndarray, options: dict[str, Any]) -> Move:
         """The move of inner passes."""
@@ -178,7 +212,7 @@ class _OwnPasses(CentredPasses):
                               **options)
         except RangeOverflowError as error:
             overflow = error.overflow
-        return Move(move, overflow, self.counters, self.bytes_read)
+        return Move(move, overflow, [dict(one) for one in self.counters], self.bytes_read)
 
 
 @dataclass(eq=False)
@@ -217,21 +251,27 @@ class Shard:
     def __getstate__(self):
         return {"outputs": self.outputs, "where": self.where, "_passes": {}, "_written": {}}
 
-    def sums(self, device: Device, setup: Setup, output: int, order: Order,
-             derivative_planes: int) -> GradientSum:
+    def joint_classes(self, device: Device) -> tuple[str, bool]:
+        """Name of the device, and whether it has passes of all classes of a multinomial model."""
+        return device.name, bool(device.joint_classes)
+
+    def sums(self, device: Device, setup: Setup, output: int, orders: Sequence[Order],
+             derivative_planes: int) -> Sums:
         """Sums of a full pass; derivatives stay here."""
-        found = self._of(device, setup, output).ordered(order, derivative_planes)
-        if derivative_planes and not found.overflow:
-            self._written[output] = Written(order, derivative_planes).centre, found.derivatives
-        return replace(found, derivatives=None)
+        found = self._of(device, setup, output).ordered(orders, derivative_planes)
+        if derivative_planes and not found.outputs[0].overflow:
+            self._written[output] = (Written(orders, derivative_planes).centre,
+                                     [one.derivatives for one in found.outputs])
+        return Sums([replace(one, derivatives=None, counters=dict(one.counters))
+                     for one in found.outputs], found.shared)
 
     def move(self, device: Device, setup: Setup, output: int, inner: InnerPasses) -> Move:
         """The move of inner passes over these rows."""
         passes = self._of(device, setup, output)
         if passes.few_rows:
             return Move(passes.gradient_step(inner.slope), Overflow(0), [], 0)
-        options = {name: [self._labels(passes, output, one) for one in value]
-                   if name == "labels" else value for name, value in inner.options.items()}
+        options = {name: self._labels(passes, output, value) if name == "labels" else value
+                   for name, value in inner.options.items()}
         weights = inner.weights
         if setup.objective.rule.quadratic:
             weights = weights + np.minimum(self.rows.excess[inner.planes - 1], 0)
@@ -256,10 +296,12 @@ class Shard:
         classes : bool
         """
         del device
-        count = self.rows.n_rows
-        found = np.mean([code_losses(data, weights[:, number], intercepts[:, number],
-                                     setup.objective.loss)
-                         for number, data in enumerate(self.outputs)], axis=0)
+        count, rule = self.rows.n_rows, setup.objective.rule
+        if rule.joint:
+            found = joint_code_losses(self.outputs, weights, intercepts, rule)
+        else:
+            found = np.mean([code_losses(data, weights[:, number], intercepts[:, number], rule)
+                             for number, data in enumerate(self.outputs)], axis=0)
         right = code_accuracies(self.outputs, weights, intercepts) if classes else None
         return count * found, None if right is None else count * right
 
@@ -267,20 +309,24 @@ class Shard:
         """Passes over the rows of an output."""
         passes = self._passes.get(output)
         if passes is None or passes.objective != setup.objective:
-            step = setup.step or centred_step(self.rows, setup.objective.loss, setup.penalty)
+            step = setup.step or centred_step(self.rows, setup.objective.rule, setup.penalty)
             choice = BitCentred(planes=(), step=step, fit_intercept=setup.fit_intercept)
             passes = _OwnPasses(self.outputs[output], device, setup.config, setup.objective,
                                    choice, setup.timeout_s)
+            if setup.objective.multinomial:
+                passes.outputs = self.outputs
             self._passes[output] = passes
         passes.device = device
         return passes
 
     def _labels(self, passes: _OwnPasses, output: int, labels: Any) -> Any:
         """Labels of inner passes: derivatives of these rows where an order stands for them."""
-        if not isinstance(labels, Written):
+        written = labels[0]
+        if not isinstance(written, Written):
             return labels
         kept = self._written.get(output)
-        if kept is None or kept[0] != labels.centre:
-            found = passes.ordered(labels.order, labels.planes)
-            kept = self._written[output] = labels.centre, found.derivatives
+        if kept is None or kept[0] != written.centre:
+            found = passes.ordered(written.orders, written.planes)
+            kept = self._written[output] = (written.centre,
+                                            [one.derivatives for one in found.outputs])
         return kept[1]

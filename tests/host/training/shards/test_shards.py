@@ -59,9 +59,10 @@ class Scattered(LocalShards):
         return [found[number] for number in range(len(found))]
 
 
-@pytest.mark.parametrize("estimator, data", [(regressor(), (X, Y)), (classifier(), CANCER)])
+@pytest.mark.parametrize("estimator, data", [(regressor(), (X, Y)), (classifier(), CANCER),
+                                             (classifier(), IRIS)])
 def test_shards_keep_nothing_that_matters(estimator, data):
-    parts = make_parts(data[0], data[1], [0, 200, 210, len(data[0])])
+    parts = make_parts(data[0], data[1], [0, 100, 110, len(data[0])])
     assert same(train_parts(estimator, parts), train_parts(estimator, parts, shards=Scattered))
 
 
@@ -84,15 +85,22 @@ def test_optimum_is_that_of_all_rows(shards):
 
 def test_optimum_of_classes_and_its_certificate():
     features, labels = CANCER
-    low, high = features.min(axis=0), features.max(axis=0)
-    scaled = 2 * (features - low) / (high - low) - 1
+    scaled = (features - features.mean(axis=0)) / features.std(axis=0)
     model = train_parts(classifier(epochs=40, l2=1e-2, tol=1e-5),
                         make_parts(scaled, labels, [0, 150, 320, 569]))
     exact = LogisticRegression(C=100 / 569, tol=1e-9, max_iter=5000).fit(scaled, labels)
-    np.testing.assert_allclose(model.coefs[-1], exact.coef_, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(model.intercepts[-1], exact.intercept_, rtol=1e-3)
+    np.testing.assert_allclose(model.coefs[-1], exact.coef_, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(model.intercepts[-1], exact.intercept_, rtol=1e-2)
     assert model.gaps is not None
     assert model.gaps[-1, 0] < 1e-4
+
+
+def test_optimum_of_several_classes():
+    features, labels = IRIS
+    scaled = (features - features.mean(axis=0)) / features.std(axis=0)
+    model = train_parts(classifier(epochs=60, tol=1e-5), make_parts(scaled, labels, [0, 75, 150]))
+    exact = LogisticRegression(C=100 / 150, tol=1e-9, max_iter=5000).fit(scaled, labels)
+    np.testing.assert_allclose(model.coefs[-1], exact.coef_, rtol=1e-2, atol=1e-3)
 
 
 def test_a_class_may_lack_in_a_shard_and_a_shard_may_be_short():
