@@ -105,7 +105,7 @@ class LowPrecisionModel(Preparing):
     def _wishes(self, prepared: Prepared, resolved: Resolved, epochs: int,
                 resume: bool) -> tuple[Objective, Training]:
         """What is minimised, and how."""
-        objective = resolved.objective(prepared.rows.n_rows)
+        objective = resolved.objective(prepared.counted)
         step = self._next_step(prepared.rows, objective, prepared.batch, resolved) \
             if resume else self.step
         return objective, resolved.training(

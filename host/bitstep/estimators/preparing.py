@@ -50,6 +50,7 @@ class Prepared:
     outputs: list[QuantizedDataset]
     held: Held | None
     weights: np.ndarray | None
+    counted: int                # rows, as whole weights count them
     deviation: float            # of copies from weights, see Pass
 
     @property
@@ -86,7 +87,8 @@ class Preparing(Parameters):
             warnings.warn(other, OptimumWarning, stacklevel=5)
         rows = self._quantized(features, columns, weights, resolved.rows, kept)
         return Prepared(features, options, batch, resolved, kept, columns, labels, rows,
-                        self._outputs(rows, labels), held, weights, given.deviation)
+                        self._outputs(rows, labels), held, weights,
+                        round(len(features) * given.stands_for), given.deviation)
 
     def _resolved(self, batch: int, n_features: int, **facts: Any) -> Resolved:
         """The parameters, with all that was left open."""

@@ -64,6 +64,9 @@ class Pass(NamedTuple):
     note : str or None
         A sentence on rows that have a weight and no copy, if they are a share of :data:`LEFT_OUT`,
         or of a chunk if on average less than :data:`READ_OF_CHUNK` of its rows are read.
+    stands_for : float
+        Rows that a row of the pass stands for on average: of whole weights that differ, which are
+        those of repeated rows, their sum over the rows; else 1. The default penalty is by these.
     """
 
     features: Any
@@ -71,6 +74,7 @@ class Pass(NamedTuple):
     weights: np.ndarray | None = None
     deviation: float = 0.0
     note: str | None = None
+    stands_for: float = 1.0
 
 
 class WeightWarning(UserWarning):
@@ -241,12 +245,14 @@ def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray) -> Pass:
     pass several times, with equal parts of it: an update would overshoot. That makes at most a
     quarter more rows.
     """
+    total = float(weights.sum()) if not (weights % 1).any() else None
     weights = weights / weights.max()
     counts = np.maximum(np.ceil(weights / (HEAVY * weights.mean())), 1)
     order = np.arange(len(weights)) if (counts == 1).all() else _spread(counts)
     parts = (weights / counts)[order]
     alike = (parts == parts[0]).all()
-    return Pass(view.take(order), targets[order], None if alike else stored_weights(parts))
+    return Pass(view.take(order), targets[order], None if alike else stored_weights(parts),
+                stands_for=1.0 if alike or total is None else total / len(order))
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:

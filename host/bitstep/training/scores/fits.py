@@ -72,7 +72,7 @@ def hold_out(given: Pass, estimator: Any, *, classes: bool,
     train, held = (np.flatnonzero(np.isin(number.reshape(-1), part)) for part in chosen)
     first, second = ((rows_at(features, part), targets[part],
                       None if weights is None else weights[part]) for part in (train, held))
-    return Pass(*first, given.deviation, given.note), Held(*second)
+    return Pass(*first, given.deviation, given.note, given.stands_for), Held(*second)
 
 
 def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.ndarray,
