@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,8 +196,8 @@ def test_board_keeps_nothing_between_runs(config):
     """
     with open_board(config) as board:
         for number, n_features in enumerate([256, 1, 65, 16]):
-            options = {"n_features": n_features, "n_rows": [300, 40, 77][number % 3],
-                       "seed": number}
+            options: dict[str, Any] = {"n_features": n_features, "seed": number,
+                                       "n_rows": [300, 40, 77][number % 3]}
             hinge = {"loss": Loss.SQUARED_HINGE, "label_format": LabelFormat.INT32}
             jobs = [random_bit_plane_job(config, correction_period=4, planes=(5, 3), **options,
                                      **constants_of(n_features, number)),

@@ -62,6 +62,7 @@ def test_every_loss(board, number, batch, period):
     for seed in range(3):
         job = job_of(config, losses[number % len(losses)], 10 * number + seed, batch=batch,
                      correction_period=period)
+        assert job.weights is not None
         assert job.weights.max() == 65535
         check_models(board, [job])
 
