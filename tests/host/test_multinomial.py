@@ -62,7 +62,8 @@ def test_probabilities_of_far_rows_are_finite():
     {"sample_weight": np.arange(400) % 3}])
 def test_weights(weights):
     given = weights.get("sample_weight")
-    options = {name: value for name, value in weights.items() if name == "class_weight"}
+    options: dict[str, Any] = {
+        name: value for name, value in weights.items() if name == "class_weight"}
     model: Any = LowPrecisionClassifier(**CENTRED, **options)
     model.fit(X, Y, sample_weight=given)
     rows = given if given is not None else np.array([3, 1, 2, 1])[Y]
@@ -73,7 +74,7 @@ def test_weights(weights):
 
 def test_other_losses_and_solvers_are_one_vs_rest():
     for options in ({"solver": "sgd"}, {"loss": "squared_hinge"}):
-        model: Any = LowPrecisionClassifier(**FEW | options).fit(X, Y)
+        model = LowPrecisionClassifier().set_params(**FEW | options).fit(X, Y)
         assert model.multinomial_ is False
     two = LowPrecisionClassifier(**CENTRED).fit(X, Y > 1)
     assert two.multinomial_ is False
@@ -81,7 +82,7 @@ def test_other_losses_and_solvers_are_one_vs_rest():
 
 
 def test_one_vs_rest_of_scikit_learn_composes():
-    both = OneVsRestClassifier(LowPrecisionClassifier(**CENTRED)).fit(X, Y)
+    both: Any = OneVsRestClassifier(LowPrecisionClassifier(**CENTRED)).fit(X, Y)
     assert len(both.estimators_) == 4
     best = LogisticRegression(C=1 / (L2 * len(Y)), tol=1e-10).fit(X, Y == 2)
     np.testing.assert_allclose(both.estimators_[2].coef_, best.coef_, atol=1e-3)

@@ -8,6 +8,7 @@ from tests.host.fakes import DEVICES
 from tests.host.golden.test_softmax import make_jobs
 
 from bitstep.devices import open_device
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
@@ -173,8 +174,10 @@ def test_what_is_no_set_of_classes_is_refused():
 def test_other_devices_say_so():
     class Board(Device):
         name = "board"
+        config = PipelineConfig()
+        clock_hz = None
 
-        def begin(self, jobs, **options):
+        def begin(self, jobs, *, timeout_s=60.0, to_the_end=True):
             raise AssertionError
 
         def close(self):

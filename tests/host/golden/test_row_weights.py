@@ -11,6 +11,7 @@ from bitstep.golden.steps import row_mantissa, update_rules
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.results import RunResult
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
@@ -80,6 +81,7 @@ def test_several_models():
     config = replace(CONFIG, models=3)
     drawn = random_jobs(config, 3, n_features=17, n_rows=60, weighted=True, loss=Loss.HINGE)
     for job, result in zip(drawn, CpuDevice(config).train_models(drawn), strict=True):
+        assert isinstance(result, RunResult)
         np.testing.assert_array_equal(result.models, [one.model for one in train(job)])
 
 

@@ -78,7 +78,7 @@ def least(outputs, l2, fit_intercept=True):
 
 
 def fit(outputs, l2, device=None, epochs=25, planes: Any = 4, initial=None, checkpoint=None,
-        **options):
+        **options) -> Any:
     objective = Objective(loss=Loss.LOGISTIC, l2=l2, multinomial=True, standardized=True)
     training = resolve_training(outputs[0].rows, objective, epochs=epochs, solver="bit-centred",
                                 planes=planes, **options)
