@@ -1,6 +1,6 @@
 """Dask clusters on this machine, as tests start them."""
 
-import dask
+import dask.config
 from distributed import LocalCluster
 
 # What a lost worker, or a scheduler that is gone, makes a test wait for.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,8 @@ def row_mantissa(mantissa: int, weight: int, row: int, key: int) -> int:
 
 
 def update_rules(job: TrainingJob, steps: EpochSteps,
-                 make: Callable | None = None) -> Callable[[int], Callable[[int, int, int], int]]:
+                 make: Callable[[TrainingJob, EpochSteps], Any] | None = None
+                 ) -> Callable[[int], Any]:
     """The function from a row's number to its update: ``make(job, steps)``, which is
     :func:`update_rule` unless it is given, with the row's own mantissa if rows have weights.
 

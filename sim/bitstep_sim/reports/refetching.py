@@ -76,7 +76,7 @@ def train_on(device: SimDevice, data: QuantizedDataset, steps: np.ndarray, *, re
                 Training(steps=steps), first_epoch=first, initial=initial)
     result = device.train(made.job, timeout_s=3600)
     return Trained(made.units.weights(result.models), made.units.intercepts(result.intercepts),
-                   made.steps, len(made.steps) * data.n_rows, result.counters)
+                   made.steps, len(made.steps) * data.n_rows, dict(result.counters))
 
 
 def float_models(rows: np.ndarray, signs: np.ndarray,

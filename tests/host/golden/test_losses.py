@@ -221,15 +221,15 @@ def test_follows_float_sgd(monkeypatch, loss, tolerance):
     levels, labels = separable(np.random.default_rng(0), 600, 7, 127)
     changes = []
 
-    def recording_rule(job, steps):
+    def recording_rules(job, steps):
         rule = update_rule(job, steps)
 
         def recorded(dot, target, dither):
             changes.append(rule(dot, target, dither))
             return changes[-1]
-        return recorded
+        return lambda row: recorded
 
-    monkeypatch.setattr(integer, "update_rule", recording_rule)
+    monkeypatch.setattr(integer, "update_rules", recording_rules)
     job = sign_job(levels, labels, loss=loss, config=config, label_shift=31, mantissa=6007,
                    shift=4, intercept_level=127)
     epoch, = train(job)
