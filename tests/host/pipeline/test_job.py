@@ -22,13 +22,13 @@ def run(job, monkeypatch):
     changes, decisions = [], []
     undecided = integer.IntegerEpoch.undecided
 
-    def recording_rule(job, steps):
+    def recording_rules(job, steps):
         rule = updates.update_rule(job, steps)
 
         def recorded(dot, target, dither):
             changes.append(rule(dot, target, dither))
             return changes[-1]
-        return recorded
+        return lambda row: recorded
 
     def recording_undecided(self, levels, dot, target):
         decisions.append((undecided(self, levels, dot, target),
@@ -36,7 +36,7 @@ def run(job, monkeypatch):
         return decisions[-1][0]
 
     for module in (integer, float32):
-        monkeypatch.setattr(module, "update_rule", recording_rule)
+        monkeypatch.setattr(module, "update_rules", recording_rules)
     monkeypatch.setattr(integer.IntegerEpoch, "undecided", recording_undecided)
     epochs = list(sgd.train(job))
     assert len(epochs) == len(job.epochs)
