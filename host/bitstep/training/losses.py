@@ -117,7 +117,9 @@ def accuracies(features: np.ndarray, labels: np.ndarray, classes: np.ndarray, co
     for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
         chosen = decide(outputs(features[start:stop], coefs, intercepts))
         right = classes[chosen] == labels[start:stop, None]
-        correct += right.sum(axis=0) if weights is None else weights[start:stop] @ right
+        # As float64: a sum of uint16 times bool would be uint16, and wrap.
+        correct += right.sum(axis=0) if weights is None \
+            else weights[start:stop].astype(np.float64) @ right
     return correct / (len(features) if weights is None else weights.sum(dtype=np.float64))
 
 

@@ -197,7 +197,12 @@ def test_model_of_another_configuration(tmp_path, capsys):
     data, model, quantized = (str(tmp_path / name) for name in ("d.npz", "m.npz", "p.npz"))
     (tmp_path / "d.npz").write_bytes(archive(X=ROWS, y=TARGETS))
     (tmp_path / "narrow.npz").write_bytes(archive(X=ROWS[:, :2], y=TARGETS))
-    assert main(["train", data, "--device", "golden", "--out", model]) == 0
+    command = ["train", data, "--device", "golden", "--out", model]
+    assert main(command) == 0
+    assert main(["quantize", data, "--out", quantized]) == 0
+    assert f"trained with 16 bits bit_planes, {quantized} holds 4 bits compensated: quantize" in \
+        fails(capsys, "predict", model, quantized)
+    assert main([*command, "--solver", "sgd", "--epochs", "5"]) == 0
     assert load_model(model).n_features == 3
     assert "trained on 3 features, the data have 2: use the data set it was trained for" in fails(
         capsys, "predict", model, tmp_path / "narrow.npz")

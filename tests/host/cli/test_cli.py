@@ -34,10 +34,10 @@ REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "version
                "resumed_epochs", "kept_epoch", "stopped_early", "restarts", "history",
                "counters", "coef", "intercept"]
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "overflows", "refetched_rows"]
-CONFIG_KEYS = ["model", "loss", "bits", "encoding", "levels", "bus_width", "scaler", "copies",
-               "epochs", "batch", "step", "schedule", "l2", "l1", "box", "epsilon", "class_weight",
-               "refetch", "fit_intercept", "model_range", "shuffle", "init", "solver",
-               "solver_reason", "planes", "tol", "early_stopping", "n_iter_no_change",
+CONFIG_KEYS = ["model", "loss", "multinomial", "bits", "encoding", "levels", "bus_width", "scaler",
+               "copies", "epochs", "batch", "step", "schedule", "l2", "l1", "box", "epsilon",
+               "class_weight", "refetch", "fit_intercept", "model_range", "shuffle", "init",
+               "solver", "solver_reason", "planes", "tol", "early_stopping", "n_iter_no_change",
                "model_bits", "update_bits", "lookahead", "pipeline"]
 
 
@@ -199,8 +199,9 @@ def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, c
     monkeypatch.setattr("bitstep.cli.train.open_device",
                         lambda name, config, **options: FakeDevice(config, interrupt=4))
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
-    assert train(numbers[0], "--solver", "sgd", "--out", out, "--report", report) == 130
-    assert "interrupted; the model is that of epoch 4 of 20" in capsys.readouterr().err
+    assert train(numbers[0], "--solver", "sgd", "--epochs", 20, "--out", out, "--report",
+                 report) == 130
+    assert "interrupted; the model is that of epoch 4 of 20\n" in capsys.readouterr().err
     found = json.loads(report.read_text())
     assert found["interrupted"]
     assert len(found["history"]) == 4
@@ -242,8 +243,8 @@ def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoc
         "bitstep.cli.train.open_device",
         lambda name, config, **options: InterruptedLater(config, run=run, epoch=epoch))
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
-    assert train(tmp_path / "three.csv", "--model", "ls-svm", "--solver", "sgd", "--out", out,
-                 "--report", report) == 130
+    assert train(tmp_path / "three.csv", "--model", "ls-svm", "--solver", "sgd", "--epochs", 20,
+                 "--out", out, "--report", report) == 130
     error = capsys.readouterr().err
     assert f"bitstep train: {message}" in error
     assert out.exists() == report.exists() == bool(epochs)
@@ -389,7 +390,7 @@ def test_failures(numbers, capsys, arguments, message):
 def test_a_batch_of_all_rows(numbers, tmp_path, batch, options):
     """Every encoding and penalty can be trained by one batch an epoch, and learns."""
     report = tmp_path / "report.json"
-    assert train(numbers[0], "--batch", batch, "--report", report, *options) == 0
+    assert train(numbers[0], "--batch", batch, "--epochs", 20, "--report", report, *options) == 0
     losses = [entry["train_loss"] for entry in json.loads(report.read_text())["history"]]
     assert len(losses) == 20
     assert losses[-1] < losses[0]

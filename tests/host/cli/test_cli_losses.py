@@ -27,8 +27,8 @@ def run_of(tmp_path, *arguments):
 def test_models(tmp_path, capsys, model, loss, bits, encoding):
     """The loss of the report is the model's own, and rows suit the model."""
     out = tmp_path / "model.npz"
-    found = run_of(tmp_path, "breast_cancer", "--model", model, "--train-rows", 400, "--out", out,
-                   "--plot", tmp_path / "loss.png")
+    found = run_of(tmp_path, "breast_cancer", "--model", model, "--solver", "sgd", "--epochs", 20,
+                   "--train-rows", 400, "--out", out, "--plot", tmp_path / "loss.png")
     config = found["config"]
     assert [config[key] for key in ("model", "loss", "bits", "encoding", "refetch")] == \
         [model, loss, bits, encoding, model == "svm"]
@@ -51,16 +51,17 @@ def test_models(tmp_path, capsys, model, loss, bits, encoding):
 
 def test_refetched_rows(tmp_path, capsys):
     """The line on refetching; it uses every row as a training at 16 bits would."""
-    found = run_of(tmp_path, "breast_cancer", "--model", "svm", "--bits", 3)
+    options = ("breast_cancer", "--model", "svm", "--epochs", 20, "--schedule", "inverse", "--bits")
+    found = run_of(tmp_path, *options, 3)
     rows = found["counters"]["refetched_rows"]
     assert 0 < rows < 20 * 569
     assert f"Refetching: {rows:,} of 11,380 rows ({100 * rows / 11380:.2f} %) were read again" in \
         capsys.readouterr().out
     assert found["config"]["pipeline"]["refetch"]
-    straw = run_of(tmp_path, "breast_cancer", "--model", "svm", "--bits", 3, "--no-refetch")
+    straw = run_of(tmp_path, *options, 3, "--no-refetch")
     assert straw["counters"]["refetched_rows"] == 0
     assert "Refetching: no; every row was used as quantized." in capsys.readouterr().out
-    floats = run_of(tmp_path, "breast_cancer", "--model", "svm", "--bits", 32)
+    floats = run_of(tmp_path, *options, 32)
     assert "Refetching" not in capsys.readouterr().out
     last, straw_last, best = (run["history"][-1]["train_loss"] for run in (found, straw, floats))
     assert abs(last - best) < abs(straw_last - best)

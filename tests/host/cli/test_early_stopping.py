@@ -64,8 +64,8 @@ def test_training_stops(classes, tmp_path, capsys, device):
 
 def test_without_held_out_rows(classes, tmp_path, capsys):
     report = tmp_path / "run.json"
-    assert main(["train", classes, "--model", "logistic", "--epochs", "40", "--tol", "0.01",
-                 "--device", "golden", "--report", str(report)]) == 0
+    assert main(["train", classes, "--model", "logistic", "--solver", "sgd", "--epochs", "40",
+                 "--tol", "0.01", "--device", "golden", "--report", str(report)]) == 0
     found = json.loads(report.read_text())
     assert found["stopped_early"]
     assert found["kept_epoch"] == len(found["history"]) < 40

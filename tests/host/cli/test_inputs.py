@@ -183,9 +183,12 @@ def test_class_weights_of_numbers_and_resuming(numbers, tmp_path, capsys):
     state, report = tmp_path / "c.ck", tmp_path / "r.json"
     options = [numbers[1], "--epochs", 2, "--class-weight", "5=3"]
     assert train(*options, "--checkpoint", state, "--report", report) == 0
-    counts = np.unique(load(numbers[1]).labels, return_counts=True)[1]
-    found = json.loads(report.read_text())
-    assert found["dataset"]["train_rows"] == counts @ [1, 3]
+    data, found = load(numbers[1]), json.loads(report.read_text())
+    assert found["dataset"]["train_rows"] == 60         # weights go along with the rows
+    right = (data.features @ found["coef"][0] + found["intercept"][0] > 0) == (data.labels == 5)
+    weights = np.where(data.labels == 5, 3, 1)
+    assert found["history"][-1]["train_accuracy"] == pytest.approx(
+        weights[right].sum() / weights.sum())
     assert found["config"]["class_weight"] == {"5": 3.0}
     assert train(*options, "--resume", state) == 0
     assert "--class-weight is 5=2, the checkpoint's 5=3" in error_of(

@@ -94,6 +94,11 @@ def test_accuracies_by_hand():
     three = accuracies(FEATURES, np.array([1, 0, 2]), np.array([0, 1, 2]),
                        np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[0, 0, 1.5]]))
     assert three == pytest.approx([1.0])
+    # Rows 0 and 1 are right, and their weights add up to more than a uint16 holds.
+    weighted = accuracies(FEATURES, np.array([5, 5, 5]), np.array([2, 5]),
+                          np.array([[[1.0, 0.0]]]), np.array([[-0.5]]),
+                          np.array([40_000, 40_000, 20_000], np.uint16))
+    assert weighted == pytest.approx([0.8])         # values 0.5, 2.5, -0.5
 
 
 @pytest.mark.parametrize("encoding, bits", [
