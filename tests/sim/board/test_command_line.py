@@ -132,7 +132,7 @@ def test_bus_error_in_mid_run(tmp_path, monkeypatch, capsys, buffer, message):
 
     monkeypatch.setattr("bitstep.cli.train.open_device", open_device)
     out = tmp_path / "model.npz"
-    assert train("--out", out) == 1
+    assert train("--solver", "sgd", "--epochs", 20, "--out", out) == 1
     error = capsys.readouterr().err
     assert error.startswith("bitstep train: error: The memory ")
     assert message in error
@@ -147,7 +147,9 @@ def test_bus_error_in_mid_run(tmp_path, monkeypatch, capsys, buffer, message):
 def test_ctrl_c(tmp_path):
     """The model is that of the last finished epoch, as golden has it."""
     out, report, other = (tmp_path / name for name in ("model.npz", "run.json", "golden.json"))
-    assert train("--epochs", 1) == 0        # is compiled now
+    # Its steps do not depend on how many epochs were asked for.
+    schedule = ["--solver", "sgd", "--schedule", "inverse"]
+    assert train(*schedule, "--epochs", 1) == 0     # is compiled now
     program = (
         "import os, signal, sys, bitstep.cli, bitstep.cli.progress as progress\n"
         # A shell's background jobs ignore the signal, and so would this process.
@@ -159,9 +161,9 @@ def test_ctrl_c(tmp_path):
         "progress.CommandWatch.__call__ = interrupt\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run(
-        [sys.executable, "-c", program, "train", "diabetes", "--quiet", "--epochs", "5000", "--out",
-         str(out),
-         "--report", str(report)], capture_output=True, text=True, timeout=120)
+        [sys.executable, "-c", program, "train", "diabetes", "--quiet", *schedule, "--epochs",
+         "5000", "--out", str(out), "--report", str(report)],
+        capture_output=True, text=True, timeout=120)
     assert run.returncode == 130, run.stderr
     found = report_of(report)
     epochs = len(found["history"])
@@ -169,7 +171,7 @@ def test_ctrl_c(tmp_path):
     assert run.stderr == \
         f"bitstep train: interrupted; the model is that of epoch {epochs} of 5000\n"
     assert load_model(out).coef[0].tolist() == found["coef"]
-    assert train("--epochs", epochs, "--report", other, device="golden") == 0
+    assert train(*schedule, "--epochs", epochs, "--report", other, device="golden") == 0
     assert report_of(other)["coef"] == found["coef"]
 
 
