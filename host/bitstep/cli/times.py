@@ -10,7 +10,7 @@ import numpy as np
 from bitstep.cli.options import default_model
 from bitstep.cycles import Memory, count_epochs
 from bitstep.data.dataset import Dataset
-from bitstep.devices import default_device, open_device
+from bitstep.devices import default_device, device_class, open_device
 from bitstep.options.rules import Request
 from bitstep.options.table import DEFAULT_EPOCHS
 from bitstep.options.words import PYTHON
@@ -112,6 +112,7 @@ def _train(features: np.ndarray, labels: np.ndarray, task: str) -> None:
     else:
         outputs = [QuantizedDataset(rows, quantize_labels(
             labels, len(labels), label_bits=label_bits_of(BIT_PLANES)))]
+    resolved = resolved.of_outputs(len(outputs), device_class(default_device()))
     objective = resolved.objective(rows.n_rows)
     wish = objective, resolved.training(rows, objective)
     config = pipeline_of_all(rows, [wish], "auto")

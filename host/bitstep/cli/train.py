@@ -247,7 +247,10 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
 def _on_device(problem: Problem, resolved: list[Resolved],
                name: str) -> tuple[Problem, list[Resolved]]:
     """What is minimised on a device, which several classes depend on."""
-    device, count = device_class(name), len(problem.outputs)
+    count = len(problem.outputs)
+    if count < 2 or not resolved[0].several:
+        return problem, resolved
+    device = device_class(name)     # only now: that of device cpu takes 60 MB
     if note := one_vs_rest(resolved[0], count, device, name):
         print(f"bitstep train: note: {note}", file=sys.stderr)
     resolved = [one.of_outputs(count, device) for one in resolved]

@@ -134,16 +134,18 @@ def test_a_checkpoint_of_another_solver_is_refused(tmp_path, monkeypatch, capsys
     assert "--tol is not given, the checkpoint's 0.1" in text
 
 
-def test_planes_bytes_and_gradient_are_reported(tmp_path, capsys, numbers):
-    """A class each has planes; bytes are those of an epoch, all classes together."""
+@pytest.mark.parametrize("model, passes, planes", [
+    ("l2-svm", 3, [[2] * 3, [4] * 3, [4] * 3]), ("logistic", 1, [2, 4, 4])])
+def test_planes_bytes_and_gradient_are_reported(tmp_path, capsys, numbers, model, passes, planes):
+    """A class each has planes, unless all are trained together; bytes are those of an epoch."""
     plot = tmp_path / "run.svg"
-    found = report_of(tmp_path, numbers[2], "--solver", "bit-centred", "--model", "logistic",
+    found = report_of(tmp_path, numbers[2], "--solver", "bit-centred", "--model", model,
                       "--l2", 0.01, "--planes", "2,4", "--epochs", 3, "--plot", plot)
-    assert [entry["planes"] for entry in found["history"]] == [[2] * 3, [4] * 3, [4] * 3]
+    assert [entry["planes"] for entry in found["history"]] == planes
     rows = 64       # 60 rows of 4 bits a plane, in beats of 64 bytes
     # Full passes, inner passes, and the planes of the derivatives for the next inner passes.
     assert [entry["bytes_read"] for entry in found["history"]] == [
-        3 * rows * (32 + 4 + 2 + 4), 3 * rows * (16 + 8 + 4), 3 * rows * (16 + 8 + 4)]
+        passes * rows * bits for bits in (32 + 4 + 2 + 4, 16 + 8 + 4, 16 + 8 + 4)]
     assert sum(entry["bytes_read"] for entry in found["history"]) == 8 * found["counters"]["beats"]
     gradients = [entry["gradient"] for entry in found["history"]]
     assert 1 > gradients[0] > gradients[-1] > 0

@@ -82,7 +82,7 @@ from bitstep.cli.train import make_request
 from bitstep.training.losses import code_losses
 from bitstep.training.planning import plan
 request = make_request(build_parser("train").parse_args(
-    ["train", sys.argv[1], "--model", "logistic"]))
+    ["train", sys.argv[1], "--model", "logistic", "--device", "golden"]))    # loads no numba
 for data in request.problem.outputs:
     job = plan(data, request.config, request.objective, request.training).job
     assert job.rows[0].sum() > 0        # as a device reads them

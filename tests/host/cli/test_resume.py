@@ -88,7 +88,7 @@ def test_resumed_run_is_that_of_one_piece(numbers, tmp_path, monkeypatch, capsys
 def test_another_file_for_the_later_checkpoints(numbers, tmp_path, monkeypatch):
     first, second = tmp_path / "a.ckpt", tmp_path / "b.ckpt"
     interrupt(monkeypatch, 4)
-    sgd = numbers[0], "--solver", "sgd"
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 20
     assert train(*sgd, "--checkpoint", first) == 130
     before = first.read_bytes()
     interrupt(monkeypatch, 2)
@@ -100,8 +100,9 @@ def test_another_file_for_the_later_checkpoints(numbers, tmp_path, monkeypatch):
 def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys):
     kept, steps = tmp_path / "run.ckpt", tmp_path / "steps.txt"
     interrupt(monkeypatch, 4)
-    assert train(numbers[0], "--checkpoint", kept, "--train-rows", 50, "--box", 9) == 130
-    same = [numbers[0], "--resume", kept, "--train-rows", 50, "--box", 9]
+    assert train(numbers[0], "--epochs", 20, "--checkpoint", kept, "--train-rows", 50,
+                 "--box", 9) == 130
+    same = [numbers[0], "--epochs", 20, "--resume", kept, "--train-rows", 50, "--box", 9]
     before = kept.read_bytes()
     steps.write_text("0.1\n" * 20)
     assert train(numbers[0], "--epochs", 1, "--out", tmp_path / "m.npz", "--box", 9) == 0
@@ -109,7 +110,7 @@ def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys)
             (["--bits", 3], "other options: --bits is 3, the checkpoint's 4. Give its options"),
             (["--epochs", 21, "--seed", 1], "--seed is 1, the checkpoint's 0; --epochs is 21, "),
             (["--step", 0.5], "--step is 0.5, the checkpoint's auto"),
-            (["--schedule", steps], "--schedule is 20 steps from a file, the checkpoint's inver"),
+            (["--schedule", steps], "--schedule is 20 steps from a file, the checkpoint's lin"),
             (["--batch", 2], "--batch is 2, the checkpoint's 1"),
             (["--l2", 0.5], "--l2 is 0.5, the checkpoint's 0.0"),
             (["--l1", 0.5], "--l1 is 0.5"), (["--box", 8], "--box is 8.0, the checkpoint's 9.0"),
@@ -140,7 +141,7 @@ def test_no_file_is_replaced_that_a_run_needs(numbers, tmp_path, monkeypatch, ca
     assert "would replace a file that is no checkpoint" in wrong(
         capsys, numbers[0], "--checkpoint", other)
     interrupt(monkeypatch, 4)
-    sgd = numbers[0], "--solver", "sgd"
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 20
     assert train(*sgd, "--checkpoint", kept) == 130
     assert (f"{kept} is the checkpoint of a training that is not finished (epoch 4 of 20): go on "
             f"with --resume {kept} in place of --checkpoint") in wrong(
@@ -166,7 +167,7 @@ def test_damaged_checkpoint(numbers, tmp_path, capsys):
 def test_error_of_a_board_names_the_checkpoint(numbers, tmp_path, monkeypatch, capsys):
     kept = tmp_path / "run.ckpt"
     interrupt(monkeypatch, None, fault=(3, Error.ROW_READ))
-    text = failed(capsys, numbers[0], "--solver", "sgd", "--checkpoint", kept)
+    text = failed(capsys, numbers[0], "--solver", "sgd", "--epochs", 20, "--checkpoint", kept)
     assert f"{kept} keeps epoch 3 of 20, and the same command goes on there with --resume" in text
 
 
@@ -266,7 +267,7 @@ def process(number, epoch, *arguments):
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_keep_finished_epochs(numbers, tmp_path, number, code):
     out, kept = tmp_path / "model.npz", tmp_path / "run.ckpt"
-    sgd = numbers[0], "--solver", "sgd"
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 20
     run = process(number, 3, *sgd, "--out", out, "--checkpoint", kept)
     assert run.returncode == code
     assert run.stderr == ("bitstep train: interrupted; the model is that of epoch 3 of 20; the "
@@ -437,13 +438,13 @@ def test_a_checkpoint_that_cannot_be_written_at_the_end(numbers, tmp_path, monke
         save(self, path)
 
     monkeypatch.setattr(Checkpoint, "save", fail)
-    text = failed(capsys, numbers[0], "--checkpoint", tmp_path / "run.ckpt")
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 20
+    text = failed(capsys, *sgd, "--checkpoint", tmp_path / "run.ckpt")
     assert "warning: the checkpoint cannot be written" in text
     assert f"the model is in {tmp_path / f'bitstep-model-{os.getpid()}.npz'}" in text
     assert load_checkpoint(tmp_path / "run.ckpt").epochs_done == 5
     # Where the model has a file of its own, it is there.
-    text = failed(capsys, numbers[0], "--checkpoint", tmp_path / "b.ckpt", "--out",
-                  tmp_path / "m.npz")
+    text = failed(capsys, *sgd, "--checkpoint", tmp_path / "b.ckpt", "--out", tmp_path / "m.npz")
     assert "the model is in" not in text
     assert load_model(tmp_path / "m.npz").config["epochs"] == 20
 
