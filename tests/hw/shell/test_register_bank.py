@@ -69,8 +69,8 @@ class Host:
         return data
 
 
-def run(test, *, stall=0.0, seed=0, **options):
-    dut = once(RegisterBank)
+def run(test, *, stall=0.0, seed=0, row_weights=True, **options):
+    dut = once(RegisterBank, row_weights=row_weights)
 
     async def testbench(ctx):
         await test(ctx, dut, Host(ctx, dut.bus, rng=random.Random(seed), stall=stall))
@@ -138,6 +138,16 @@ def test_unmapped_and_write_only_read_as_zero():
             assert await host.read(register.offset) == (1 << register.width) - 1
 
     run(test)
+
+
+def test_register_of_a_choice_is_not_there_without_it():
+    async def test(ctx, dut, host):
+        await host.write(OFFSETS["WEIGHTED"], 1)
+        assert await host.read(OFFSETS["WEIGHTED"]) == 0
+        await host.write(OFFSETS["BATCH"], 7)
+        assert await host.read(OFFSETS["BATCH"]) == 7
+
+    run(test, row_weights=False)
 
 
 @each("strobe", range(16))
