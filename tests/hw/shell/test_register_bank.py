@@ -83,7 +83,7 @@ def run(test, *, stall=0.0, seed=0, row_weights=True, **options):
 
 def test_members():
     assert WRITABLE["rows_address"] == [r for r in REGISTERS if r.name.startswith("ROWS_ADDRESS")]
-    dut = once(RegisterBank)
+    dut = once(RegisterBank, row_weights=True)
     assert (len(dut.identity), len(dut.cycles), len(dut.rows_address)) == (128, 64, 64)
     assert (len(dut.status), len(dut.warm_start), len(dut.beats_per_row)) == (3, 1, 20)
     assert not {"version", "control"} & {*READABLE, *WRITABLE}
