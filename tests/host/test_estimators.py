@@ -23,9 +23,12 @@ from bitstep.training.pipelines import pipeline_for
 LOSSES = ("squared_error", "squared_hinge", "hinge", "log_loss")
 
 
+# They compare predictions to a relative 1e-7. By SGD the order of the rows counts. By bit-centred
+# training both models are within `tol` of the optimum, and weights are rounded: with a `tol` of
+# 1e-15 predictions differ by 1e-6 to 4e-5 (test_sample_weight.py compares with repeated rows).
 ORDER = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data",
                        "check_sample_weight_equivalence_on_sparse_data"),
-                      "SGD visits rows in their order, and the check compares two orders")
+                      "row order, tol or rounded weights: no two fits agree to 1e-7")
 
 
 # What takes another way through the code: solvers, losses, encodings, rows that share a batch.
@@ -116,11 +119,13 @@ def test_classification_is_within_a_point_of_float(load):
     ids=lambda parameters: "-".join(parameters) or "default")
 def test_resumed_is_uninterrupted(diabetes, parameters):
     X, y = diabetes
+    # The schedule linear ends with the last epoch of each fit.
+    options: dict[str, Any] = {"solver": "sgd", "schedule": "inverse"} | parameters
     whole, in_order = (LowPrecisionRegressor(epochs=6, random_state=3, shuffle=shuffle,
-                                             **parameters).fit(X, y) for shuffle in (True, False))
-    warm = LowPrecisionRegressor(epochs=3, random_state=3, warm_start=True, **parameters)
+                                             **options).fit(X, y) for shuffle in (True, False))
+    warm = LowPrecisionRegressor(epochs=3, random_state=3, warm_start=True, **options)
     warm.fit(X, y).fit(X, y)
-    single = LowPrecisionRegressor(random_state=3, **parameters)
+    single = LowPrecisionRegressor(random_state=3, **options)
     for _ in range(6):
         single.partial_fit(X, y)
     for resumed, expected in ((warm, whole), (single, in_order)):
@@ -141,8 +146,9 @@ CLASSIFIERS = [
     f"{value}" for value in parameters.values()))
 def test_resumed_classifier_is_uninterrupted(parameters):
     X, y = load_breast_cancer(return_X_y=True)
-    whole = LowPrecisionClassifier(epochs=4, random_state=3, **parameters).fit(X, y)
-    warm = LowPrecisionClassifier(epochs=2, random_state=3, warm_start=True, **parameters)
+    options: dict[str, Any] = {"solver": "sgd", "schedule": "inverse"} | parameters
+    whole = LowPrecisionClassifier(epochs=4, random_state=3, **options).fit(X, y)
+    warm = LowPrecisionClassifier(epochs=2, random_state=3, warm_start=True, **options)
     warm.fit(X, y).fit(X, y)
     np.testing.assert_array_equal(warm.coef_, whole.coef_)
     np.testing.assert_array_equal(warm.intercept_, whole.intercept_)
@@ -199,7 +205,8 @@ def test_refetching():
         LowPrecisionClassifier(loss="hinge", random_state=0, bits=bits, refetch=refetch,
                                device={"name": "golden", "lookahead": 0}).fit(X, y)
         for bits, refetch in ((3, True), (3, False), (32, False)))
-    assert 0 < (refetched.counters_["refetched_rows"] or 0) < 20 * len(X)
+    rows_seen = (refetched.n_iter_ or 0) * len(X)
+    assert 0 < (refetched.counters_["refetched_rows"] or 0) < rows_seen
     assert straw.counters_["refetched_rows"] == 0
     best = exact.history_[-1]["train_loss"]
     assert abs(refetched.history_[-1]["train_loss"] - best) < abs(
@@ -332,10 +339,11 @@ def test_overflow_names_the_class():
 def test_ctrl_c_leaves_the_last_finished_epoch(diabetes):
     X, y = diabetes
     device = FakeDevice(pipeline_for(n_features=10, bits=4, encoding="compensated"), interrupt=3)
-    model = LowPrecisionRegressor(random_state=0, device=device)
+    options: dict[str, Any] = {"solver": "sgd", "schedule": "inverse", "random_state": 0}
+    model = LowPrecisionRegressor(device=device, **options)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    expected = LowPrecisionRegressor(random_state=0, epochs=3).fit(X, y)
+    expected = LowPrecisionRegressor(epochs=3, **options).fit(X, y)
     assert model.n_iter_ == 3
     assert len(model.history_) == 3
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=0.1)

@@ -114,7 +114,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     >>> svm = LowPrecisionClassifier(loss="hinge", random_state=0).fit(X, y)
     >>> svm.score(X, y) > 0.95
     True
-    >>> svm.counters_["refetched_rows"] < 0.1 * 20 * len(X)
+    >>> svm.counters_["refetched_rows"] < 0.1 * svm.n_iter_ * len(X)
     True
 
     By SGD the squared error needs 4 bits only, since its corrections free it from the noise of
