@@ -166,7 +166,7 @@ def test_losses_are_near_scikit_learn(load, loss, theirs):
     X, y = map(np.asarray, load(return_X_y=True))
     train, test, train_y, test_y = map(np.asarray, train_test_split(X, y, random_state=0,
                                                                     test_size=0.3))
-    model = LowPrecisionClassifier(loss=loss, random_state=0).fit(train, train_y)
+    model = LowPrecisionClassifier(loss=loss, solver="sgd", random_state=0).fit(train, train_y)
     scaler = MinMaxScaler((-1, 1)).fit(train)
     rate = {"squared_hinge": 0.01, "hinge": 0.1, "log_loss": 0.3}[loss]
     other = SGDClassifier(loss=loss, alpha=1e-6, learning_rate="invscaling", eta0=rate,

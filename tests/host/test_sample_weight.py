@@ -230,7 +230,7 @@ def test_whole_weights_have_the_optimum_of_repeated_rows(loss):
 
 def test_heavy_rows_stand_in_a_pass_several_times():
     rows, weights = rng.uniform(-1, 1, (240, 6)), np.where(np.arange(240) == 5, 500.0, 1.0)
-    model = LowPrecisionRegressor(solver="bit-centred", epochs=30, l2=0, random_state=0)
+    model = LowPrecisionRegressor(solver="bit-centred", epochs=30, l2=0, tol=0, random_state=0)
     model.fit(rows, TARGETS[:, 0], weights)
     # 500 is 162.4 times the mean of 739 / 240.
     assert model.n_samples_seen_ == 239 + 41
@@ -254,7 +254,8 @@ def test_sgd_goes_to_the_weighted_optimum(loss):
 
 
 def test_certificates_are_of_the_weights_asked_for():
-    options: dict[str, Any] = {"solver": "bit-centred", "l2": 0.01, "epochs": 8, "random_state": 0}
+    options: dict[str, Any] = {"solver": "bit-centred", "l2": 0.01, "epochs": 30, "tol": 0,
+                               "random_state": 0}
     for weight in (2.5, np.pi):
         found = LowPrecisionClassifier(class_weight={1: weight}, **options).fit(X, CLASSES)
         assert found.history_[-1]["gap"] < 1e-5

@@ -43,7 +43,9 @@ def kill_first(client):
                on_error="ignore")
 
 
-@pytest.mark.parametrize("lost_in", [("scale",), ("weave", "full-pass", "inner-passes", "losses")])
+@pytest.mark.parametrize("lost_in", [
+    pytest.param(("scale",), marks=pytest.mark.slow),
+    ("weave", "full-pass", "inner-passes", "losses")])
 def test_workers_lost_in_every_kind_of_pass(expected, lost_in, monkeypatch):
     """A worker is killed as soon as the tasks of a pass are on their way: the bits are the same."""
     left, lost = set(lost_in), []
