@@ -31,6 +31,7 @@ from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import CENTRED_PLANES, resolve_planes
 from bitstep.training.schedules import (
+    LEAST_BITS_OF_MANY_EPOCHS,
     automatic_epochs,
     automatic_schedule,
     automatic_step,
@@ -241,6 +242,10 @@ def _with_defaults(request: Request) -> Request:
             LOSSES[kind.loss].one_sided and encoding.cell and request["levels"] != "optimal"
             and not request["model_bits"] and not request["update_bits"]
             and "no_fine_rows" not in facts)
+        # Corrections of so few bits have directions of negative curvature, along collinear columns:
+        # steps that stay long follow them, ever farther.
+        if encoding.corrected and bits < LEAST_BITS_OF_MANY_EPOCHS:
+            fills |= {"schedule": "inverse", "epochs": DEFAULT_EPOCHS}
     request = request.filled(**{**fills, **request.defaults})
     bits, features, bus = request["bits"], request["n_features"], request["bus_width"]
     if bits and features and bits * features > bus:
