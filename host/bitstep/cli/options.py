@@ -67,9 +67,8 @@ def default_model(task: str, encoding: str | None) -> str:
     """
     if task == "regression":
         return "linreg"
-    if encoding is None:
-        return "logistic"
-    return "ls-svm" if encoding == BIT_PLANES or ENCODINGS[encoding].corrected else "logistic"
+    corrected = encoding in ENCODINGS and ENCODINGS[encoding].corrected
+    return "ls-svm" if corrected else "logistic"
 
 
 def asked_encoding(request: Request) -> str | None:

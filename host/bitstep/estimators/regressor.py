@@ -43,8 +43,9 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     schedule : str or sequence of float, default="auto"
         ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), ``linear``
         (from step in the first epoch to step / epochs in the last), or the steps themselves.
-        ``auto`` is ``linear``, or ``inverse`` with a given ``step`` and where the last epoch is not
-        known: with ``early_stopping`` or ``tol``, and in :meth:`partial_fit`.
+        ``auto`` is ``linear``, or ``inverse`` with a given ``step``, where the last epoch is not
+        known (with ``early_stopping`` or ``tol``, and in :meth:`partial_fit`), and for encodings
+        ``compensated`` and ``double-symmetric`` of fewer than 4 bits.
     batch : int, default=1
         Rows of a batch; more than the rows there are means all of them.
     l2 : float or "auto", default="auto"
@@ -90,8 +91,8 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         features); or what :func:`bitstep.devices.open_device` returned, which stays open.
         All devices give the same model; with 32 bits, ``lookahead`` has a part in its rounding.
     warm_start : bool, default=False
-        True for a :meth:`fit` that goes on from the model there is: ``epochs`` more epochs, with
-        the schedule going on, too.
+        True for a :meth:`fit` that goes on from the model there is: ``epochs`` more epochs, whose
+        steps are the rest of a schedule over all epochs, those before included.
     random_state : int, RandomState or None, default=None
         Source of the randomness with which codes and updates are rounded.
     solver : {"auto", "sgd", "bit-centred"}, default="auto"

@@ -209,7 +209,8 @@ _ALL = (
            help="sgd: passes over the rows; bit-centred: outer steps, at most",
            default_text="sgd: 100,000 divided by the rows, but at least "
            f"{DEFAULT_EPOCHS} and at most 1,000; {DEFAULT_EPOCHS} with a --step, --schedule, "
-           "--early-stopping or --tol; with a file of steps all of them; bit-centred: "
+           "--early-stopping or --tol, and for encodings compensated and double-symmetric of fewer "
+           "than 4 bits; with a file of steps all of them; bit-centred: "
            f"{OUTER_STEPS} outer steps"),
     Option(name="step", kind=or_auto(Number(0)), metavar="S", python="step", sets="epoch table",
            help="first step (learning rate), for scaled features u: x <- x - S (u.x - y) u; or "
@@ -219,7 +220,8 @@ _ALL = (
            "inverse-sqrt (S / sqrt(epoch)), linear (from S in the first to S / epochs in the "
            "last), or a file with one step a line",
            default_text="linear; inverse with a --step, and with --early-stopping or --tol, since "
-           "linear must know the last epoch", search=True),
+           "linear must know the last epoch; inverse for encodings compensated and double-symmetric of "
+           "fewer than 4 bits, which its long steps make diverge", search=True),
     Option(name="batch", kind=Integer(1, (1 << 32) - 1), default=1, metavar="N", python="batch",
            sets="BATCH", help="rows of a mini-batch", default_text="1"),
     Option(name="l2", kind=Number(0, above=False), metavar="L", python="l2", auto=True,
