@@ -72,6 +72,8 @@ class SoftmaxRun(SmoothRun):
         """
         del found
         self.error += error_bound(len(self.outputs))
+        if self.data.rows.weights is not None:      # the weighted products are rounded once more
+            self.error += 2.0 ** -SHARED / self.mean_weight
 
     def _direction(self, planes: int) -> np.ndarray:
         move = super()._direction(planes)
