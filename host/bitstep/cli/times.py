@@ -12,7 +12,6 @@ from bitstep.cycles import Memory, count_epochs
 from bitstep.data.dataset import Dataset
 from bitstep.devices import default_device, device_class, open_device
 from bitstep.options.rules import Request
-from bitstep.options.table import DEFAULT_EPOCHS
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.boards import FACTS, BoardFacts
 from bitstep.pipeline.job import EpochSteps, TrainingJob
@@ -27,6 +26,7 @@ from bitstep.quantization import (
 )
 from bitstep.training.choices import resolve, resolve_scaler
 from bitstep.training.pipelines import pipeline_of_all
+from bitstep.training.schedules import automatic_epochs
 from bitstep.training.train import class_outputs, train_model
 from bitstep.writing import duration, text_table
 
@@ -73,7 +73,8 @@ def verdict(here: list[Place], boards: list[Place]) -> str:
     first, others = places[0], [place for place in places[1:] if place.name != places[0].name]
     text = f"Fastest: {first.name}, {duration(first.seconds)}"
     if first in boards:
-        text += " (a prediction of the cycle model, without the way of the rows to the board)"
+        text += " (a prediction of the cycle model, without the way of the rows to the board; by " \
+            "SGD, which ends near the optimum that trainings here reach)"
         others = here
     if others:
         second = min(others, key=lambda place: place.seconds)
@@ -154,7 +155,7 @@ def on_boards(dataset: Dataset) -> list[Place]:
     quantizing = factor * _seconds(lambda: quantize_rows(features, bits=BITS))
     return [Place(f"board {board.name}", quantizing + seconds,
                   f"{duration(quantizing)} to quantize here, {duration(seconds)} on the board: "
-                  f"{DEFAULT_EPOCHS} epochs of SGD on {BITS} bits, {board.clock_mhz} MHz assumed")
+                  f"{automatic_epochs(dataset.n_rows)} epochs of SGD on {BITS} bits, {board.clock_mhz} MHz assumed")
             for board, seconds in known]
 
 
@@ -174,7 +175,7 @@ def board_seconds(board: BoardFacts, n_rows: int, n_features: int) -> float | No
         labels=np.broadcast_to(np.zeros(1, np.uint8), (-(-n_rows // 4) * 8,)),
         label_format=LabelFormat.INT16, label_shift=0, intercept_level=0, batch=1,
         correction_period=0, coefficients=none, model=none,
-        epochs=(EpochSteps(1, 1),) * DEFAULT_EPOCHS)
+        epochs=(EpochSteps(1, 1),) * automatic_epochs(n_rows))
     memory = Memory(round(LATENCY_S * clock_hz), board.memory_gbps * 1e9 / clock_hz)
     cycles = count_epochs(job, memory)[0]["cycles"]
     assert cycles is not None
