@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+MOST_LINES = 50             # of the table of a training's epochs
+
 # Answers of file systems that reserve nothing in advance.
 _CANNOT_RESERVE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
@@ -191,6 +193,27 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         cell.rjust(width) if to_right else cell.ljust(width)
         for cell, width, to_right in zip(line, widths, right, strict=True)).rstrip()
         for line in lines)
+
+
+def shown_lines(count: int, most: int = MOST_LINES, also: Sequence[int] = ()) -> list[int]:
+    """Numbers of lines to show of ``count``: all, or at most about so many evenly spaced ones, the
+    first and the last among them.
+
+    Parameters
+    ----------
+    count, most : int
+        At least 1, and 2.
+    also : sequence of int
+        Lines that are shown in any case.
+
+    Examples
+    --------
+    >>> shown_lines(3), shown_lines(9, most=3), shown_lines(9, most=3, also=[5])
+    ([0, 1, 2], [0, 4, 8], [0, 4, 5, 8])
+    """
+    if count <= most:
+        return list(range(count))
+    return sorted({*(number * (count - 1) // (most - 1) for number in range(most)), *also})
 
 
 def _cell(value):

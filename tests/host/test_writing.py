@@ -5,7 +5,15 @@ import math
 
 import pytest
 
-from bitstep.writing import duration, numbers, text_table, whole_file, write_json, write_text
+from bitstep.writing import (
+    duration,
+    numbers,
+    shown_lines,
+    text_table,
+    whole_file,
+    write_json,
+    write_text,
+)
 
 
 def test_a_whole_file_takes_its_name_at_the_end(tmp_path):
@@ -56,6 +64,14 @@ def test_numbers_have_the_same_decimals():
     (123.4, "123 s"), (1.5, "1.50 s"), (0.0123, "12.3 ms"), (4.5e-6, "4.50 us")])
 def test_duration(seconds, text):
     assert duration(seconds) == text
+
+
+def test_lines_of_long_tables():
+    assert shown_lines(50) == list(range(50))
+    few = shown_lines(1000, also=[7])
+    assert (len(few), few[0], few[-1]) == (51, 0, 999)
+    assert 7 in few
+    assert shown_lines(51, also=[0]) == shown_lines(51)
 
 
 def test_table():

@@ -16,7 +16,7 @@ from bitstep.training.model_file import LinearModel
 from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import report_counters
 from bitstep.training.trained import TrainedModel
-from bitstep.writing import duration, numbers, text_table
+from bitstep.writing import duration, numbers, shown_lines, text_table
 
 REPORT_VERSION = 1
 
@@ -131,7 +131,11 @@ def print_report(report: dict[str, Any]) -> None:
         found = [entry["test_metric"] for entry in history]
         columns |= {"test loss": numbers(found)} if report["metric"] == "loss" \
             else _accuracies("test", found)
-    print(text_table(list(columns), list(zip(*columns.values(), strict=True))))
+    shown = shown_lines(len(history), also=[report["kept_epoch"] - 1])
+    lines = list(zip(*columns.values(), strict=True))
+    print(text_table(list(columns), [lines[number] for number in shown]))
+    if len(shown) < len(history):
+        print(f"{len(shown)} of {len(history)} epochs; a report (--report) has all.")
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
           "fine_rows": ", as fine rows (there are no features)"}
     print(f"Loss: {_loss(config).text} over K rows{on[report['loss_on']]}.")

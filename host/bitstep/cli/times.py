@@ -73,8 +73,8 @@ def verdict(here: list[Place], boards: list[Place]) -> str:
     first, others = places[0], [place for place in places[1:] if place.name != places[0].name]
     text = f"Fastest: {first.name}, {duration(first.seconds)}"
     if first in boards:
-        text += " (a prediction of the cycle model, without the way of the rows to the board; by " \
-            "SGD, which ends near the optimum that trainings here reach)"
+        text += (" (a prediction of the cycle model, without the way of the rows to the board; by "
+                 "SGD, which ends near the optimum that trainings here reach)")
         others = here
     if others:
         second = min(others, key=lambda place: place.seconds)
@@ -155,7 +155,8 @@ def on_boards(dataset: Dataset) -> list[Place]:
     quantizing = factor * _seconds(lambda: quantize_rows(features, bits=BITS))
     return [Place(f"board {board.name}", quantizing + seconds,
                   f"{duration(quantizing)} to quantize here, {duration(seconds)} on the board: "
-                  f"{automatic_epochs(dataset.n_rows)} epochs of SGD on {BITS} bits, {board.clock_mhz} MHz assumed")
+                  f"{automatic_epochs(dataset.n_rows)} epochs of SGD on {BITS} bits, "
+                  f"{board.clock_mhz} MHz assumed")
             for board, seconds in known]
 
 

@@ -22,7 +22,7 @@ from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows, scored_feat
 from bitstep.training.scores.stopping import Stopping, check_stopping, held_out
 from bitstep.training.scores.watch import TrainingWatch, rows_to_look_at
 from bitstep.training.trained import TrainedModel
-from bitstep.writing import numbers, text_table
+from bitstep.writing import numbers, shown_lines, text_table
 
 
 class Held(NamedTuple):
@@ -197,4 +197,6 @@ def print_history(entries: list[dict[str, Any]]) -> None:
         if f"{part}_accuracy" in entries[0]:
             columns[f"{part} accuracy"] = [f"{100 * entry[f'{part}_accuracy']:.2f} %"
                                            for entry in entries]
-    print(text_table(list(columns), list(zip(*columns.values(), strict=True))), flush=True)
+    lines = list(zip(*columns.values(), strict=True))
+    print(text_table(list(columns), [lines[number] for number in shown_lines(len(lines))]),
+          flush=True)
