@@ -43,8 +43,12 @@ class _DaskModel(BaseEstimator):
     n_iter_: int
     history_: list[dict[str, Any]]
 
-    def __init__(self, *, client, shard_rows, epochs, step, l2, scaler, fit_intercept, device,
-                 resources, random_state, planes, tol, shuffle, verbose, timeout, loss):
+    def __init__(self, *, client: Client | None = None, shard_rows: int | None = None,
+                 epochs: Any = "auto", step: Any = "auto", l2: Any = "auto", scaler="auto",
+                 fit_intercept=True, device: Any = "auto",
+                 resources: Mapping[str, float] | None = None,
+                 random_state: Any = None, planes: Any = None, tol: Any = "auto",
+                 shuffle=True, verbose=0, timeout=600.0, loss="squared_error"):
         self.client = client
         self.shard_rows = shard_rows
         self.epochs = epochs
@@ -259,18 +263,6 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
     """
 
     KIND = ordinary.LowPrecisionRegressor
-
-    def __init__(self, *, client: Client | None = None, shard_rows: int | None = None,
-                 epochs: Any = "auto", step: Any = "auto", l2: Any = "auto", scaler="auto",
-                 fit_intercept=True, device: Any = "auto",
-                 resources: Mapping[str, float] | None = None,
-                 random_state: Any = None, planes: Any = None, tol: Any = "auto",
-                 shuffle=True, verbose=0, timeout=600.0, loss="squared_error"):
-        super().__init__(
-            client=client, shard_rows=shard_rows, epochs=epochs, step=step, l2=l2, scaler=scaler,
-            fit_intercept=fit_intercept, device=device, resources=resources,
-            random_state=random_state, planes=planes, tol=tol, shuffle=shuffle, verbose=verbose,
-            timeout=timeout, loss=loss)
 
     def fit(self, X, y, sample_weight=None):
         """Train on the partitions of X and y.
