@@ -22,6 +22,7 @@ from bitstep.quantization.kernels import unpacked_codes
 ROOM = 0.5                      # share of the free memory that decoded rows may take
 PORTION_VALUES = 1 << 18        # values of a portion of rows that are not kept: 0.5 MB
 
+
 @compiled
 def write_levels(codes, row, drop, n_features, levels):
     """Write the levels of a row's first ``16 - drop`` planes: int32, of the features alone."""
@@ -104,4 +105,3 @@ class DecodedRows:
     def forget(self) -> None:
         """Give the memory back."""
         self._kept.clear()
-
