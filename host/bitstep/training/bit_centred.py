@@ -80,7 +80,7 @@ class BitCentredRun(CentredRun):
         """Take an outer step."""
         del following
         move = self.inner_passes(planes) if self.slope.any() else np.zeros_like(self.point)
-        found = self._measure(self.point + move)
+        found = self._measure(self.point + self.within(move))
         self.combine(found.point, found.slope, found.rounding)
 
     def gap(self) -> float:

@@ -92,11 +92,11 @@ class SmoothRun(CentredRun):
         """Take an outer step."""
         if not self.slope.any():
             return
-        direction = self._within(self._direction(planes))
+        direction = self.within(self._direction(planes))
         before = float(self.slope @ direction)
         if before >= 0:         # the memory, or the passes, point uphill
             self._forget()
-            direction = self._within(self.gradient_step(self.slope))
+            direction = self.within(self.gradient_step(self.slope))
             before = float(self.slope @ direction)
         if before >= 0:         # out of the box, in every component
             self.stalled = MAX_STALLED
@@ -118,15 +118,16 @@ class SmoothRun(CentredRun):
         self._remember(move, change)
         self._take(found, following)
 
-    def _within(self, move: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
-        """A move after which no weight is larger than :data:`LARGEST_WEIGHT`: a part of it, or,
-        where a weight is as large as that, its other components.
+    def within(self, move: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
+        """The move of :meth:`bitstep.training.centred_run.CentredRun.within` after which no weight
+        is larger than :data:`LARGEST_WEIGHT`: a part of it, or, where a weight is as large as that,
+        its other components.
 
         Of classes that a plane separates the curvature vanishes as weights grow, so a quasi-Newton
         move has no bound. At its end words would be too coarse for a pass. What is left of a step
         down the gradient is downhill: no component changes its sign.
         """
-        start = self.point if point is None else point
+        move, start = super().within(move), self.point if point is None else point
         room = np.maximum(LARGEST_WEIGHT - np.sign(move) * start, 0.0)
         sizes = np.abs(move)
         moved = sizes > 0
@@ -200,11 +201,11 @@ class SmoothRun(CentredRun):
         direction = None
         for _ in range(MAX_REFINING):
             if direction is None:
-                direction = self._within(self._bfgs(slope, self._scaled), point)
+                direction = self.within(self._bfgs(slope, self._scaled), point)
                 before = float(slope @ direction)
                 if before >= 0:
                     self._forget()
-                    direction = self._within(self.gradient_step(slope), point)
+                    direction = self.within(self.gradient_step(slope), point)
                     before = float(slope @ direction)
                 if before >= 0:
                     break

@@ -12,7 +12,7 @@ from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RangeOverflowError
-from bitstep.quantization import QuantizedDataset
+from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training.centred_passes import BitCentred, CentredPasses
 from bitstep.training.objective import Objective
 from bitstep.training.ranges import largest_stored
@@ -94,6 +94,8 @@ class CentredRun(CentredPasses, ABC):
         if start is not None:
             self.point[:-1], self.point[-1] = start[0], start[1] - data.label_offset
         self.slope = np.zeros_like(self.point)
+        assert isinstance(data.rows, BitPlaneRows)
+        self._varies = np.append(data.rows.column_moments[1] > 0, True)
         self.moves: Any = np.empty((0, len(self.point)))
         self.changes: Any = self.moves      # of the slope, by these moves
         self.reach = self.first = 0.0
@@ -158,6 +160,14 @@ class CentredRun(CentredPasses, ABC):
             for model, gradient, (read, planes), gap in zip(
                 arrays["models"], arrays["gradients"], arrays["reads"], arrays["gaps"],
                 strict=True)]
+
+    def within(self, move: np.ndarray) -> np.ndarray:
+        """A move without the weights of columns that have one value, where an intercept stands for
+        these: codes of 16 bits have no 0, so passes would move them by a little.
+        """
+        if not self.choice.fit_intercept:
+            return move
+        return (self._by_output(move) * self._varies).ravel()
 
     def tried(self, planes: int, run: Any) -> np.ndarray:
         """Call ``run(planes)``, which makes inner passes, until no number leaves its range: with
