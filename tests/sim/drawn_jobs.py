@@ -88,6 +88,15 @@ MORE_CONFIGS = [
 ]
 
 
+# Rows that may have weights, beside their labels: with a fast clock, and with the logistic loss.
+WEIGHTED = [
+    PipelineConfig(bits=4, max_features=60, lookahead=3, update_interval=4, proximal=True,
+                   row_weights=True),
+    PipelineConfig(bits=8, max_features=40, lookahead=2, update_interval=6, loss_family="logistic",
+                   row_weights=True),
+]
+
+
 def tonight(cases, count):
     """As many of the cases, others in every run: ``make test-slow`` ends in hours, and meets all of
     them in a few nights.

@@ -3,7 +3,7 @@
 from typing import Any
 
 from centred_runs import constants_of, gradient_job
-from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, TABLES
+from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, TABLES, WEIGHTED
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES
@@ -43,6 +43,7 @@ def plain(config, other=False):
     job = random_job(
         config, **sizes(min(config.rows.capacity, 2 * config.rows.lanes - 1), 9, other), warm=True,
         batch=batch, loss=loss, correction_period=period, cell_half_levels=2 * config.refetch,
+        weighted=config.row_weights and not other,
         proximal_period=batch * 3 * config.proximal, model_bits=config.model_bits,
         update_bits=8 * config.rounded_updates)
     return lambda device: device.train_models([job])
@@ -77,14 +78,15 @@ def full_pass(config, other=False):
 # device.
 MODES = {
     **{config.name: (config, plain) for config in (
-        *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS)},
+        *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS, *WEIGHTED)},
     "packed": (PACKED, several), "models": (MODELS, several),
     "bit_planes": (BIT_PLANE_FAST, inner_pass),
     "bit-planes-logistic": (BIT_PLANE_LOGISTIC, inner_pass),
     "gradient": (BIT_PLANE_FAST, full_pass), "gradient-logistic": (BIT_PLANE_LOGISTIC, full_pass),
 }
 # Of these are the runs that CI tries.
-QUICK = [CONFIGS[0].name, REFETCH.name, FEW_BITS.name, "packed", "models", "bit_planes", "gradient"]
+QUICK = [CONFIGS[0].name, REFETCH.name, FEW_BITS.name, WEIGHTED[0].name, "packed", "models",
+         "bit_planes", "gradient"]
 
 
 def values_of(found):

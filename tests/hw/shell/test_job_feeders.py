@@ -6,6 +6,7 @@ import pytest
 from support import put, put_all_of, ticks
 
 from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.shapes import row_label_bits
 from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, once, simulate
@@ -99,6 +100,20 @@ def test_beats_of_the_labels_of_several_models(label_format, rows, streams, beat
     blocks = collect(AuxFeeder(streams=streams), 2, epochs=1, rows=rows, models=streams - 1,
                      label_format=label_format.value, **ADDRESSES)
     assert blocks == [(0x3000, 2 * (streams - 1)), (0x4000, beats)]
+
+
+@pytest.mark.parametrize("label_format, rows, streams, beats", [
+    (LabelFormat.SIGN, 3, 1, 2), (LabelFormat.SIGN, 3, 8, 2), (LabelFormat.INT16, 3, 1, 2),
+    (LabelFormat.INT32, 3, 1, 3), (LabelFormat.INT16, 3, 8, 12), (LabelFormat.INT32, 3, 8, 24),
+    (LabelFormat.SIGN, (1 << 32) - 1, 1, 1 << 31), (LabelFormat.INT16, (1 << 32) - 1, 1, 1 << 31),
+    (LabelFormat.INT32, (1 << 32) - 1, 1, (1 << 32) - 1)])
+def test_beats_of_rows_with_weights(label_format, rows, streams, beats):
+    """Twice the bits of the labels, and at least 32 a row."""
+    assert -(-rows * row_label_bits(label_format, streams, True) // 64) == beats
+    models = {"models": streams} if streams > 1 else {}
+    blocks = collect(AuxFeeder(streams=streams, weights=True), 2, epochs=1, rows=rows, weighted=1,
+                     label_format=label_format.value, **models, **ADDRESSES)
+    assert blocks[1] == (0x4000, beats)
 
 
 @pytest.mark.parametrize("make", [RowFeeder, AuxFeeder])

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from support import put, put_all_of, ticks
 
+from bitstep.golden.steps import WEIGHT_TURN
 from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.memory import pack_weighted_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_sim.testing.cases import each
@@ -176,3 +178,88 @@ def test_labels_of_several_rows_together(label_format, models, streams, rows, sh
     simulate(dut, sink, background=[source], limit=20_000)
     assert [[group[place] for place in range(rows * models)] for group in received] \
         == expected.reshape(len(expected), -1).tolist()
+
+
+@each("label_format", LabelFormat)
+@pytest.mark.parametrize("models, streams", [(1, 1), (2, 2), (3, 4), (8, 8)])
+@each("shared", [0, 1])
+@each("stall", [0.0, 0.4])
+def test_rows_with_weights(label_format, models, streams, shared, stall):
+    """Labels, weights, and the places of dithers; then, after a restart, others from place 0."""
+    rng = np.random.default_rng(models)
+    bits = {LabelFormat.INT16: 16, LabelFormat.INT32: 32}.get(label_format)
+    dut = once(LabelUnpacker, models=models, streams=streams, weights=True)
+    per_row = 1 if shared and models > 1 else streams
+    expected, words = [], []
+    for n_rows in (41, 7):
+        labels = rng.choice([-1, 1], (n_rows, per_row)) if bits is None else \
+            rng.integers(-1 << bits - 1, 1 << bits - 1, (n_rows, per_row))
+        weights = rng.integers(0, 1 << 16, n_rows).astype(np.uint16)
+        weights[:2], labels[-1] = (0, 65535), -1
+        words.append(pack_weighted_labels(labels, weights, label_format).view("<u8").tolist())
+        expected.append([([*np.broadcast_to(row, models)] if per_row == 1 else [*row[:models]],
+                          weight, WEIGHT_TURN * number % (1 << 16))
+                         for number, (row, weight) in enumerate(
+                             zip(labels.tolist(), weights.tolist(), strict=True))])
+
+    async def testbench(ctx):
+        put_all_of(ctx, dut, {"label_format": label_format.value, "weighted": 1})
+        if models > 1:
+            put(ctx, dut.shared, shared)
+        for some, rows in zip(words, expected, strict=True):
+            received, left = [], list(some)
+            while len(received) < len(rows):
+                put(ctx, dut.i.valid, bool(left) and random.random() >= stall)
+                put(ctx, dut.i.payload, left[0] if left else 0)
+                put(ctx, dut.o.ready, random.random() >= stall)
+                taken = ctx.get(dut.i.valid) and ctx.get(dut.i.ready)
+                if ctx.get(dut.o.valid) and ctx.get(dut.o.ready):
+                    row = ctx.get(dut.o.payload)
+                    labels = [row.labels] if models == 1 else \
+                        [row.labels[model] for model in range(models)]
+                    received.append((labels, row.weight, row.place))
+                await ctx.tick()
+                if taken:
+                    del left[0]
+            assert received == rows
+            put_all_of(ctx, dut, {"restart": 1})
+            put(ctx, dut.i.valid, 0)
+            await ctx.tick()
+            put_all_of(ctx, dut, {"restart": 0})
+
+    random.seed(f"{label_format}-{models}")
+    simulate(dut, testbench, limit=20_000)
+
+
+def test_rows_with_weights_by_hand():
+    """A row of one sign takes 32 bits: the sign in the lowest, the weight in the highest 16."""
+    assert pack_weighted_labels(np.array([[1], [-1], [1]]), np.array([2, 3, 65535], np.uint16),
+                                LabelFormat.SIGN).view("<u8").tolist() == [
+        0x0003_0000_0002_0001, 0xFFFF_0001]
+    assert pack_weighted_labels(np.array([[-2]]), np.array([5], np.uint16),
+                                LabelFormat.INT32).view("<u8").tolist() == [0x0005_0000_FFFF_FFFE]
+
+
+@each("label_format", LabelFormat)
+def test_a_pipeline_with_weights_takes_rows_without(label_format):
+    words = CORNERS[:4]
+    dut = once(LabelUnpacker, weights=True)
+    received = []
+
+    async def testbench(ctx):
+        put_all_of(ctx, dut, {"label_format": label_format.value, "weighted": 0})
+        put(ctx, dut.i.valid, 1)
+        put(ctx, dut.o.ready, 1)
+        left = list(words)
+        while len(received) < 4 * PER_WORD[label_format]:
+            put(ctx, dut.i.valid, bool(left))
+            put(ctx, dut.i.payload, left[0] if left else 0)
+            taken = left and ctx.get(dut.i.ready)
+            if ctx.get(dut.o.valid):
+                received.append(ctx.get(dut.o.payload).labels)
+            await ctx.tick()
+            if taken:
+                del left[0]
+
+    simulate(dut, testbench)
+    assert received == expected_labels(words, label_format)

@@ -21,6 +21,7 @@ from drawn_jobs import (
     REFETCH,
     SEVERAL,
     TABLES,
+    WEIGHTED,
 )
 from replays import FullPass, Replay, Training
 from simulated import open_board
@@ -36,7 +37,7 @@ FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True
                               update_interval=4)
 FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
                             update_interval=4)
-ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES]
+ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES, *WEIGHTED]
 MEMORIES = {"near": {"memory_latency": 9},
             "far": {"memory_latency": 300, "stall_probability": 0.2, "stall_seed": 3}}
 ERRORS = {"rows": Error.ROW_READ, "aux_read": Error.AUX_READ, "aux_write": Error.MODEL_WRITE,
@@ -62,11 +63,13 @@ def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
 
 
 def short_jobs(config, beats=2):
-    """A run to be cut off, and two to follow: a warm one with corrections, and another."""
+    """A run to be cut off, and two to follow: a warm one with corrections, and another. In
+    pipelines with weights of rows the other one has none.
+    """
     cut_off = short_job(config, beats=beats, n_rows=11, period=2, batch=2, steps=3, epochs=2,
-                        warm=True, copies=2, seed=1)
+                        warm=True, copies=2, seed=1, weighted=config.row_weights)
     warm = short_job(config, beats=beats + 1, n_rows=9, period=3, steps=4, epochs=1, warm=True,
-                     seed=2)
+                     seed=2, weighted=config.row_weights)
     cold = short_job(config, beats=1, n_rows=8, batch=3, epochs=2, seed=3, intercept=False,
                      label_format=LabelFormat.SIGN)
     return [Training((job,)) for job in (cut_off, warm, cold)]

@@ -127,6 +127,16 @@ def test_gradient_of_all_rows(config, loss, power):
         np.testing.assert_array_equal(found.derivatives, expected.derivatives)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_rows_of_4096_features_in_batches_of_256(update_interval):
+    config = PipelineConfig(bits=4, lookahead=2, update_interval=update_interval, row_weights=True)
+    job = random_job(config, n_features=4096, n_rows=600, batch=256, correction_period=256,
+                     loss=Loss.SQUARED_HINGE, epochs=2, weighted=True)
+    with open_board(config, clock_hz=CLOCK_HZ) as device:
+        check_models(device, [job])
+
+
 @pytest.mark.parametrize("config, loss", [(PLANES, Loss.SQUARED_HINGE), (SMOOTH, Loss.LOGISTIC)])
 def test_inner_passes(config, loss):
     job = random_bit_plane_job(
