@@ -19,6 +19,7 @@ from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import QuantizedDataset, quantize, quantize_bit_planes, quantize_labels
+from bitstep.quantization.weights import MAX_WEIGHT
 from bitstep.training.choices import resolve
 from bitstep.training.planning import plan
 
@@ -103,6 +104,11 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     if config.proximal:
         jobs["L1 and a box"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
                                         l1=0.01, box=0.5)
+    if config.row_weights:
+        plain = jobs["plain"]
+        weights = np.random.default_rng(1).integers(1, MAX_WEIGHT, plain.n_rows, np.uint16,
+                                                    endpoint=True)
+        jobs["rows with weights"] = replace(plain, weights=weights)
     if config.refetch:
         jobs["rows read again"] = make_job(
             config, n_features=features_of(config, 2), n_rows=50, loss=Loss.HINGE, refetch=True)

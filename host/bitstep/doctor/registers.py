@@ -11,7 +11,6 @@ from bitstep.pipeline.registers import (
     Status,
 )
 
-WRITABLE = tuple(register for register in REGISTERS if register.access == "rw")
 PATTERNS = (0, 0xFFFF_FFFF, 0x5555_5555, 0xAAAA_AAAA, *(1 << bit for bit in range(32)))
 SHOWN = 4                   # registers that a finding names
 _REMEDY = ("load the bitstream again and run bitstep doctor again; if the same bits are wrong, the "
@@ -38,8 +37,9 @@ def identity(session: Session) -> None:
 def patterns(session: Session) -> None:
     """Write patterns to every writable register, and then a different value to each."""
     session.need_idle()
+    registers = _writable(session)
     wrong = []
-    for register in WRITABLE:
+    for register in registers:
         mask = (1 << register.width) - 1
         stuck_0 = stuck_1 = 0
         example = None
@@ -57,18 +57,18 @@ def patterns(session: Session) -> None:
                          f"0x{example[1]:08x} for 0x{example[0]:08x}: {', '.join(bits)} where they "
                          "should not")
     if session.report.check(
-            "bits of the writable registers", not wrong, f"{len(WRITABLE)} registers gave back "
+            "bits of the writable registers", not wrong, f"{len(registers)} registers gave back "
             f"{len(PATTERNS)} patterns each (a one in each bit, all bits, every other bit), cut to "
-            "their widths", wrong=_listed(wrong), expected=f"{len(WRITABLE)} registers give back "
+            "their widths", wrong=_listed(wrong), expected=f"{len(registers)} registers give back "
             f"{len(PATTERNS)} patterns each, cut to their widths", remedy=_REMEDY):
         session.safe.add("bits")
-    _addresses(session)
+    _addresses(session, registers)
 
 
-def _addresses(session):
+def _addresses(session, registers):
     """Write a different value to each register, to see one that answers for another."""
     values = {register.name: (register.offset * 0x9E37_79B1 + 0x7F4A_7C15 & 0xFFFF_FFFF)
-              % (1 << register.width) for register in WRITABLE}
+              % (1 << register.width) for register in registers}
     for name, value in values.items():
         session.write(name, value)
     wrong = [f"{name} (0x{OFFSETS[name]:03x}) gave 0x{found:08x} for 0x{value:08x}"
@@ -78,8 +78,12 @@ def _addresses(session):
             wrong=_listed(wrong), expected="each register keeps its own value while the others are "
             "written", remedy=_REMEDY):
         session.safe.add("addresses")
-    for register in WRITABLE:
+    for register in registers:
         session.write(register.name, 0)
+
+
+def _writable(session):
+    return [register for register in session.config.registers if register.access == "rw"]
 
 
 def read_only(session: Session) -> None:
@@ -95,7 +99,11 @@ def read_only(session: Session) -> None:
         "read-only registers", not wrong, f"{len(names)}, unchanged by writes",
         wrong=_listed(wrong), expected=f"{len(names)} registers that writes do not change",
         remedy=_REMEDY)
-    empty = [offset for offset in (0x014, 0x0F0, _TOP - 4) if offset not in OFFSETS.values()]
+    there = {register.offset for register in session.config.registers}
+    absent = [register.offset for register in REGISTERS if register.offset not in there]
+    empty = sorted({0x014, _TOP - 4, *absent} - there)
+    for offset in empty:
+        session.device.write(offset, 0xFFFF_FFFF)
     found = {offset: session.device.read(offset) for offset in [*empty, OFFSETS["CONTROL"]]}
     wrong = [f"0x{offset:03x} gave 0x{value:08x}" for offset, value in found.items() if value]
     session.report.check("addresses without a register", not wrong, "0", wrong=_listed(wrong),
@@ -105,7 +113,7 @@ def read_only(session: Session) -> None:
 def empty_run(session: Session) -> None:
     """Start a run with all registers 0, which the pipeline must refuse without touching memory."""
     session.need_runs()
-    for register in WRITABLE:
+    for register in _writable(session):
         session.write(register.name, 0)
     session.write("CONTROL", Control.START)
     expected = f"STATUS 0x{Status.DONE | Status.FAILED:x}, ERROR {Error.BAD_CONFIGURATION.value}"

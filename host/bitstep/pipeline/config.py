@@ -29,6 +29,7 @@ from bitstep.pipeline.parts.widths import (
     MAX_MODELS,
     MAX_PACKED_MODELS,
 )
+from bitstep.pipeline.registers import Register, registers_of
 
 LOSS_FAMILIES = ("linear", "logistic")
 
@@ -191,6 +192,11 @@ class PipelineConfig:
     def rows(self) -> RowFormat:
         """The row format: what a code means, and how rows stand in memory."""
         return self.stages.rows
+
+    @property
+    def registers(self) -> tuple[Register, ...]:
+        """The registers that the pipeline has."""
+        return registers_of([name for name in _FLAGS if getattr(self, name)])
 
     @property
     def clock(self) -> Clock:

@@ -4,6 +4,7 @@ Every register is 32 bits wide; a 64-bit value is two registers, ``NAME_LO`` and
 """
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass
 
 MAP_VERSION = 5
@@ -182,6 +183,18 @@ REGISTERS = tuple([
 ])
 
 OFFSETS = {register.name: register.offset for register in REGISTERS}
+
+
+def registers_of(choices: Collection[str]) -> tuple[Register, ...]:
+    """The registers of a pipeline; the other offsets of the map read as 0 there.
+
+    Parameters
+    ----------
+    choices : collection of str
+        What the pipeline has of the fields that :attr:`Register.choice` names.
+    """
+    return tuple(register for register in REGISTERS
+                 if not register.choice or register.choice in choices)
 
 
 def table() -> str:

@@ -7,7 +7,7 @@ from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS, REGISTERS, Control
+from bitstep.pipeline.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS, Control, registers_of
 from bitstep_hw.axi.buses import RESP_OKAY, AxiLite
 
 _INTERNAL = ("VERSION", "CONTROL")
@@ -22,9 +22,8 @@ def _fields(access, choices=()):
     The parts of a value, lowest first, are ``_LO`` and ``_HI``, or ``_0`` to ``_3``.
     """
     fields = {}
-    for register in REGISTERS:
-        if register.access == access and register.name not in _INTERNAL \
-                and (not register.choice or register.choice in choices):
+    for register in registers_of(choices):
+        if register.access == access and register.name not in _INTERNAL:
             base, _, part = register.name.rpartition("_")
             name = base if part in ("LO", "HI") or part.isdigit() else register.name
             fields.setdefault(name.lower(), []).append(register)
