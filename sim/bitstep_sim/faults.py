@@ -7,6 +7,7 @@ from bitstep_sim.lane_faults import LANE_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.packed_faults import PACKED_FAULTS
 from bitstep_sim.proofs.mutation import Mutation
+from bitstep_sim.weight_faults import WEIGHT_FAULTS
 
 
 def _test_of(file):
@@ -300,10 +301,10 @@ FAULTS = [
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
     *(_fault(kind, f"pipeline/update/{name}.py", old, new, f"pipeline/update/test_{test}.py")
       for kind, name, old, new, test in (
-        ("comparison changed", "linear_solver", "distance > self.bound,",
-         "distance >= self.bound,", "linear_solver"),
-        ("comparison changed", "linear_solver", "distance < -self.bound)",
-         "distance <= -self.bound)", "linear_solver"),
+        ("comparison changed", "linear_solver", "distance > bound,",
+         "distance >= bound,", "linear_solver"),
+        ("comparison changed", "linear_solver", "distance < -bound)",
+         "distance <= -bound)", "linear_solver"),
         ("comparison changed", "linear_solver", "[*sides, ~bound]", "[*sides, -bound]",
          "linear_solver"),
         ("operands swapped", "linear_solver", "~beyond[-1], under[-1])", "under[-1], ~beyond[-1])",
@@ -327,4 +328,5 @@ FAULTS = [
            "shell/test_run_control.py"),
     _fault("condition dropped", "shell/run_check.py", "~huber & (bound != 0),", "",
            "shell/test_run_control.py"),
-    *LANE_FAULTS, *MODEL_FAULTS, *BIT_PLANE_FAULTS, *FEW_BITS_FAULTS, *PACKED_FAULTS]
+    *LANE_FAULTS, *MODEL_FAULTS, *BIT_PLANE_FAULTS, *FEW_BITS_FAULTS, *PACKED_FAULTS,
+    *WEIGHT_FAULTS]

@@ -1,5 +1,7 @@
 """Dask clusters on this machine, as tests start them."""
 
+import time
+
 import dask.config
 from distributed import LocalCluster
 
@@ -12,3 +14,11 @@ def make_cluster(n_workers=2, **options):
     with dask.config.set(FAST):
         return LocalCluster(**{"n_workers": n_workers, "threads_per_worker": 1, "processes": True,
                                "dashboard_address": ":0", "silence_logs": 50} | options)
+
+
+def assert_nothing_is_left(client):
+    """The scheduler hears of results that are let go a moment later."""
+    end = time.monotonic() + 30
+    while left := [key for key in client.who_has() if "bitstep" in str(key)]:
+        assert time.monotonic() < end, left
+        time.sleep(0.02)

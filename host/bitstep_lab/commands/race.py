@@ -88,8 +88,8 @@ def _add_training_options(training: Any) -> None:
     """Options that all contestants share."""
     OPTIONS["epochs"].declare(training, default=10, default_text="10")
     add_options(training, "batch")
-    OPTIONS["schedule"].declare(training, kind=Choice(SCHEDULES), metavar=None,
-                                help="step of each epoch")
+    OPTIONS["schedule"].declare(training, kind=Choice(SCHEDULES), metavar=None, default="inverse",
+                                default_text="inverse", help="step of each epoch")
     OPTIONS["step"].declare(training, default="auto", help="first step of all contestants, or "
                             "auto: tuned for the float pipeline")
     OPTIONS["l2"].declare(training, default=0.0, default_text="0")

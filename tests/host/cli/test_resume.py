@@ -107,7 +107,7 @@ def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys)
     steps.write_text("0.1\n" * 20)
     assert train(numbers[0], "--epochs", 1, "--out", tmp_path / "m.npz", "--box", 9) == 0
     for options, message in (
-            (["--bits", 3], "other options: --bits is 3, the checkpoint's 4. Give its options"),
+            (["--bits", 5], "other options: --bits is 5, the checkpoint's 4. Give its options"),
             (["--epochs", 21, "--seed", 1], "--seed is 1, the checkpoint's 0; --epochs is 21, "),
             (["--step", 0.5], "--step is 0.5, the checkpoint's auto"),
             (["--schedule", steps], "--schedule is 20 steps from a file, the checkpoint's lin"),

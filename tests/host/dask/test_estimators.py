@@ -4,6 +4,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import assert_nothing_is_left
 from distributed import Client, LocalCluster
 from sharded import make_parts, train_parts
 from sklearn.base import clone
@@ -140,7 +141,7 @@ def test_any_number_of_workers(n_workers, iris):
 def test_nothing_is_left_on_the_cluster(client):
     LowPrecisionRegressor(client=client, epochs=1, tol=0.0, random_state=0).fit(
         chunked(X, 221, 221), chunked(Y, 221, 221))
-    assert not [key for key in client.who_has() if "bitstep" in str(key)]
+    assert_nothing_is_left(client)
 
 
 def test_progress(client, capsys):

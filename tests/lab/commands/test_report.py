@@ -127,7 +127,7 @@ def test_bit_plane_rows(two_classes, tmp_path, capsys):
     """The default pipeline of the board, at the planes asked for."""
     path = tmp_path / "bit-planes.npz"
     assert main(["quantize", two_classes, "--bit-planes", "--out", str(path)]) == 0
-    assert run(path, "--planes", 4, "--epochs", 1) == 0
+    assert run(path, *SVM, "--planes", 4, "--epochs", 1) == 0
     text = capsys.readouterr().out
     assert FACTS["pynq-z2"].bit_plane_config().name in text
     assert "at least 4 (1 slot, an update every 4 cycles)" in text

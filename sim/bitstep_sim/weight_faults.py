@@ -1,0 +1,50 @@
+"""Faults in what gives rows their weights, and the tests that must find them."""
+
+from bitstep_sim.fault_runs import Fault
+from bitstep_sim.proofs.mutation import Mutation
+
+_UNPACKER, _FEEDER = "shell/label_unpacker.py", "shell/job_feeders.py"
+_PATH, _PORTS = "pipeline/model_path.py", "pipeline/update/solver_ports.py"
+
+
+def _fault(kind, file, old, new):
+    folder, _, name = file.rpartition("/")
+    return Fault(kind, Mutation(file, old, new), (f"{folder}/test_{name}",))
+
+
+def _on_board(kind, file, old, new, words):
+    return Fault(kind, Mutation(file, old, new), board=f"board/test_row_weights.py::{words}")
+
+
+WEIGHT_FAULTS = [
+    _fault("constant changed", _UNPACKER, "place.eq(place + WEIGHT_TURN)",
+           "place.eq(place + WEIGHT_TURN + 1)"),
+    _fault("clear missing", _UNPACKER,
+           "with m.If(self.restart):\n            m.d.sync += place.eq(0)",
+           "with m.If(0):\n            m.d.sync += place.eq(0)"),
+    _fault("wrong bits", _UNPACKER, "word[width - WEIGHT_BITS:width]",
+           "word[:WEIGHT_BITS]"),
+    _fault("condition dropped", _UNPACKER, "with m.If(self.weighted):", "with m.If(1):"),
+    _fault("wrong width", _UNPACKER, "for streams in (self.streams, 1)]",
+           "for streams in (self.streams, self.streams)]"),
+    _fault("rounding lost", _FEEDER, "label_beats.eq((self.rows + 1) >> 1)",
+           "label_beats.eq(self.rows >> 1)"),
+    _fault("wrong signal", _FEEDER,
+           "with m.Default():\n                        m.d.sync += label_beats.eq(labels)",
+           "with m.Default():\n                        m.d.sync += label_beats.eq(self.rows)"),
+    _on_board("delay too short", _PATH, "wait = entered - stages - 1",
+              "wait = entered - stages - 2", "every_loss"),
+    _on_board("delay too short", _PATH, "then = wait - step.latency",
+              "then = wait - step.latency - 1", "every_loss"),
+    _on_board("term lost", _PATH, "place.eq(row.place + steps.key[:WEIGHT_BITS])",
+              "place.eq(row.place)", "every_loss"),
+    _on_board("condition dropped", _PATH,
+              "Mux(pipeline.run.weighted, scaled[WEIGHT_BITS:],\n"
+              "                                        steps.mantissa)",
+              "scaled[WEIGHT_BITS:]", "left_out"),
+    _on_board("stage of another row", _PORTS, "before = self.at(name, left + 1)",
+              "before = self.at(name, min(left + 2, self._entry))", "every_loss"),
+    _on_board("condition dropped", "shell/run_check.py",
+              "if config.row_weights:      # a derivative has no weight",
+              "if False:", "derivatives_have_no"),
+]
