@@ -20,7 +20,12 @@ from bitstep.quantization import (
     scaler_of_ranges,
 )
 from bitstep.quantization.bounds import Bounds, given_bounds
-from bitstep.quantization.scaling import RangeWarning, columns_of, scaler_of_columns
+from bitstep.quantization.scaling import (
+    RangeWarning,
+    columns_of,
+    scaler_of_columns,
+    warn_of_zeros,
+)
 from bitstep.training.choices import (
     OptimumWarning,
     Resolved,
@@ -147,9 +152,12 @@ class Preparing(Parameters):
         """The clip of the first rows, or a warning where one would help."""
         def waste(text: str) -> None:
             warnings.warn(f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=6)
-        # The optimum of rows is that of none clipped.
+        centred = resolved.solver == "bit-centred"  # whose optimum is that of rows as they are
+        if centred and resolved.rows.scaler != "quantile":
+            warn_of_zeros(features)
+            return None
         return scaler_of_columns(columns_of(features), resolved.rows.scaler,
-                                 None if resolved.solver == "bit-centred" else waste).clip
+                                 None if centred else waste).clip
 
     def _labels(self, targets: np.ndarray, kept: bool) -> Clipped:
         """Targets of the outputs within the range in effect; those of classes are as they are."""

@@ -25,6 +25,7 @@ from bitstep.quantization.scaling import Scaler
 
 _HALF = 1 << BIT_PLANE_BITS - 1
 _CHECKED_BYTES = 1 << 23    # of rows that are checked at a time
+_SUMS = 1 << 12             # of blocks, which add up in 64 bits
 _WEIGHTED_ROWS = 1 << 14    # whose squares of levels, times weights, add up in 64 bits
 
 
@@ -294,8 +295,10 @@ class BitPlaneEncoder:
         layout = BitPlaneLayout(self.n_features)
         self.block_rows = layout.block_rows * max(
             1, block_rows(self.n_features) // layout.block_rows)
-        # Sums of levels and of their squares, of a precision each.
-        self._sums = np.zeros((PLANES, 2, self.n_features), object)
+        # Sums of levels and of their squares, of a precision each: of all rows, and of the last
+        # ones, where 64 bits have room.
+        self._all_sums = np.zeros((PLANES, 2, self.n_features), object)
+        self._last_sums, self._n_last = np.zeros((PLANES, 2, self.n_features), np.int64), 0
 
     @property
     def array_names(self) -> list[str]:
@@ -307,7 +310,7 @@ class BitPlaneEncoder:
         """See :class:`BitPlaneRows`, after the last block."""
         count = self._count
         found = np.zeros((PLANES, self.n_features))
-        for planes, (first, second) in enumerate(self._sums, start=1):
+        for planes, (first, second) in enumerate(self._close_sums(), start=1):
             exact = count * second - first * first       # variance of levels, times count squared
             found[planes - 1] = [int(value) / (count * count << 2 * planes) for value in exact]
         return found - found[-1]
@@ -315,7 +318,7 @@ class BitPlaneEncoder:
     @property
     def moments(self) -> np.ndarray:
         """See :class:`BitPlaneRows`, after the last block."""
-        return _moments(self._sums[-1], self._count)
+        return _moments(self._close_sums()[-1], self._count)
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the array of all rows."""
@@ -367,7 +370,18 @@ class BitPlaneEncoder:
 
     def count(self, sums: np.ndarray) -> None:
         """Take in the sums of :meth:`packed`."""
-        self._sums += sums
+        if sums.dtype == object:
+            self._all_sums += sums
+            return
+        self._last_sums += sums
+        self._n_last += 1
+        if self._n_last == _SUMS:
+            self._close_sums()
+
+    def _close_sums(self) -> np.ndarray:
+        self._all_sums += self._last_sums
+        self._last_sums[:] = self._n_last = 0
+        return self._all_sums
 
     @staticmethod
     def packed(positions: np.ndarray,

@@ -19,7 +19,9 @@ from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.encodings import Grid
 from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
-from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler
+from bitstep.quantization.scaling import Scaler, check_finite, fit_scaler
+
+_BLOCKS = 4                 # of an encoder that a thread works on at a time
 
 
 def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = "compensated",
@@ -111,10 +113,7 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
     encoder = BitPlaneEncoder(options, _scaler(features, scaler), len(features), weights)
     (kind, shape), = encoder.shapes().values()
     stored = np.empty(shape, kind)
-    done = 0
-    for piece, rows in _packed(features, encoder):
-        stored[done // layout.block_rows:][:len(piece)] = piece
-        done += rows
+    for done in _packed(features, encoder, stored, layout.block_rows):
         if progress is not None:
             progress(done)
     return BitPlaneRows(n_rows=len(features), n_features=encoder.n_features,
@@ -123,20 +122,31 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
                         moments=encoder.moments, weights=weights)
 
 
-def _packed(features: Any, encoder: BitPlaneEncoder) -> Iterator[tuple[np.ndarray, int]]:
-    """Blocks of planes of pieces of rows, in order, and the rows of each; pieces are worked on in
-    threads.
-    """
-    def work(start: int) -> tuple[np.ndarray, np.ndarray, int]:
-        piece = features[start:start + encoder.block_rows]
-        weights = None if encoder.weights is None \
-            else encoder.weights[start:start + encoder.block_rows]
-        return *encoder.packed(encoder.positions(piece), weights), len(piece)
+def _packed(features: Any, encoder: BitPlaneEncoder, stored: np.ndarray,
+            per_block: int) -> Iterator[int]:
+    """Store pieces of rows, which threads work on; yields the number of rows that are done."""
+    size = _BLOCKS * encoder.block_rows
 
-    starts = range(0, len(features), encoder.block_rows)
-    for blocks, sums, rows in in_threads(work, starts):
+    def work(start: int) -> np.ndarray:
+        piece = _finite(features, start, start + size)
+        weights = None if encoder.weights is None else encoder.weights[start:start + size]
+        blocks, sums = encoder.packed(encoder.positions(piece), weights)
+        stored[start // per_block:][:len(blocks)] = blocks
+        return sums
+
+    starts = range(0, len(features), size)
+    for start, sums in zip(starts, in_threads(work, starts), strict=True):
         encoder.count(sums)
-        yield blocks, rows
+        yield min(start + size, len(features))
+
+
+def _finite(features: Any, start: int, stop: int) -> np.ndarray:
+    """Some rows, which are finite."""
+    piece = features[start:stop]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(np.sum(piece, dtype=np.float64)):    # which large ones overflow, too
+            check_finite(features)
+    return piece
 
 
 def _encoded(features: Any, options: RowOptions, scaler: Scaler,
@@ -144,12 +154,13 @@ def _encoded(features: Any, options: RowOptions, scaler: Scaler,
              weights: np.ndarray | None) -> QuantizedRows:
     tables = None
     if options.levels != "uniform":
-        tables = optimal_tables(options, scaler, (features[start:stop] for _, start, stop
+        tables = optimal_tables(options, scaler, (_finite(features, start, stop) for _, start, stop
                                                   in row_blocks(*features.shape)))
     encoder = RowEncoder(options, scaler, len(features), tables, weights)
     arrays = {name: np.empty(shape, kind) for name, (kind, shape) in encoder.shapes().items()}
     for _, start, stop in row_blocks(*features.shape):
-        for name, part in encoder.encode(encoder.positions(features[start:stop])).items():
+        for name, part in encoder.encode(
+                encoder.positions(_finite(features, start, stop))).items():
             arrays[name][start:stop] = part
         if progress is not None:
             progress(stop)
@@ -168,7 +179,6 @@ def _scaler(features: Any, scaler: str | Scaler) -> Scaler:
     if scaler.centre.shape != features.shape[1:]:
         raise ValueError(f"scaler must be for {features.shape[1]} features, as the rows have, not "
                          f"for {len(scaler.centre)}")
-    column_ranges(features)         # raises for what is not finite
     return scaler
 
 

@@ -222,15 +222,20 @@ def columns_of(features: Any) -> Columns:
     UserWarning
         If so few values are not 0 that a trainer of sparse rows is faster.
     """
-    _warn_of_zeros(features)
+    warn_of_zeros(features)
     low, high = column_ranges(features)
     tails = ColumnTails(len(features))
     tails.add(in_any_order(features))
     return Columns(low, high, tails)
 
 
-def _warn_of_zeros(features: Any) -> None:
-    """Warn of rows that are nearly all zeros, by a sample of them."""
+def warn_of_zeros(features: Any) -> None:
+    """Warn of rows that are nearly all zeros, by a sample of them.
+
+    Parameters
+    ----------
+    features : ndarray of numbers or RowView, shape (n_rows, n_features)
+    """
     n_rows, n_features = features.shape
     if n_rows * n_features < SPARSE_VALUES:
         return
@@ -283,11 +288,17 @@ def column_ranges(features: Any) -> tuple[np.ndarray, np.ndarray]:
         ranges.add(rows[start:stop])
     low, high = ranges.low, ranges.high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        row, column = first_not_finite(features) or (0, 0)
+        check_finite(features)
+    return low, high
+
+
+def check_finite(features: Any) -> None:
+    """Raise DataError, with row and column, if a value of rows is not finite."""
+    if place := first_not_finite(features):
+        row, column = place
         found = features[row:row + 1][0, column]
         raise DataError(f"features must be finite, not {found} (row {row}, column "
                         f"{column}, counted from 0); remove the row or fill in a value")
-    return low, high
 
 
 def scaler_of_ranges(low: np.ndarray, high: np.ndarray, kind: str,

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from bitstep.data.blocks import row_blocks
+from bitstep.data.views import rows_at
 from bitstep.quantization import column_ranges
 from bitstep.quantization.bounds import Bounds, ClippingWarning, describe_outside, fixed_bounds
 
+FINGERPRINT_VALUES = 1 << 20
 RANGE_ROWS = 10         # rows whose range may count as that of rows to come
 
 
@@ -65,7 +67,9 @@ def clipped(values: Any, name: str, *, before: Bounds | None = None,
     seen = Bounds(*column_ranges(values))
     bounds = fixed_bounds(seen, before=before, given=given, growing=rows_before < RANGE_ROWS,
                           symmetric=symmetric)
-    within, outside = bounds.clip(values)
+    within, outside = values, np.zeros(values.shape[1], np.int64)
+    if (seen.low < bounds.low).any() or (seen.high > bounds.high).any():
+        within, outside = bounds.clip(values)
     text = describe_outside(values.size, seen, bounds, outside, name) if outside.any() \
         else ""
     return Clipped(within, bounds, beyond + int(outside.sum()), text, clip)
@@ -112,15 +116,19 @@ def opened_model(coef: np.ndarray, intercept: np.ndarray, before: Bounds,
 
 
 def fingerprint(features: Any) -> int:
-    """A number from 0 to 2**32 - 1 that equal rows share.
+    """A number from 0 to 2**32 - 1 that equal rows share; of many rows, some speak for all.
 
     Parameters
     ----------
     features : ndarray of float or RowView, shape (n_rows, n_features)
     """
-    found = 0
-    for _, start, stop in row_blocks(*features.shape):
-        found = zlib.crc32(np.ascontiguousarray(features[start:stop]).data, found)
+    n_rows, n_features = features.shape
+    count = min(n_rows, max(1, FINGERPRINT_VALUES // n_features))
+    rows = rows_at(features, np.linspace(0, n_rows - 1, count).astype(np.int64)) \
+        if count < n_rows else features
+    found = zlib.crc32(str(features.shape).encode())
+    for _, start, stop in row_blocks(*rows.shape):
+        found = zlib.crc32(np.ascontiguousarray(rows[start:stop]).data, found)
     return found
 
 
