@@ -24,9 +24,8 @@ from bitstep.pipeline.shapes import check_rows, check_weights
 from bitstep.quantization.scaling import Scaler
 
 _HALF = 1 << BIT_PLANE_BITS - 1
+_LOW_BITS = 32
 _CHECKED_BYTES = 1 << 23    # of rows that are checked at a time
-_SUMS = 1 << 12             # of blocks, which add up in 64 bits
-_WEIGHTED_ROWS = 1 << 14    # whose squares of levels, times weights, add up in 64 bits
 
 
 def label_bits_of(encoding: str) -> int:
@@ -157,12 +156,12 @@ class BitPlaneRows:
         """``moments``, counted from the codes of a file that does not have them."""
         if self.moments is not None:
             return self.moments
-        sums = np.zeros((2, self.n_features), object)
+        sums = _Sums((2, self.n_features))
         for _, start, stop in row_blocks(self.n_rows, self.n_features):
-            sums += _sums(middle_levels(self.codes(PLANES, start, stop), PLANES),
-                          None if self.weights is None else self.weights[start:stop])
-        return _moments(sums, self.n_rows if self.weights is None
-                        else int(self.weights.sum(dtype=np.int64)))
+            sums.add(_sums(self.codes(PLANES, start, stop), PLANES,
+                           None if self.weights is None else self.weights[start:stop]))
+        count = self.n_rows if self.weights is None else int(self.weights.sum(dtype=np.int64))
+        return _moments(sums.of_levels(count), count)
 
     @property
     def mean_square(self) -> float:
@@ -242,16 +241,36 @@ class BitPlaneRows:
             release()
 
 
-def _sums(levels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Sums over rows of levels and of their squares, each times its row's weight."""
-    if weights is None:
-        return np.stack([levels.sum(axis=0), (levels * levels).sum(axis=0)])
-    found = np.zeros((2, levels.shape[1]), object)
-    for start in range(0, len(levels), _WEIGHTED_ROWS):
-        part = levels[start:start + _WEIGHTED_ROWS]
-        weighted = part * weights[start:start + _WEIGHTED_ROWS, None].astype(np.int64)
-        found += np.stack([weighted.sum(axis=0), (weighted * part).sum(axis=0)])
-    return found
+def _sums(codes: np.ndarray, planes: int, weights: np.ndarray | None) -> np.ndarray:
+    """Sums over a block's rows of v = k - 2^(planes - 1), with k the codes of so many bits, and of
+    v^2, each times its row's weight.
+    """
+    values = codes.astype(np.int64) - (1 << planes - 1)
+    weighted = values if weights is None else values * weights[:, None].astype(np.int64)
+    return np.stack([weighted.sum(axis=0), (weighted * values).sum(axis=0)])
+
+
+class _Sums:
+    """Sums of :func:`_sums` over all blocks, exactly.
+
+    Of a block 64 bits have room: |v| is at most 2^15, a weight is below 2^16, and a block has at
+    most 2^17 rows.
+    """
+
+    def __init__(self, shape: tuple[int, ...]):
+        self._high, self._low = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+
+    def add(self, sums: np.ndarray) -> None:
+        self._high += sums >> _LOW_BITS
+        self._low += sums & (1 << _LOW_BITS) - 1
+
+    def of_levels(self, count: int) -> np.ndarray:
+        """Sums of levels, 2 v + 1, and of their squares, as Python's integers; ``count`` is the sum
+        of the weights.
+        """
+        sums = self._high.astype(object) * (1 << _LOW_BITS) + self._low.astype(object)
+        first, second = sums[..., 0, :], sums[..., 1, :]
+        return np.stack([2 * first + count, 4 * (second + first) + count], axis=-2)
 
 
 def _moments(sums: np.ndarray, count: int) -> np.ndarray:
@@ -295,10 +314,7 @@ class BitPlaneEncoder:
         layout = BitPlaneLayout(self.n_features)
         self.block_rows = layout.block_rows * max(
             1, block_rows(self.n_features) // layout.block_rows)
-        # Sums of levels and of their squares, of a precision each: of all rows, and of the last
-        # ones, where 64 bits have room.
-        self._all_sums = np.zeros((PLANES, 2, self.n_features), object)
-        self._last_sums, self._n_last = np.zeros((PLANES, 2, self.n_features), np.int64), 0
+        self._sums = _Sums((PLANES, 2, self.n_features))    # of a precision each
 
     @property
     def array_names(self) -> list[str]:
@@ -310,7 +326,7 @@ class BitPlaneEncoder:
         """See :class:`BitPlaneRows`, after the last block."""
         count = self._count
         found = np.zeros((PLANES, self.n_features))
-        for planes, (first, second) in enumerate(self._close_sums(), start=1):
+        for planes, (first, second) in enumerate(self._sums.of_levels(count), start=1):
             exact = count * second - first * first       # variance of levels, times count squared
             found[planes - 1] = [int(value) / (count * count << 2 * planes) for value in exact]
         return found - found[-1]
@@ -318,7 +334,7 @@ class BitPlaneEncoder:
     @property
     def moments(self) -> np.ndarray:
         """See :class:`BitPlaneRows`, after the last block."""
-        return _moments(self._close_sums()[-1], self._count)
+        return _moments(self._sums.of_levels(self._count)[-1], self._count)
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the array of all rows."""
@@ -370,38 +386,25 @@ class BitPlaneEncoder:
 
     def count(self, sums: np.ndarray) -> None:
         """Take in the sums of :meth:`packed`."""
-        if sums.dtype == object:
-            self._all_sums += sums
-            return
-        self._last_sums += sums
-        self._n_last += 1
-        if self._n_last == _SUMS:
-            self._close_sums()
-
-    def _close_sums(self) -> np.ndarray:
-        self._all_sums += self._last_sums
-        self._last_sums[:] = self._n_last = 0
-        return self._all_sums
+        self._sums.add(sums)
 
     @staticmethod
     def packed(positions: np.ndarray,
                weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Blocks of planes of codes, and sums of levels and of their squares, times the rows'
-        weights; any thread may call it.
+        """Blocks of planes of codes, and the sums of :func:`_sums` at every precision; any thread
+        may call it.
 
         Returns
         -------
         blocks : ndarray of uint8, shape (blocks, block_bytes)
         sums : ndarray of int, shape (16, 2, n_features)
         """
-        if _compiled() and weights is None:
+        if _compiled():
             from bitstep.quantization.kernels import packed_planes
-            return packed_planes(positions, BitPlaneLayout(positions.shape[1]))
-        sums = np.empty((PLANES, 2, positions.shape[1]), np.int64 if weights is None else object)
-        for planes in range(1, PLANES + 1):
-            levels = middle_levels(positions >> np.uint16(PLANES - planes), planes)
-            sums[planes - 1] = _sums(levels, weights)
-        return to_bit_planes(positions), sums
+            return packed_planes(positions, BitPlaneLayout(positions.shape[1]), weights)
+        return to_bit_planes(positions), np.stack([
+            _sums(positions >> np.uint16(PLANES - planes), planes, weights)
+            for planes in range(1, PLANES + 1)])
 
 
 @functools.cache

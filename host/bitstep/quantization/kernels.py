@@ -61,22 +61,25 @@ def scale_rows(features, centre, scale, codes):
 
 
 @kernel
-def pack_planes(codes, plane_bytes, block_rows, blocks, room, sums):
-    """Transpose codes into blocks of planes, and sum the levels of every precision.
+def pack_planes(codes, weights, plane_bytes, block_rows, blocks, room, sums):
+    """Transpose codes into blocks of planes, and sum them at every precision.
 
     Parameters
     ----------
     codes : ndarray of uint16, shape (rows, n_features)
         Of whole blocks, or the last rows.
+    weights : ndarray of uint16, shape (rows,) or (0,)
     plane_bytes, block_rows : int
         Of :class:`bitstep.pipeline.bit_planes.BitPlaneLayout`.
     blocks : ndarray of uint8, shape (blocks, block_bytes)
         Overwritten.
     room : Room
     sums : ndarray of int64, shape (16, 2, n_features)
-        Overwritten by the sums of k - 2^(b - 1) and of its squares, with k the codes of b bits.
+        Overwritten by the sums of k - 2^(b - 1) and of its squares, with k the codes of b bits,
+        each times its row's weight, if there are weights.
     """
     codes, blocks, sums = uncounted(codes), uncounted(blocks), uncounted(sums)
+    weights = uncounted(weights)
     high, low, words, column = (uncounted(room.high), uncounted(room.low), uncounted(room.words),
                                 uncounted(room.column))
     n_rows, n_features = codes.shape
@@ -99,6 +102,9 @@ def pack_planes(codes, plane_bytes, block_rows, blocks, room, sums):
     for j in range(n_features):
         for i in range(n_rows):
             column[i] = np.int32(codes[i, j]) - 32768
+        if weights.size:
+            _add_weighted_sums(column[:n_rows], weights, sums, j)
+            continue
         for first in range(0, n_rows, CHUNK):
             _add_sums(column[first:min(first + CHUNK, n_rows)], sums, j)
 
@@ -201,6 +207,20 @@ def _add_sums(column, sums, j):
         sums[bits - 1, 1, j] += (square - 2 * np.int64(mixed) + dropped) >> 2 * (16 - bits)
 
 
+@compiled
+def _add_weighted_sums(column, weights, sums, j):
+    """As :func:`_add_sums`, times the rows' weights."""
+    for bits in range(1, 17):
+        first, second, drop = np.int64(0), np.int64(0), np.int32(16 - bits)
+        for i in range(column.size):
+            value = np.int32(column[i]) >> drop
+            weighted = np.int64(value) * np.int64(weights[i])
+            first += weighted
+            second += weighted * np.int64(value)
+        sums[bits - 1, 0, j] += first
+        sums[bits - 1, 1, j] += second
+
+
 def scaled_rows(features: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Codes of rows; see :meth:`bitstep.quantization.bit_planes.BitPlaneEncoder.positions`."""
     codes = np.empty(features.shape, np.uint16)
@@ -208,13 +228,15 @@ def scaled_rows(features: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> 
     return codes
 
 
-def packed_planes(codes: np.ndarray, layout: BitPlaneLayout) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks of planes, and sums of levels and of their squares at 1 to 16 planes.
+def packed_planes(codes: np.ndarray, layout: BitPlaneLayout,
+                  weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks of planes, and the sums of :func:`pack_planes`.
 
     Parameters
     ----------
     codes : ndarray of uint16, shape (rows, n_features)
     layout : BitPlaneLayout
+    weights : ndarray of uint16, shape (n_rows,), or None
 
     Returns
     -------
@@ -224,11 +246,10 @@ def packed_planes(codes: np.ndarray, layout: BitPlaneLayout) -> tuple[np.ndarray
     n_rows, n_features = codes.shape
     blocks = np.empty((layout.blocks(n_rows), layout.block_bytes), np.uint8)
     sums = np.empty((16, 2, n_features), np.int64)
-    pack_planes(np.ascontiguousarray(codes), layout.plane_bytes, layout.block_rows, blocks,
-                Room.of(layout, n_rows), sums)
-    # A level is twice the value that was summed, and 1.
-    first, second = sums[:, 0], sums[:, 1]
-    return blocks, np.stack([2 * first + n_rows, 4 * (second + first) + n_rows], axis=1)
+    weights = np.empty(0, np.uint16) if weights is None else weights
+    pack_planes(np.ascontiguousarray(codes), np.ascontiguousarray(weights), layout.plane_bytes,
+                layout.block_rows, blocks, Room.of(layout, n_rows), sums)
+    return blocks, sums
 
 
 def unpacked_codes(blocks: np.ndarray, n_planes: int, first: int, codes: np.ndarray) -> None:

@@ -6,7 +6,6 @@ import pytest
 from bitstep.pipeline.bit_planes import (
     BitPlaneLayout,
     from_bit_planes,
-    middle_levels,
     to_bit_planes,
 )
 from bitstep.quantization import Scaler, bit_planes, quantize_bit_planes
@@ -29,13 +28,32 @@ def codes_of(kind, n_rows, n_features):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["least", "largest", "middle", "drawn"])
-def test_packs_as_numpy_does(kind, shape):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_packs_as_numpy_does(kind, shape, weighted):
     codes = codes_of(kind, *shape)
-    blocks, sums = kernels.packed_planes(codes, BitPlaneLayout(shape[1]))
+    weights = codes_of(kind, shape[0], 1)[:, 0] if weighted else None
+    blocks, sums = kernels.packed_planes(codes, BitPlaneLayout(shape[1]), weights)
     np.testing.assert_array_equal(blocks, to_bit_planes(codes))
-    for planes in range(1, 17):
-        levels = middle_levels(codes >> np.uint16(16 - planes), planes)
-        np.testing.assert_array_equal(sums[planes - 1], [levels.sum(0), (levels ** 2).sum(0)])
+    factors = np.ones((shape[0], 1), object) if weights is None \
+        else weights[:, None].astype(object)
+    for planes in (1, 2, *range(kernels.FEW - 1, kernels.FEW + 3), 15, 16):
+        values = (codes >> np.uint16(16 - planes)).astype(object) - (1 << planes - 1)
+        np.testing.assert_array_equal(
+            sums[planes - 1], [(factors * values).sum(0), (factors * values * values).sum(0)])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("weight", [None, 65535])
+def test_largest_sums_of_a_piece(compiled, weight, monkeypatch):
+    """All values at their least, in as many rows as a piece can have, and 3 pieces."""
+    monkeypatch.setattr(bit_planes, "_compiled", lambda: compiled)
+    n_rows = 3 << 17
+    weights = None if weight is None else np.full(n_rows, weight, np.uint16)
+    rows = quantize_bit_planes(np.full((n_rows, 1), -1.0), weights=weights,
+                               scaler=Scaler("minmax", np.zeros(1), np.ones(1)))
+    level = -65535
+    np.testing.assert_array_equal(rows.moments, [[level / 65536], [0]])
+    assert not rows.excess.any()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
