@@ -296,7 +296,7 @@ def test_run_of_a_killed_program(folder, switched_on, monkeypatch):
         patch.setattr(driver_module.RegisterRun, "abort", lambda run: True)
         patch.setattr(PynqBuffer, "free", lambda buffer: None)
         with pytest.raises(SystemExit):
-            device.train(small_job(n_rows=5000, epochs=9), on_epoch=kill)
+            device.train(small_job(n_rows=5000, epochs=200), on_epoch=kill)
     assert device.read(OFFSETS["STATUS"]) & Status.BUSY
     device_module._OPEN.discard(device)
     device._confirmed = False
