@@ -32,12 +32,14 @@ hinge; :func:`bitstep.training.schedules.centred_step`).
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bitstep.golden.sigmoid import FINE_LOSS_BOUND
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import convex_gap
@@ -183,11 +185,22 @@ class SmoothRun(CentredRun):
         return found
 
     def _scaled(self, rest: np.ndarray) -> np.ndarray:
-        """A guess from the last move alone."""
+        """A guess from the last move alone, in units of standardized columns: with the same
+        curvature for all of them, of which rare ones have little in their own units.
+        """
         if not len(self.moves):
             return self.gradient_step(rest)
         move, change = self.moves[-1], self.changes[-1]
-        return -float(move @ change) / float(change @ change) * rest
+        units = self._units
+        return -float(move @ change) / float(change @ (change / units)) * (rest / units)
+
+    @cached_property
+    def _units(self) -> np.ndarray:
+        """Square of the unit of each component of a point, for weights of standardized columns."""
+        rows = self.data.rows
+        assert isinstance(rows, BitPlaneRows)
+        units = np.append(rows.penalty_units(self.choice.fit_intercept), 1.0)
+        return np.tile(units, len(self.point) // len(units))
 
     def _refined(self, planes: int) -> np.ndarray:
         """The move to the least value of the objective on codes of few planes, to which a linear
