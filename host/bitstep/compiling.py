@@ -77,6 +77,16 @@ def routine(function: Any) -> Any:
     return numba.njit(nogil=True)(function)
 
 
+@compiled
+def assign(target, values):
+    """Write values to an array of the same length.
+
+    ``target[:] = values`` would compile the text of an error about shapes, which takes seconds.
+    """
+    for place in range(target.size):
+        target[place] = values[place]
+
+
 def kernel(function: Any) -> Any:
     """Compile a function that Python calls, on its first call ever; then load it from the cache.
 

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from bitstep.compiling import compiled, kernel
+from bitstep.compiling import assign, compiled, kernel
 from bitstep.golden.rounded_model import FEATURES_PER_WORD, STREAM, TURN, WORDS_PER_BLOCK
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, WEIGHT_TURN
@@ -242,7 +242,7 @@ def round_model(model, seen, bits, key, batch):
     while largest > limit << exponent:
         exponent += 1
     if exponent == 0:
-        seen[:] = model
+        assign(seen, model)
         return exponent
     x = y = np.uint32(0)
     for first in range(0, model.size, FEATURES_PER_WORD):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.compiling import compiled, kernel, uncounted
+from bitstep.compiling import assign, compiled, kernel, uncounted
 from bitstep.devices.cpu import words
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, rule_of_row, update_of
 from bitstep.devices.cpu.codes import write_levels
@@ -62,7 +62,7 @@ def take_bit_plane_rows(codes, place, drop, rule, epoch, arrays, targets, dither
                 return wrong
         if row % epoch.batch == 0:
             if epoch.batch > 1:
-                seen[:] = model
+                assign(seen, model)
             state[words.SEEN_INTERCEPT] = state[words.INTERCEPT]
         write_levels(codes, place + i, drop, n_features, levels)
         product = words.dot(levels, seen) + epoch.level * state[words.SEEN_INTERCEPT]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.compiling import compiled, kernel, uncounted
+from bitstep.compiling import assign, compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, rule_of_row, update_of
 from bitstep.devices.cpu.words import LIMIT, correction, proximal
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
@@ -80,7 +80,7 @@ def take_float_rows(rows, rule, epoch, arrays, targets, dithers, first):
         if epoch.correction_period and row % epoch.correction_period == 0:
             state[SINCE] = 0
             if state[PENDING]:
-                arrays.correction[:] = arrays.pending
+                assign(arrays.correction, arrays.pending)
         wrong = wrong or _settle_correction(epoch, arrays, row)
         if wrong:
             return wrong
@@ -139,7 +139,8 @@ def _dot(epoch, arrays, position):
     constant = 1 if epoch.level else 0
     high = low = np.int64(0)
     if position == depth - 1:
-        arrays.seen[:] = arrays.model + arrays.correction
+        for j in range(arrays.seen.size):
+            arrays.seen[j] = arrays.model[j] + arrays.correction[j]
         state[SEEN_INTERCEPT] = state[INTERCEPT]
     if position >= depth - 1:
         for j in range(mantissas.size):

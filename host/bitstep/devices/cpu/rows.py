@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.compiling import compiled, uncounted
+from bitstep.compiling import assign, compiled, uncounted
 from bitstep.devices.cpu.arithmetic import round_model
 from bitstep.devices.cpu.decoding import decode_row, look_up_row
 from bitstep.devices.cpu.words import (
@@ -132,7 +132,7 @@ def begin_batch(epoch, arrays, seen, row):
         arrays.state[SEEN_EXPONENT] = round_model(arrays.model, seen, epoch.model_bits, epoch.key,
                                                   row // epoch.batch)
     elif epoch.batch > 1:
-        seen[:] = arrays.model
+        assign(seen, arrays.model)
     arrays.state[SEEN_INTERCEPT] = arrays.state[INTERCEPT]
 
 
