@@ -90,6 +90,36 @@ def test_names_of_classes_in_text(client, tmp_path):
     np.testing.assert_array_equal(model.coef, expected.coefs[-1])
 
 
+@pytest.mark.parametrize("asked, weight", [
+    ("balanced", "balanced"), ("bad=3,good=0.5", {"bad": 3.0, "good": 0.5})])
+def test_weights_of_classes(client, tmp_path, asked, weight):
+    """Of names in text, and of numbers."""
+    for number, (start, stop) in enumerate([(0, 300), (300, 569)]):
+        rows = [",".join([*map(repr, row.tolist()), name]) for row, name in zip(
+            FEATURES[start:stop, :4], NAMES[start:stop], strict=True)]
+        (tmp_path / f"{number}.csv").write_text("\n".join(["a,b,c,d,label", *rows]))
+        np.save(tmp_path / f"{number}.npy", np.column_stack([FEATURES[:, :4], LABELS])[start:stop])
+    options = ("--epochs", 2, "--tol", 0, "--class-weight")
+    assert train(client, tmp_path / "*.csv", *options, asked, "--out", tmp_path / "m.npz",
+                 "--report", tmp_path / "r.json") == 0
+    expected = train_parts(LowPrecisionClassifier(
+        solver="bit-centred", epochs=2, tol=0.0, random_state=0, class_weight=weight),
+        make_parts(FEATURES[:, :4], NAMES, [0, 300, 569]))
+    np.testing.assert_array_equal(load_model(tmp_path / "m.npz").coef, expected.coefs[-1])
+    assert json.loads((tmp_path / "r.json").read_text())["config"]["class_weight"] == weight
+    numbers = asked.replace("bad", "0").replace("good", "1")
+    assert train(client, tmp_path / "*.npy", *options, numbers, "--model", "logistic", "--out",
+                 tmp_path / "n.npz") == 0
+    np.testing.assert_array_equal(load_model(tmp_path / "n.npz").coef, expected.coefs[-1])
+
+
+def test_weight_of_no_class(client, data, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("a,label\n1,x\n2,y\n3,x\n")
+    with pytest.raises(SystemExit):
+        train(client, tmp_path / "a.csv", "--class-weight", "z=3")
+    assert "--class-weight must name classes of the data, x, y, not 'z'" in capsys.readouterr().err
+
+
 def test_libsvm_parts_whose_last_columns_are_empty(client, tmp_path):
     (tmp_path / "a.svm").write_text("1 1:1 2:2\n2 1:2\n3 2:-1\n")
     (tmp_path / "b.svm").write_text("2 1:1 3:4\n5 2:2\n")
