@@ -59,7 +59,7 @@ def sources_of(features: Any, targets: Any, weights: Any = None) -> Sources:
     """
     if is_frame(features):
         names = tuple(map(str, features.columns))
-        rows, count = features.to_delayed(), len(names)
+        rows, count = _of_frame(features), len(names)
     elif is_array(features):
         if features.ndim != 2:
             raise DataError(f"X must have shape (n_rows, n_features), not {features.ndim} axes")
@@ -83,7 +83,7 @@ def _parts_of(name: str, data: Any, features: Any, count: int) -> list[Any]:
     if is_array(data) and is_array(features):
         data = _alike(name, data, features)
     if is_frame(data):
-        found = data.to_delayed()
+        found = _of_frame(data)
     elif is_array(data):
         found = data.to_delayed().ravel().tolist()
     else:
@@ -92,6 +92,13 @@ def _parts_of(name: str, data: Any, features: Any, count: int) -> list[Any]:
         raise DataError(f"X has {count} partitions and {name} has {len(found)}; partition both "
                         "alike")
     return found
+
+
+def _of_frame(data: Any) -> list[Any]:
+    """Partitions of a data frame or series as it has them: an optimized one reads small files of
+    Parquet together, as many as suits its columns.
+    """
+    return data.to_delayed(optimize_graph=False)
 
 
 def _alike(name: str, targets: Any, features: Any) -> Any:

@@ -1,6 +1,7 @@
 """``bitstep train`` on a cluster of this machine."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
+from bitstep.dask import LowPrecisionRegressor as DaskRegressor
 from bitstep.plugins import entry_points
 from bitstep.training.model_file import load_model
 
@@ -48,6 +50,53 @@ def test_files_are_shards(client, data, capsys):
     assert report["dataset"]["train_rows"] == 442
     loaded = LowPrecisionRegressor.load(data / "m.npz")
     np.testing.assert_allclose(loaded.predict(X), X @ model.coef[0] + model.intercept[0])
+
+
+def write_part(path, rows, labels):
+    """Write rows as a file of the kind that its name says."""
+    names = [*(f"x{number}" for number in range(rows.shape[1])), "y"]
+    values = np.column_stack([rows, labels])
+    if path.suffix == ".csv":
+        path.write_text("\n".join([",".join(names), *(
+            ",".join(map(repr, row)) for row in values.tolist())]))
+    elif path.suffix == ".svm":
+        path.write_text("".join(
+            " ".join([repr(row[-1]), *(f"{number}:{value!r}" for number, value in
+                                       enumerate(row[:-1], start=1))]) + "\n"
+            for row in values.tolist()))
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        table = arrow.table(dict(zip(names, values.T, strict=True)))
+        if path.suffix == ".parquet":
+            pytest.importorskip("pyarrow.parquet").write_table(table, path)
+        else:
+            pytest.importorskip("pyarrow.feather").write_feather(table, path)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".svm"])
+def test_kinds_of_files(client, tmp_path, suffix):
+    """Parts of every kind train the model of their numbers."""
+    ends = [0, 150, 300, 442]
+    for number, (start, stop) in enumerate(pairwise(ends)):
+        write_part(tmp_path / f"part-{number}{suffix}", X[start:stop], Y[start:stop])
+    assert train(client, tmp_path / f"part-*{suffix}", "--epochs", 2, "--tol", 0, "--out",
+                 tmp_path / "m.npz") == 0
+    expected = train_parts(regressor(epochs=2), make_parts(X, Y, ends))
+    np.testing.assert_array_equal(load_model(tmp_path / "m.npz").coef, expected.coefs[-1])
+
+
+def test_parquet_as_a_data_frame(client, tmp_path):
+    """The same files as a collection train the same model."""
+    dd = pytest.importorskip("dask.dataframe")
+    for number, (start, stop) in enumerate([(0, 200), (200, 442)]):
+        write_part(tmp_path / f"part-{number}.parquet", X[start:stop], Y[start:stop])
+    data = dd.read_parquet(tmp_path / "part-*.parquet")
+    model = DaskRegressor(client=client, epochs=2, tol=0.0, random_state=0)
+    model.fit(data.drop(columns="y"), data["y"])
+    assert model.n_shards_ == 2
+    expected = train_parts(regressor(epochs=2), make_parts(X, Y, [0, 200, 442]))
+    np.testing.assert_array_equal(model.coef_, expected.coefs[-1][0])
+    assert list(model.feature_names_in_) == [f"x{number}" for number in range(10)]
 
 
 def test_checkpoint_goes_on_bit_for_bit(client, data, capsys):
