@@ -170,7 +170,7 @@ class BitPlaneRows:
         means, variances = self.column_moments
         return float((means * means + variances).sum())
 
-    @cached_property
+    @property
     def weight_sums(self) -> WeightSums:
         """Facts of the weights."""
         return weight_sums(self.weights, self.n_rows)

@@ -1,7 +1,6 @@
 """Quantized rows: from features to stored codes, and back to the numbers that they stand for."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -92,7 +91,7 @@ class QuantizedRows:
         """Number of rows."""
         return self.stored[0].shape[0]
 
-    @cached_property
+    @property
     def weight_sums(self) -> WeightSums:
         """Facts of the weights."""
         return weight_sums(self.weights, self.n_rows)
