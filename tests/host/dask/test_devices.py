@@ -79,8 +79,8 @@ def test_a_worker_needs_distributed_and_numpy_alone(tmp_path):
                 "nthreads": 1, "silence_logs": 50, "preload": [str(tmp_path / "block.py")]}}}
             ) as cluster, Client(cluster, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=60)
-        assert main(["train", str(tmp_path / "part-*.npy"), "--quiet", "--epochs", "1", "--tol", "0",
-                     "--scheduler", cluster.scheduler_address, "--out",
+        assert main(["train", str(tmp_path / "part-*.npy"), "--quiet", "--epochs", "1", "--tol",
+                     "0", "--scheduler", cluster.scheduler_address, "--out",
                      str(tmp_path / "m.npz")]) == 0
         assert client.run(lambda: "dask.array" in sys.modules and sys.modules["dask.array"]) \
             == dict.fromkeys(client.nthreads())
