@@ -35,8 +35,8 @@ FLOORS = {
     "bitstep_hw": ["parts axi", "pipeline bit_planes", "shell packed", "top",
                    "boards command __init__"]}
 OUTSIDERS = {
-    "dask": ("host/bitstep/dask/",),
-    "distributed": ("host/bitstep/dask/",),
+    "dask": ("host/bitstep/dask/", "host/bitstep_lab/many_machines/"),
+    "distributed": ("host/bitstep/dask/", "host/bitstep_lab/many_machines/"),
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
     "torch": ("host/bitstep_gradients/torch/", "host/bitstep_gradients/lab/",
               "host/bitstep_lab/quantized_networks/"),

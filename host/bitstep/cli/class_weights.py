@@ -1,6 +1,7 @@
 """Weights of classes on the command line: rows to train on with the weight of their class."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,7 +55,8 @@ def weighted_rows(dataset: Dataset, weight: Any, seed: int,
     if weight is None:
         return dataset, classes, None, 0.0
     if isinstance(weight, dict):
-        weight = {_class(name, dataset, classes): value for name, value in weight.items()}
+        weight = {label_of(name, classes, dataset.class_names): value
+                  for name, value in weight.items()}
         left = [one for one in classes if weight.get(one, 1.0) > 0]
         if len(left) < 2:
             raise UsageError("--class-weight must leave at least two classes with a weight above "
@@ -71,18 +73,33 @@ def weighted_rows(dataset: Dataset, weight: Any, seed: int,
                    labels=found.targets[:, 0]), known, found.weights, found.deviation
 
 
-def _class(text: str, dataset: Dataset, classes: np.ndarray) -> float:
-    """Label of a class that an option names."""
-    names = dataset.class_names
+def label_of(text: str, classes: np.ndarray, names: Sequence[str] | None = None) -> Any:
+    """Label of a class that an option names.
+
+    Parameters
+    ----------
+    text : str
+    classes : ndarray
+        All labels: numbers, of names if there are any, or strings.
+    names : sequence of str or None
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+    """
     if names is not None:
         found = float(names.index(text)) if text in names else None
+    elif classes.dtype.kind not in "fiub":
+        found = text
     else:
         try:
             found = float(text)
         except ValueError:
             found = None
     if found is None or found not in classes:
-        known = [names[int(one)] if names else class_text(one) for one in classes]
+        known = [names[int(one)] if names else one if isinstance(one, str) else class_text(one)
+                 for one in classes.tolist()]
         raise UsageError(f"--class-weight must name classes of the data, {', '.join(known[:10])}"
                          f"{', ...' if len(known) > 10 else ''}, not {text!r}")
     return found

@@ -16,6 +16,7 @@ from dask.delayed import delayed
 from distributed import Client, LocalCluster
 
 from bitstep.cli.checkpoints import Start, check_paths, initial_model, make_writer, read_start
+from bitstep.cli.class_weights import asked_weight, label_of
 from bitstep.cli.device import named_options
 from bitstep.cli.options import UsageError, label_column
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
@@ -45,7 +46,6 @@ APART = {
     "sweep": "candidates share passes over the rows of one machine",
     "train_rows": "rows to test with would have to leave their shards; keep files back instead",
     "early_stopping": "rows to hold out would have to leave their shards",
-    "class_weight": "weights of classes need the rows of all parts in one pass",
     "wave": "a worker writes no waveform", "data_home": "DATA are files"}
 
 
@@ -189,13 +189,20 @@ def run(arguments: argparse.Namespace) -> int:
             task, width = _look(engine, files, label)
             if request["model"] is None:
                 request = request.filled(model="linreg" if task == "regression" else "logistic")
-        resolved = resolve(request)
+        resolved, weight = resolve(request), asked_weight(request)
         classes = MODELS[request["model"]].task == "classification"
         sources = [(one, label, width if _is_libsvm(one) else None, classes) for one in files]
         with collected(engine, file_part, sources, resolved, device, seed=resolved.rows.seed,
                        shuffle=bool(resolved.rows.shuffle), shard_rows=arguments.shard_rows,
-                       fit_intercept=request["intercept"]) as data:
+                       fit_intercept=request["intercept"], class_weight=weight,
+                       class_labels=_by_label) as data:
             return _train(arguments, start, data, resolved, len(files))
+
+
+def _by_label(weight: Any, classes: np.ndarray) -> Any:
+    """Weights by class that options name in text, by labels."""
+    return {label_of(name, classes): value for name, value in weight.items()} \
+        if isinstance(weight, dict) else weight
 
 
 def _look(engine: Engine, files: list[str], label: str | int) -> tuple[str, int]:
@@ -214,10 +221,11 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
         print(f"bitstep train: note: {note}", file=sys.stderr)
     objective = resolved.objective(data.rows.n_rows)
     outputs: list[Any] = list(data.outputs)
+    classes = data.weaving.classes
     problem = ShardedProblem(
         Path(arguments.data).name, resolved.request["model"], resolved.rows, outputs,
-        data.summary.classes.astype(np.float64) if data.summary.classes.dtype.kind in "iub"
-        else data.summary.classes, None, None, parts=parts,
+        classes.astype(np.float64) if classes.dtype.kind in "iub" else classes, None, None,
+        asked_weight(resolved.request), parts=parts,
         rule=MULTINOMIAL if objective.multinomial else None)
     request = Request(
         source=arguments.data, problem=problem, objective=objective,

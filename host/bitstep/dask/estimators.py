@@ -72,6 +72,9 @@ class _DaskModel(BaseEstimator):
     def __getstate__(self):
         return {**super().__getstate__(), "client": None}
 
+    def _class_weight(self) -> Any:
+        return None
+
     def _local(self) -> Any:
         """The ordinary estimator of these parameters."""
         device = DeviceChoice.of(self.device)
@@ -82,10 +85,8 @@ class _DaskModel(BaseEstimator):
     def _fit(self, X, y, sample_weight=None):
         if self.shard_rows is not None:
             check_integer("shard_rows", self.shard_rows, 1)
-        if sample_weight is not None:
-            raise ValueError("sample_weight is not supported yet")
         local = self._local()
-        sources = sources_of(X, y)
+        sources = sources_of(X, y, sample_weight)
         resolved = local._resolved(1, sources.n_features)
         engine = Engine(self._client(), self.resources, self.timeout)
         # Solver bit-centred has as many outer steps with any number of rows.
@@ -93,11 +94,12 @@ class _DaskModel(BaseEstimator):
         progress = Progress(epochs, "training", " outer steps", quiet=not self.verbose, keep=True)
         with collected(engine, part_of, sources.parts, resolved, DeviceChoice.of(self.device),
                        seed=local._seed(), shuffle=bool(self.shuffle), shard_rows=self.shard_rows,
-                       fit_intercept=self.fit_intercept) as data, progress:
+                       fit_intercept=self.fit_intercept,
+                       class_weight=self._class_weight()) as data, progress:
             resolved, note = on_devices(resolved, data)
             if note:
                 warnings.warn(note, OptimumWarning, stacklevel=3)
-            objective = resolved.objective(data.rows.n_rows)
+            objective = resolved.objective(data.weaving.rule.rows_meant(data.rows.n_rows))
             training = resolved.training(data.rows, objective)
             several = len(data.outputs)
             trained = train_shards(
@@ -130,7 +132,7 @@ class _DaskModel(BaseEstimator):
         local._rows = RowChoice(bits=data.rows.bits, encoding=BIT_PLANES,
                                 scaler=data.weaving.scaler.kind)
         trained = replace(trained, counters=dict(trained.counters))
-        local._learn(trained, entries, 0, data.summary.classes if shares is not None else None)
+        local._learn(trained, entries, 0, data.weaving.classes if shares is not None else None)
         summary, weaving = data.summary, data.weaving
         local.n_samples_seen_, local.n_features_in_ = summary.n_rows, len(summary.low)
         local.clipped_, local.first_rows_ = {"features": 0, "labels": 0}, None
@@ -272,6 +274,10 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
         X : dask.array of shape (n_rows, n_features), or dask.dataframe
         y : dask.array of shape (n_rows,) or (n_rows, n_targets), or dask.dataframe or series
             Partitioned as X.
+        sample_weight : dask.array of shape (n_rows,) or dask series, optional
+            Weights of the rows, partitioned as X, of which the ratio counts. They go along with the
+            rows, 16 bits each; 0 leaves a row out. A row of more than 4 times the mean weight of
+            all rows stands in its shard several times, with equal parts of its weight.
 
         Returns
         -------
@@ -315,6 +321,9 @@ class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
         See :class:`LowPrecisionRegressor`.
     planes, tol, shuffle, verbose, timeout
         See :class:`LowPrecisionRegressor`.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class by label, 1 where none is given; it multiplies ``sample_weight``.
+        ``balanced``: every class has the same weight, counted over all partitions.
 
     Attributes
     ----------
@@ -337,12 +346,20 @@ class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
                  fit_intercept=True, device: Any = "auto",
                  resources: Mapping[str, float] | None = None,
                  random_state: Any = None, planes: Any = None, tol: Any = "auto",
-                 shuffle=True, verbose=0, timeout=600.0, loss="log_loss"):
+                 shuffle=True, verbose=0, timeout=600.0, loss="log_loss",
+                 class_weight: Any = None):
         super().__init__(
             client=client, shard_rows=shard_rows, epochs=epochs, step=step, l2=l2, scaler=scaler,
             fit_intercept=fit_intercept, device=device, resources=resources,
             random_state=random_state, planes=planes, tol=tol, shuffle=shuffle, verbose=verbose,
             timeout=timeout, loss=loss)
+        self.class_weight = class_weight
+
+    def _class_weight(self) -> Any:
+        return self.class_weight
+
+    def _local(self) -> Any:
+        return super()._local().set_params(class_weight=self.class_weight)
 
     def fit(self, X, y, sample_weight=None):
         """Train on the partitions of X and y; see :meth:`LowPrecisionRegressor.fit`.
@@ -352,6 +369,8 @@ class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
         X : dask.array of shape (n_rows, n_features), or dask.dataframe
         y : dask.array of shape (n_rows,), or dask series
             Labels: numbers or names.
+        sample_weight
+            See :meth:`LowPrecisionRegressor.fit`.
         """
         return self._fit(X, y, sample_weight)
 

@@ -40,8 +40,8 @@ def is_array(data: Any) -> bool:
     return isinstance(data, da.Array)
 
 
-def sources_of(features: Any, targets: Any) -> Sources:
-    """Partitions of features with their targets.
+def sources_of(features: Any, targets: Any, weights: Any = None) -> Sources:
+    """Partitions of features with their targets, and weights of their rows.
 
     Parameters
     ----------
@@ -49,6 +49,8 @@ def sources_of(features: Any, targets: Any) -> Sources:
         A column of chunks is made one chunk.
     targets : dask.array of shape (n_rows,) or (n_rows, n_targets), or dask.dataframe or series
         Of an array, chunks of rows are made those of the features.
+    weights : dask.array of shape (n_rows,), dask series, or None
+        As the targets.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def sources_of(features: Any, targets: Any) -> Sources:
     """
     if is_frame(features):
         names = tuple(map(str, features.columns))
-        rows, count = features.to_delayed(), len(names)
+        rows, count = _of_frame(features), len(names)
     elif is_array(features):
         if features.ndim != 2:
             raise DataError(f"X must have shape (n_rows, n_features), not {features.ndim} axes")
@@ -68,38 +70,54 @@ def sources_of(features: Any, targets: Any) -> Sources:
     else:
         raise DataError(f"X must be {KINDS}, not {type(features).__name__}; for data in memory "
                         "there are bitstep.LowPrecisionRegressor and LowPrecisionClassifier")
-    if is_array(targets) and is_array(features):
-        targets = _alike(targets, features)
-    if is_frame(targets):
-        answers = targets.to_delayed()
-    elif is_array(targets):
-        answers = targets.to_delayed().ravel().tolist()
-    else:
-        raise DataError(f"y must be {KINDS}, not {type(targets).__name__}")
-    if len(answers) != len(rows):
-        raise DataError(f"X has {len(rows)} partitions and y has {len(answers)}; partition both "
-                        "alike")
-    return Sources([(f"Partition {number}", one, answer, names)
-                    for number, (one, answer) in enumerate(zip(rows, answers, strict=True))],
+    answers = _parts_of("y", targets, features, len(rows))
+    known = [None] * len(rows) if weights is None \
+        else _parts_of("sample_weight", weights, features, len(rows))
+    return Sources([(f"Partition {number}", *parts, names)
+                    for number, parts in enumerate(zip(rows, answers, known, strict=True))],
                    count, names)
 
 
-def _alike(targets: Any, features: Any) -> Any:
-    """Targets in chunks of rows as of the features, as far as these are known."""
-    if targets.ndim not in (1, 2):
-        raise DataError(f"y must have shape (n_rows,) or (n_rows, n_targets), not {targets.ndim} "
-                        "axes")
+def _parts_of(name: str, data: Any, features: Any, count: int) -> list[Any]:
+    """Partitions of targets or weights, as many as of the features."""
+    if is_array(data) and is_array(features):
+        data = _alike(name, data, features)
+    if is_frame(data):
+        found = _of_frame(data)
+    elif is_array(data):
+        found = data.to_delayed().ravel().tolist()
+    else:
+        raise DataError(f"{name} must be {KINDS}, not {type(data).__name__}")
+    if len(found) != count:
+        raise DataError(f"X has {count} partitions and {name} has {len(found)}; partition both "
+                        "alike")
+    return found
+
+
+def _of_frame(data: Any) -> list[Any]:
+    """Partitions of a data frame or series as it has them: an optimized one reads small files of
+    Parquet together, as many as suits its columns.
+    """
+    return data.to_delayed(optimize_graph=False)
+
+
+def _alike(name: str, targets: Any, features: Any) -> Any:
+    """Targets or weights in chunks of rows as of the features, as far as these are known."""
+    if targets.ndim not in ((1, 2) if name == "y" else (1,)):
+        shapes = "(n_rows,) or (n_rows, n_targets)" if name == "y" else "(n_rows,)"
+        raise DataError(f"{name} must have shape {shapes}, not {targets.ndim} axes")
     chunks: dict[int, Any] = {1: -1} if targets.ndim == 2 and targets.numblocks[1] > 1 else {}
     wanted, found = features.chunks[0], targets.chunks[0]
     if wanted != found and not any(map(math.isnan, (*wanted, *found))):
         if sum(wanted) != sum(found):
-            raise DataError(f"X has {sum(wanted)} rows and y has {sum(found)}; there must be one "
-                            "target a row")
+            raise DataError(f"X has {sum(wanted)} rows and {name} has {sum(found)}; there must be "
+                            "one value a row")
         chunks[0] = wanted
     return targets.rechunk(chunks) if chunks else targets
 
 
-def part_of(where: str, features: Any, targets: Any, names: tuple[str, ...] | None) -> Part:
+def part_of(where: str, features: Any, targets: Any, weights: Any,
+            names: tuple[str, ...] | None) -> Part:
     """A part of a partition that is computed.
 
     Raises
@@ -119,7 +137,8 @@ def part_of(where: str, features: Any, targets: Any, names: tuple[str, ...] | No
         if odd:
             raise DataError(f"{where}: columns must hold numbers, not as {odd[0]!r} "
                             f"{features.dtypes.iloc[found.index(odd[0])]}; encode or drop it")
-    return Part(where, _array(features), _array(targets), names)
+    return Part(where, _array(features), _array(targets), names,
+                None if weights is None else _array(weights))
 
 
 def _array(data: Any) -> np.ndarray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from dask.delayed import Delayed, delayed
 
 from bitstep.dask.devices import DeviceChoice
@@ -15,20 +16,31 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.training.choices import Resolved, one_vs_rest
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.shards.parts import (
+    ClassWeights,
     Part,
     Summary,
     Weaving,
+    left_out_classes,
     make_shards,
     merge,
     summarize,
     weaving_of,
+    weighed_part,
 )
 from bitstep.training.shards.summed import SummedDataset, SummedRows, summed_outputs, summed_rows
+from bitstep.training.weighing import Weighed, weigh_together
 
 
-def part_summary(make: Callable[..., Part], sources: Sequence[Any], classes: bool) -> Summary:
+def part_summary(make: Callable[..., Part], sources: Sequence[Any], classes: bool,
+                 left_out: Sequence[Any]) -> Summary:
     """Facts of a part, which ``make`` makes of its sources."""
-    return on_worker(lambda: summarize(make(*sources), classes))
+    return on_worker(lambda: summarize(make(*sources), classes, left_out))
+
+
+def part_weighed(make: Callable[..., Part], sources: Sequence[Any],
+                 weights: ClassWeights) -> Weighed:
+    """Facts of the weights of a part's rows times those of their classes."""
+    return on_worker(lambda: weighed_part(make(*sources), weights))
 
 
 def part_shards(make: Callable[..., Part], sources: Sequence[Any], weaving: Weaving, first: int,
@@ -68,11 +80,14 @@ def _task(name: str, function: Callable[..., Any], make: Callable[..., Part],
 
 @contextmanager
 def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Sequence[Any]],
-              resolved: Resolved, device: DeviceChoice, **options: Any) -> Iterator[Collected]:
+              resolved: Resolved, device: DeviceChoice, *, class_weight: Any = None,
+              class_labels: Callable[[Any, np.ndarray], Any] = lambda weight, classes: weight,
+              **options: Any) -> Iterator[Collected]:
     """Shards of all parts, each on a worker, for a training.
 
     Parts are read twice, for the scale of all of them and to become shards, and not kept besides:
-    a collection that takes long to compute should be persisted.
+    a collection that takes long to compute should be persisted. With weights of rows and of
+    classes parts are read once more, for their products.
 
     Parameters
     ----------
@@ -84,6 +99,11 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
     resolved : Resolved
         What is trained, by solver ``bit-centred``.
     device : DeviceChoice
+    class_weight : "balanced", dict or None
+        See :func:`bitstep.training.weights.class_factors`.
+    class_labels : callable
+        Called with ``class_weight`` and the labels of all parts; gives ``class_weight`` by these
+        labels, where options name them in text.
     options
         Of :class:`bitstep.training.shards.parts.Weaving`: ``seed``, ``shuffle``, ``shard_rows``
         and ``fit_intercept``.
@@ -100,12 +120,20 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
         raise ValueError("scaler must be 'minmax' or 'maxabs' over shards, not 'quantile', which "
                          "clips columns and so goes to another optimum than that of the rows")
     classes = kind.task == "classification"
+    left_out = left_out_classes(class_weight)
     summaries: list[Summary] = engine.gather(engine.compute([
-        _task("scale", part_summary, make, one, classes) for one in sources]))
+        _task("scale", part_summary, make, one, classes, left_out) for one in sources]))
     summary = merge(summaries)
-    weaving = weaving_of(summary, rows.scaler, bus_width=rows.bus_width, **options)
+    weights = ClassWeights.of(summary, class_labels(class_weight, summary.classes))
+    weighed = None if weights is None else weights.weighed(summary)
+    if weights is not None and weighed is None:
+        weighed = weigh_together(engine.gather(engine.compute([
+            _task("weigh", part_weighed, make, one, weights) for one in sources])))
+    weaving = weaving_of(summary, rows.scaler, weights, weighed, bus_width=rows.bus_width,
+                         **options)
     config = pipeline_for(n_features=len(summary.low), bits=rows.bits, encoding=rows.encoding,
-                          bus_width=rows.bus_width, loss=kind.loss)
+                          bus_width=rows.bus_width, loss=kind.loss,
+                          row_weights=weaving.rule.weighted)
     tasks, first = [], 0
     for one, found in zip(sources, summaries, strict=True):
         tasks.append(_task("weave", part_shards, make, one, weaving, first, found))

@@ -22,6 +22,7 @@ from bitstep.pipeline.encodings import ENCODINGS, SCALERS
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.shapes import check_rows, check_weights
 from bitstep.quantization.scaling import Scaler
+from bitstep.quantization.weights import WeightSums, weight_sums
 
 _HALF = 1 << BIT_PLANE_BITS - 1
 _LOW_BITS = 32
@@ -168,6 +169,11 @@ class BitPlaneRows:
         """Mean over the rows of |u|^2, of 16 bits."""
         means, variances = self.column_moments
         return float((means * means + variances).sum())
+
+    @property
+    def weight_sums(self) -> WeightSums:
+        """Facts of the weights."""
+        return weight_sums(self.weights, self.n_rows)
 
     def penalty_units(self, fit_intercept: bool = True) -> np.ndarray:
         """Square of each column's unit in a penalty of standardized columns: its variance, or

@@ -16,6 +16,7 @@ from bitstep.pipeline.shapes import (
 )
 from bitstep.quantization.encodings import Grid, check_fine
 from bitstep.quantization.scaling import Scaler
+from bitstep.quantization.weights import WeightSums, weight_sums
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,6 +90,11 @@ class QuantizedRows:
     def n_rows(self) -> int:
         """Number of rows."""
         return self.stored[0].shape[0]
+
+    @property
+    def weight_sums(self) -> WeightSums:
+        """Facts of the weights."""
+        return weight_sums(self.weights, self.n_rows)
 
     @property
     def copies(self) -> int:

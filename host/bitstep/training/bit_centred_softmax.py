@@ -72,7 +72,7 @@ class SoftmaxRun(SmoothRun):
         """
         del found
         self.error += error_bound(len(self.outputs))
-        if self.data.rows.weights is not None:      # the weighted products are rounded once more
+        if self.data.rows.weight_sums.weighted:      # the weighted products are rounded once more
             self.error += 2.0 ** -SHARED / self.mean_weight
 
     def _direction(self, planes: int) -> np.ndarray:

@@ -21,7 +21,6 @@ from bitstep.pipeline.parts.widths import (
 )
 from bitstep.pipeline.results import GradientSum, RunError, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
-from bitstep.quantization.weights import fraction_bits, mean_weight
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period
@@ -135,7 +134,7 @@ class CentredPasses:
         self._roots = np.append(np.sqrt(data.rows.penalty_units(choice.fit_intercept)), 1.0)
         self._plane_bytes = BitPlaneLayout(data.n_features).bytes_read(data.n_rows, 1)
         self._zeros = np.zeros(data.n_features, np.int32)
-        self.mean_weight = mean_weight(data.rows.weights)
+        self.mean_weight = data.rows.weight_sums.mean
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
 
     def full_pass(self, point: np.ndarray, largest: float, residual: float,
@@ -163,7 +162,8 @@ class CentredPasses:
         # Residuals in units of a dot product, and the scale that makes updates of them.
         mantissa, exponent = _floor_mantissa(
             min(UPDATE_LIMIT, SUM_LIMIT / count) / (residual * 2.0 ** planes / unit))
-        mantissa, exponent = _unrounded(mantissa, exponent, fraction_bits(data.rows.weights))
+        mantissa, exponent = _unrounded(
+            mantissa, exponent, data.rows.weight_sums.fraction_bits)
         self.passes += 1
         entries = (EpochSteps(mantissa, exponent, planes=planes, key=self._key()),)
         found = self.sums([

@@ -1,7 +1,8 @@
 """Weights of rows and classes on their way to a device: beside the rows, or as copies of them.
 
 Where the pipeline has weights of rows (:func:`go_along`), they go along with the rows, 16 bits
-each, and multiply the rows' updates; no row is copied but a few heavy ones (:data:`HEAVY`).
+each, and multiply the rows' updates; no row is copied but a few heavy ones
+(:class:`bitstep.training.weighing.WeightRule`).
 
 Other pipelines, those of boards that were built without, give every row they read the same step. To
 read a row several times needs nothing of the hardware: a row of weight w is read w times in a pass,
@@ -34,8 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bitstep.data.views import RowView, is_sparse, view_of
-from bitstep.quantization.weights import stored_weights
 from bitstep.training.chunks import fingerprint
+from bitstep.training.weighing import weigh
 
 COPIES = 16                 # of a row of mean weight, at most, of weights that are drawn
 COPIED_VALUES = 1 << 25     # of a pass with copies, unless there are more anyway
@@ -44,7 +45,6 @@ CLOSE = 0.05                # deviation of copies from their weights that is wor
 RATIO = 1e-12               # of whole numbers, relative: what division rounds
 LEFT_OUT = 0.1, 0.005       # shares of the rows, and of all weight, that are left out with a word
 READ_OF_CHUNK = 0.25        # share of a chunk's rows, on average, that are read without a word
-HEAVY = 4                   # times the mean weight, of a row that stands in a pass once
 MADE = "cpu", "golden", "sim"       # devices whose pipeline is made for the rows
 FEW_WEIGHTS = 256           # different ones, of which common multiples are looked for
 
@@ -163,11 +163,17 @@ def weighted_order(copies: np.ndarray, seed: Callable[[], int],
     rest = copies - counts
     if rest.any():
         counts += _drawn(rest, seed(), groups)
-    return _spread(counts)
+    return spread(counts)
 
 
-def _spread(counts: np.ndarray) -> np.ndarray:
-    """Rows, each as often as it counts, these spread evenly."""
+def spread(counts: np.ndarray) -> np.ndarray:
+    """Rows in the order of a pass, each as often as it counts, these spread evenly.
+
+    Parameters
+    ----------
+    counts : ndarray, shape (n_rows,)
+        Whole numbers of at least 0.
+    """
     counts = counts.astype(np.intp)     # 32-bit machines repeat by no others
     rows = np.flatnonzero(counts)
     counts = counts[rows]
@@ -241,18 +247,11 @@ def go_along(device: Any, *, refetch: bool, packed: bool) -> bool:
 
 
 def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray) -> Pass:
-    """Rows with their weights. One of more than :data:`HEAVY` times the mean weight stands in the
-    pass several times, with equal parts of it: an update would overshoot. That makes at most a
-    quarter more rows.
-    """
-    total = float(weights.sum()) if not (weights % 1).any() else None
-    weights = weights / weights.max()
-    counts = np.maximum(np.ceil(weights / (HEAVY * weights.mean())), 1)
-    order = np.arange(len(weights)) if (counts == 1).all() else _spread(counts)
-    parts = (weights / counts)[order]
-    alike = (parts == parts[0]).all()
-    return Pass(view.take(order), targets[order], None if alike else stored_weights(parts),
-                stands_for=1.0 if alike or total is None else total / len(order))
+    """Rows with their weights."""
+    rule = weigh(weights).rule()
+    order, stored = spread(rule.counts(weights)), rule.stored(weights)
+    return Pass(view.take(order), targets[order], None if stored is None else stored[order],
+                stands_for=rule.rows_meant(len(order)) / len(order))
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:

@@ -144,8 +144,8 @@ def code_accuracies(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
         dots, _ = first.rows.values(slice(start, stop))
         signs = np.column_stack([data.labels.part(start, stop) for data in datasets])
         chosen = decide(outputs(dots, weights, intercepts))
-        correct += (chosen == decide(signs)[:, None]).sum(axis=0)
-    return correct / first.n_rows
+        correct += _over_rows(chosen == decide(signs)[:, None], first, start, stop)
+    return correct / _count(first)
 
 
 def joint_code_losses(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
@@ -158,8 +158,9 @@ def joint_code_losses(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
         dots, _ = first.rows.values(slice(start, stop))
         signs = np.column_stack([data.labels.part(start, stop) for data in datasets])
         values = outputs(dots, weights, intercepts)
-        total += formula_of(loss).value(values, signs[:, None]).sum(axis=(0, 2))
-    return total / (first.n_rows * len(datasets))
+        total += _over_rows(formula_of(loss).value(values, signs[:, None]).sum(axis=2), first,
+                            start, stop)
+    return total / (_count(first) * len(datasets))
 
 
 def outputs(features: np.ndarray, coefs: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
@@ -188,7 +189,7 @@ def decide(values: np.ndarray) -> np.ndarray:
 
 def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndarray,
                 loss: Loss | LossFunction = Loss.LEAST_SQUARES) -> np.ndarray:
-    """Loss of every model of one output, from quantized rows alone.
+    """Loss of every model of one output, from quantized rows alone; by their weights.
 
     Where there are fine rows, or rows are floating-point numbers, it is the mean loss on those.
     Else it is estimated from codes:
@@ -220,17 +221,31 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
         targets = data.label_offset + data.label_scale * data.labels.part(start, stop)
         if not rule.quadratic:
             values = dots @ weights.T + intercepts
-            total += rule.value(values, targets[:, None]).sum(axis=0)
+            total += _over_rows(rule.value(values, targets[:, None]), data, start, stop)
             continue
         first = dots @ weights.T + intercepts - targets[:, None]
         second = first if gradients is dots else \
             gradients @ weights.T + intercepts - targets[:, None]
-        total += (first * second).sum(axis=0)
+        total += _over_rows(first * second, data, start, stop)
     if not rule.quadratic:
-        return total / data.n_rows
+        return total / _count(data)
     if data.row_format == "one_level" and data.fine_rows is None:
-        total -= data.n_rows * (weights ** 2 @ np.asarray(data.variance))
-    return total / (2 * data.n_rows)
+        total -= _count(data) * (weights ** 2 @ np.asarray(data.variance))
+    return total / (2 * _count(data))
+
+
+def _over_rows(values: np.ndarray, data: QuantizedDataset, start: int, stop: int) -> np.ndarray:
+    """Sum over some rows of values, shape (rows, n_models), each times its row's weight."""
+    if data.rows.weights is None:
+        return values.sum(axis=0)
+    # As float64: a product of uint16 and bool would be uint16, and wrap.
+    return data.rows.weights[start:stop].astype(np.float64) @ values
+
+
+def _count(data: QuantizedDataset) -> float:
+    """Sum of the weights of all rows; without weights their number."""
+    return data.n_rows if data.rows.weights is None \
+        else data.rows.weights.sum(dtype=np.float64)
 
 
 def _chunks(n_rows, n_features, n_outputs):

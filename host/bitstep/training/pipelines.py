@@ -82,7 +82,7 @@ def pipeline_of(rows: QuantizedRows | BitPlaneRows, objective: Objective,
                         bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
                         refetch=objective.refetch, proximal=objective.proximal,
                         codebooks=rows.codebooks is not None, packed=packed,
-                        few_bits=few_bits, row_weights=rows.weights is not None)
+                        few_bits=few_bits, row_weights=rows.weight_sums.weighted)
 
 
 def pipeline_of_all(rows: QuantizedRows | BitPlaneRows,

@@ -20,7 +20,6 @@ from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import ENCODINGS, QuantizedDataset
-from bitstep.quantization.weights import mean_weight
 from bitstep.training import stepping
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import check_planes
@@ -136,7 +135,7 @@ class _Schedule:
         self._steps, self._seed = np.asarray(training.steps), data.rows.seed % (1 << 32)
         # A step is that of a row of mean weight.
         self._step_scale = config.rows.level_limit * config.rows.gradient_limit * training.batch \
-            * mean_weight(data.rows.weights)
+            * data.rows.weight_sums.mean
         self._largest_label = largest_stored(data) * 2.0 ** shift
         self.proximal_period = 0
         if not objective.proximal:

@@ -12,7 +12,6 @@ from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
 from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import BitPlaneRows, QuantizedRows
-from bitstep.quantization.weights import largest_weight
 
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 EPOCH_ROWS = 100_000        # of all epochs together, that few rows are trained on
@@ -196,7 +195,7 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
         / (mean_square + (batch - 1) * largest)
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
     return min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
-        / largest_weight(rows.weights)
+        / rows.weight_sums.largest_of_mean
 
 
 def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUARES,
@@ -217,7 +216,7 @@ def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUA
         The largest of a weight of scaled features.
     """
     bend = formula_of(loss).curvature * (rows.mean_square + 1)
-    return 0.5 / max(bend * largest_weight(rows.weights), centred_period(rows.n_rows) * l2)
+    return 0.5 / max(bend * rows.weight_sums.largest_of_mean, centred_period(rows.n_rows) * l2)
 
 
 def centred_period(n_rows: int) -> int:

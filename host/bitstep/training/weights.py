@@ -2,12 +2,19 @@
 pass of them.
 """
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from bitstep.training.weighing import exact_sum
 
-def checked_weights(weights: Any, n_rows: int) -> np.ndarray | None:
+NO_WEIGHT = ("sample_weight must hold at least one number above 0: all weights are zero, which "
+             "leaves no row to train on")
+
+
+def checked_weights(weights: Any, n_rows: int, *, part: bool = False) -> np.ndarray | None:
     """Weights of rows as float64.
 
     Parameters
@@ -15,6 +22,8 @@ def checked_weights(weights: Any, n_rows: int) -> np.ndarray | None:
     weights : array of numbers, shape (n_rows,), or None
         Finite and not negative, one of them above 0.
     n_rows : int
+    part : bool
+        True if there are other rows, so that all may be 0.
 
     Returns
     -------
@@ -40,14 +49,20 @@ def checked_weights(weights: Any, n_rows: int) -> np.ndarray | None:
         raise ValueError("sample_weight must hold finite numbers of at least 0, not "
                          f"{found[row]:g} (row {row}, counted from 0); a weight of 0 leaves a row "
                          "out")
-    if not found.any():
-        raise ValueError("sample_weight must hold at least one number above 0: all weights are "
-                         "zero, which leaves no row to train on")
+    if not part and not found.any():
+        raise ValueError(NO_WEIGHT)
     return found
 
 
-def class_factors(class_weight: Any, classes: np.ndarray, labels: np.ndarray,
-                  weights: np.ndarray | None = None) -> np.ndarray | None:
+def class_sums(labels: np.ndarray, weights: np.ndarray | None,
+               classes: np.ndarray) -> list[Fraction]:
+    """Weight of all rows of each class, exactly; without weights their number."""
+    return [Fraction(int((labels == one).sum())) if weights is None
+            else exact_sum(weights[labels == one]) for one in classes]
+
+
+def class_factors(class_weight: Any, classes: np.ndarray,
+                  sums: Sequence[Fraction]) -> np.ndarray | None:
     """Weight of each class.
 
     Parameters
@@ -56,10 +71,8 @@ def class_factors(class_weight: Any, classes: np.ndarray, labels: np.ndarray,
         ``balanced``: all weight / (number of classes * weight of the class), so that every class
         has the same weight in a pass. A dictionary: weight by class; a class that it lacks has 1.
     classes : ndarray, shape (n_classes,)
-    labels : ndarray, shape (n_rows,)
-        Elements of ``classes``, where the weight is not 0.
-    weights : ndarray of float64, shape (n_rows,), or None
-        Of the rows; None: 1 each.
+    sums : sequence of Fraction
+        Weight of the rows of each class (:func:`class_sums`).
 
     Returns
     -------
@@ -74,9 +87,7 @@ def class_factors(class_weight: Any, classes: np.ndarray, labels: np.ndarray,
     if class_weight is None:
         return None
     if isinstance(class_weight, str) and class_weight == "balanced":
-        own = np.ones(len(labels)) if weights is None else weights
-        of_class = np.array([own[labels == one].sum() for one in classes])
-        return own.sum() / (len(classes) * of_class)
+        return np.array([float(sum(sums) / (len(classes) * one)) if one else 1.0 for one in sums])
     if not isinstance(class_weight, dict):
         raise ValueError("class_weight must be None, 'balanced' or a dictionary of weights by "
                          f"class, not {class_weight!r}")
@@ -121,18 +132,36 @@ def row_weights(weights: np.ndarray | None, class_weight: Any, labels: np.ndarra
         return weights
     known = np.unique(classes if classes is not None else
                       labels if weights is None else labels[weights > 0])
-    factors = class_factors(class_weight, known, labels, weights)
+    factors = class_factors(class_weight, known, class_sums(labels, weights, known))
     assert factors is not None
-    at = np.minimum(np.searchsorted(known, labels), len(known) - 1)
-    found = np.where(known[at] == labels, factors[at], 1.0)
+    found = products(weights, labels, known, factors)
+    if not found.any():
+        raise ValueError("class_weight must leave at least one row with a weight above zero, not "
+                         f"{class_weight!r}")
+    return found
+
+
+def products(weights: np.ndarray | None, labels: np.ndarray, classes: np.ndarray,
+             factors: np.ndarray) -> np.ndarray:
+    """Weights of rows times those of their classes; parameters as of :func:`row_weights`.
+
+    Parameters
+    ----------
+    factors : ndarray of float64, shape (n_classes,)
+        Of :func:`class_factors`.
+
+    Raises
+    ------
+    ValueError
+        If a product is no finite number.
+    """
+    at = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    found = np.where(classes[at] == labels, factors[at], 1.0)
     with np.errstate(over="ignore"):
         found = found if weights is None else weights * found
     if not np.isfinite(found).all():
         raise ValueError("sample_weight times class_weight must fit 64-bit floating point; divide "
                          "one of them by a number")
-    if not found.any():
-        raise ValueError("class_weight must leave at least one row with a weight above zero, not "
-                         f"{class_weight!r}")
     return found
 
 

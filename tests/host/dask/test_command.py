@@ -1,6 +1,7 @@
 """``bitstep train`` on a cluster of this machine."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
+from bitstep.dask import LowPrecisionRegressor as DaskRegressor
 from bitstep.plugins import entry_points
 from bitstep.training.model_file import load_model
 
@@ -50,6 +52,53 @@ def test_files_are_shards(client, data, capsys):
     np.testing.assert_allclose(loaded.predict(X), X @ model.coef[0] + model.intercept[0])
 
 
+def write_part(path, rows, labels):
+    """Write rows as a file of the kind that its name says."""
+    names = [*(f"x{number}" for number in range(rows.shape[1])), "y"]
+    values = np.column_stack([rows, labels])
+    if path.suffix == ".csv":
+        path.write_text("\n".join([",".join(names), *(
+            ",".join(map(repr, row)) for row in values.tolist())]))
+    elif path.suffix == ".svm":
+        path.write_text("".join(
+            " ".join([repr(row[-1]), *(f"{number}:{value!r}" for number, value in
+                                       enumerate(row[:-1], start=1))]) + "\n"
+            for row in values.tolist()))
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        table = arrow.table(dict(zip(names, values.T, strict=True)))
+        if path.suffix == ".parquet":
+            pytest.importorskip("pyarrow.parquet").write_table(table, path)
+        else:
+            pytest.importorskip("pyarrow.feather").write_feather(table, path)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".svm"])
+def test_kinds_of_files(client, tmp_path, suffix):
+    """Parts of every kind train the model of their numbers."""
+    ends = [0, 150, 300, 442]
+    for number, (start, stop) in enumerate(pairwise(ends)):
+        write_part(tmp_path / f"part-{number}{suffix}", X[start:stop], Y[start:stop])
+    assert train(client, tmp_path / f"part-*{suffix}", "--epochs", 2, "--tol", 0, "--out",
+                 tmp_path / "m.npz") == 0
+    expected = train_parts(regressor(epochs=2), make_parts(X, Y, ends))
+    np.testing.assert_array_equal(load_model(tmp_path / "m.npz").coef, expected.coefs[-1])
+
+
+def test_parquet_as_a_data_frame(client, tmp_path):
+    """The same files as a collection train the same model."""
+    dd = pytest.importorskip("dask.dataframe")
+    for number, (start, stop) in enumerate([(0, 200), (200, 442)]):
+        write_part(tmp_path / f"part-{number}.parquet", X[start:stop], Y[start:stop])
+    data = dd.read_parquet(tmp_path / "part-*.parquet")
+    model = DaskRegressor(client=client, epochs=2, tol=0.0, random_state=0)
+    model.fit(data.drop(columns="y"), data["y"])
+    assert model.n_shards_ == 2
+    expected = train_parts(regressor(epochs=2), make_parts(X, Y, [0, 200, 442]))
+    np.testing.assert_array_equal(model.coef_, expected.coefs[-1][0])
+    assert list(model.feature_names_in_) == [f"x{number}" for number in range(10)]
+
+
 def test_checkpoint_goes_on_bit_for_bit(client, data, capsys):
     pattern, kept = data / "part-*.npy", data / "c.npz"
     options = (pattern, "--epochs", 4, "--tol", 0, "--shard-rows", 100)
@@ -88,6 +137,36 @@ def test_names_of_classes_in_text(client, tmp_path):
         solver="bit-centred", epochs=2, tol=0.0, random_state=0),
         make_parts(FEATURES[:, :4], NAMES, [0, 300, 569]))
     np.testing.assert_array_equal(model.coef, expected.coefs[-1])
+
+
+@pytest.mark.parametrize("asked, weight", [
+    ("balanced", "balanced"), ("bad=3,good=0.5", {"bad": 3.0, "good": 0.5})])
+def test_weights_of_classes(client, tmp_path, asked, weight):
+    """Of names in text, and of numbers."""
+    for number, (start, stop) in enumerate([(0, 300), (300, 569)]):
+        rows = [",".join([*map(repr, row.tolist()), name]) for row, name in zip(
+            FEATURES[start:stop, :4], NAMES[start:stop], strict=True)]
+        (tmp_path / f"{number}.csv").write_text("\n".join(["a,b,c,d,label", *rows]))
+        np.save(tmp_path / f"{number}.npy", np.column_stack([FEATURES[:, :4], LABELS])[start:stop])
+    options = ("--epochs", 2, "--tol", 0, "--class-weight")
+    assert train(client, tmp_path / "*.csv", *options, asked, "--out", tmp_path / "m.npz",
+                 "--report", tmp_path / "r.json") == 0
+    expected = train_parts(LowPrecisionClassifier(
+        solver="bit-centred", epochs=2, tol=0.0, random_state=0, class_weight=weight),
+        make_parts(FEATURES[:, :4], NAMES, [0, 300, 569]))
+    np.testing.assert_array_equal(load_model(tmp_path / "m.npz").coef, expected.coefs[-1])
+    assert json.loads((tmp_path / "r.json").read_text())["config"]["class_weight"] == weight
+    numbers = asked.replace("bad", "0").replace("good", "1")
+    assert train(client, tmp_path / "*.npy", *options, numbers, "--model", "logistic", "--out",
+                 tmp_path / "n.npz") == 0
+    np.testing.assert_array_equal(load_model(tmp_path / "n.npz").coef, expected.coefs[-1])
+
+
+def test_weight_of_no_class(client, data, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("a,label\n1,x\n2,y\n3,x\n")
+    with pytest.raises(SystemExit):
+        train(client, tmp_path / "a.csv", "--class-weight", "z=3")
+    assert "--class-weight must name classes of the data, x, y, not 'z'" in capsys.readouterr().err
 
 
 def test_libsvm_parts_whose_last_columns_are_empty(client, tmp_path):

@@ -95,6 +95,58 @@ def test_conversion_and_model_file(iris, tmp_path):
     assert clone(iris).client is iris.client
 
 
+WEIGHTS = np.random.default_rng(7).exponential(size=442)
+WEIGHTS[::9] = 0
+
+
+def test_weights_of_rows(client):
+    model = LowPrecisionRegressor(client=client, epochs=3, tol=0.0, random_state=0, shard_rows=100)
+    model.fit(chunked(X, 221, 221), chunked(Y, 221, 221), sample_weight=chunked(WEIGHTS, 442))
+    expected = train_parts(ordinary(model), make_parts(X, Y, [0, 221, 442], WEIGHTS),
+                           shard_rows=100)
+    np.testing.assert_array_equal(model.coef_, expected.coefs[-1][0])
+    model.set_params(shard_rows=None)
+    model.fit(chunked(X, 442), chunked(Y, 442), sample_weight=chunked(WEIGHTS, 442))
+    alone = ordinary(model).fit(X, Y, sample_weight=WEIGHTS)
+    np.testing.assert_array_equal(model.coef_, alone.coef_)
+    assert model.l2_ == alone.l2_
+    np.testing.assert_allclose([entry["train_loss"] for entry in model.history_],
+                               [entry["train_loss"] for entry in alone.history_], rtol=1e-4)
+
+
+@pytest.mark.parametrize("weight", ["balanced", {2: 3.0, 0: 0.25}])
+@pytest.mark.parametrize("weights", [None, WEIGHTS[:150]])
+def test_weights_of_classes(client, weight, weights):
+    features, labels = IRIS
+    model = LowPrecisionClassifier(client=client, epochs=3, tol=0.0, l2=1e-2, random_state=1,
+                                   class_weight=weight)
+    chunks = None if weights is None else chunked(weights, 60, 60, 30)
+    model.fit(chunked(features, 60, 60, 30), chunked(labels, 60, 60, 30), sample_weight=chunks)
+    expected = train_parts(ordinary(model), make_parts(features, labels, [0, 60, 120, 150],
+                                                       weights))
+    np.testing.assert_array_equal(model.coef_, expected.coefs[-1])
+    assert model.to_local().class_weight == weight
+
+
+def test_a_class_of_weight_0_is_none(client):
+    features, labels = IRIS
+    model = LowPrecisionClassifier(client=client, epochs=3, tol=0.0, l2=1e-2, random_state=1,
+                                   class_weight={1: 0})
+    model.fit(chunked(features, 60, 60, 30), chunked(labels, 60, 60, 30))
+    assert model.classes_.tolist() == [0, 2]
+    assert model.coef_.shape == (1, 4)
+
+
+def test_weights_in_a_data_frame(client):
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("abcdefghij")).assign(y=Y, w=WEIGHTS)
+    data = dd.from_pandas(frame, npartitions=2)
+    model = LowPrecisionRegressor(client=client, epochs=2, tol=0.0, random_state=0)
+    model.fit(data.drop(columns=["y", "w"]), data["y"], sample_weight=data["w"])
+    expected = train_parts(ordinary(model), make_parts(X, Y, [0, 221, 442], WEIGHTS))
+    np.testing.assert_array_equal(model.coef_, expected.coefs[-1][0])
+
+
 def test_data_frames_with_an_empty_partition(client):
     dd = pytest.importorskip("dask.dataframe")
     pd = pytest.importorskip("pandas")
@@ -190,7 +242,21 @@ def test_bad_collections(client, X, y, message):
         LowPrecisionRegressor(client=client, tol=0.0).fit(X, y)
 
 
+@pytest.mark.parametrize("weights, message", [
+    (WEIGHTS, "sample_weight must be a dask.array or a dask.dataframe, not ndarray"),
+    (chunked(WEIGHTS[1:], 441), "X has 442 rows and sample_weight has 441"),
+    (chunked(X, 442), r"sample_weight must have shape \(n_rows,\), not 2 axes"),
+    (chunked(np.where(np.arange(442) == 7, -1.0, 1.0), 442),
+     r"Partition 0: sample_weight must hold .* not -1 \(row 7, .*on worker tcp://127")])
+def test_bad_weights(client, weights, message):
+    with pytest.raises(DataError, match=message):
+        LowPrecisionRegressor(client=client, tol=0.0).fit(
+            chunked(X, 442), chunked(Y, 442), sample_weight=weights)
+
+
 @pytest.mark.parametrize("options, error, message", [
+    ({"class_weight": {7: 1}}, ValueError, "class_weight must hold classes of y only, 0, 1, not 7"),
+    ({"class_weight": "equal"}, ValueError, "class_weight must be None, 'balanced' or a dict"),
     ({"loss": "hinge"}, RuleError, "hinge"), ({"epochs": 0}, ValueError, "epochs"),
     ({"shard_rows": 0}, ValueError, "shard_rows"), ({"device": 3}, ValueError, "device must be"),
     ({"scaler": "quantile"}, ValueError, "scaler must be 'minmax' or 'maxabs'"),

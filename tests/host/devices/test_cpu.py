@@ -4,6 +4,9 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +24,13 @@ from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep.pipeline.results import RangeOverflowError, RunTimeoutError, TrainingInterrupted
+from bitstep.quantization import quantize_bit_planes
 from bitstep_sim.testing.random_jobs import random_job
 
 pytest.importorskip("numba", reason="the native device needs numba")
 
 from bitstep.devices.cpu import arithmetic, decoding, portions, words
+from bitstep.devices.cpu.codes import DecodedRows
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.devices.cpu.numbers import rule_of
 
@@ -317,3 +322,31 @@ def test_kernels_are_loaded_from_the_cache(tmp_path):
 
 def _environment(folder):
     return os.environ | {"XDG_CACHE_HOME": str(folder), "PYTHONPATH": ":".join(sys.path)}
+
+
+def test_threads_share_decoded_rows():
+    """Workers of Dask have a device for all of their threads."""
+    rows = [quantize_bit_planes(np.random.default_rng(number).random((40, 3))).stored
+            for number in range(8)]
+    decoded, failed = DecodedRows(), []
+
+    def work(first):
+        try:
+            for turn in range(1500):
+                stored = rows[(3 * turn + first) % len(rows)]
+                job: Any = SimpleNamespace(rows=stored, n_rows=40, n_features=3)
+                decoded.kept(job, 0)
+        except RuntimeError as error:
+            failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(60)
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed

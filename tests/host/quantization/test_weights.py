@@ -13,12 +13,7 @@ from bitstep.quantization import (
     save_quantized,
 )
 from bitstep.quantization.dataset import QuantizedDataset
-from bitstep.quantization.weights import (
-    fraction_bits,
-    largest_weight,
-    mean_weight,
-    stored_weights,
-)
+from bitstep.quantization.weights import merged_sums, stored_weights, weight_sums
 
 RNG = np.random.default_rng(5)
 
@@ -40,14 +35,24 @@ def test_error_of_any_weights():
 @pytest.mark.parametrize("stored, bits", [(None, 0), ([16384, 49152], 2), ([32768], 1), ([3], 16),
                                           ([48, 16], 12)])
 def test_bits_that_a_mantissa_must_not_have(stored, bits):
-    assert fraction_bits(None if stored is None else np.array(stored, np.uint16)) == bits
+    sums = weight_sums(None if stored is None else np.array(stored, np.uint16), 1)
+    assert sums.fraction_bits == bits
 
 
 def test_means():
-    stored = np.array([16384, 49152], np.uint16)
-    assert mean_weight(stored) == 0.5
-    assert largest_weight(stored) == 1.5
-    assert mean_weight(None) == largest_weight(None) == 1.0
+    sums = weight_sums(np.array([16384, 49152], np.uint16), 2)
+    assert sums.mean == 0.5
+    assert sums.largest_of_mean == 1.5
+    assert sums.weighted
+    none = weight_sums(None, 2)
+    assert none.mean == none.largest_of_mean == 1.0
+    assert not none.weighted
+
+
+def test_sums_of_parts_are_those_of_all_rows():
+    stored = RNG.integers(1, 1 << 16, 90).astype(np.uint16)
+    parts = [weight_sums(part, len(part)) for part in np.split(stored, [20, 21])]
+    assert merged_sums(parts) == weight_sums(stored, 90)
 
 
 @pytest.mark.parametrize("quantize", [

@@ -14,7 +14,7 @@ from bitstep.training.copies import (
     pass_rows,
     weighted_order,
 )
-from bitstep.training.weights import checked_weights, class_factors, row_weights
+from bitstep.training.weights import checked_weights, class_factors, class_sums, row_weights
 
 
 def never() -> int:
@@ -85,11 +85,11 @@ def test_rows_of_a_pass_are_no_copy():
 def test_balanced():
     labels = np.array(["a", "b", "b", "b", "c", "c"])
     classes = np.unique(labels)
-    found: Any = class_factors("balanced", classes, labels)
+    found: Any = class_factors("balanced", classes, class_sums(labels, None, classes))
     np.testing.assert_allclose(found, [2, 2 / 3, 1])
     # A row of weight 2 counts as two rows.
     weights = np.array([2.0, 1, 0, 1, 1, 1])
-    found = class_factors("balanced", classes, labels, weights)
+    found = class_factors("balanced", classes, class_sums(labels, weights, classes))
     np.testing.assert_allclose(found, [1, 1, 1])
     found = row_weights(weights, {"a": 0.5, "c": 3}, labels)
     np.testing.assert_allclose(found, [1, 1, 0, 1, 3, 3])

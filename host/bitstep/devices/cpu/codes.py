@@ -6,6 +6,7 @@ as long. So the rows that a device read last are kept decoded where memory has r
 bytes a value; of others a portion is transposed in every pass, of the planes that it reads.
 """
 
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -50,10 +51,11 @@ class Portion(NamedTuple):
 
 
 class DecodedRows:
-    """The rows that a device read last, decoded."""
+    """The rows that a device read last, decoded; several threads may read at a time."""
 
     def __init__(self):
         self._kept: dict[int, tuple[weakref.ref, int, np.ndarray]] = {}
+        self._lock = threading.Lock()
 
     def portions(self, job: TrainingJob, number: int, planes: int) -> Iterator[Portion]:
         """Portions of all rows of a copy, in order.
@@ -87,9 +89,10 @@ class DecodedRows:
     def kept(self, job: TrainingJob, number: int) -> np.ndarray | None:
         """All rows of a copy, decoded once; None where memory has no room for them."""
         stored = job.rows[number]
-        self._kept = {key: entry for key, entry in self._kept.items()
-                      if any(entry[0]() is copy for copy in job.rows)}
-        found = self._kept.get(id(stored))
+        with self._lock:
+            self._kept = {key: entry for key, entry in self._kept.items()
+                          if any(entry[0]() is copy for copy in job.rows)}
+            found = self._kept.get(id(stored))
         if found is not None and found[1] == job.n_rows:
             return found[2]
         if 2 * job.n_rows * job.n_features > ROOM * available_memory():
@@ -99,9 +102,11 @@ class DecodedRows:
         for _ in in_threads(lambda part: unpacked_codes(stored, PLANES, part.start, codes[part]),
                             parts):
             pass
-        self._kept[id(stored)] = weakref.ref(stored), job.n_rows, codes
+        with self._lock:
+            self._kept[id(stored)] = weakref.ref(stored), job.n_rows, codes
         return codes
 
     def forget(self) -> None:
         """Give the memory back."""
-        self._kept.clear()
+        with self._lock:
+            self._kept.clear()

@@ -6,6 +6,7 @@ A part is looked at twice where its rows are: for the facts that scale all parts
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -25,9 +26,17 @@ from bitstep.quantization import (
     scaler_of_ranges,
     sign_labels,
 )
+from bitstep.training.copies import spread
 from bitstep.training.shards.shard import Shard
 from bitstep.training.shards.summed import class_labels
 from bitstep.training.targets import class_targets
+from bitstep.training.weighing import Weighed, WeightRule, weigh, weigh_counts, weigh_together
+from bitstep.training.weights import (
+    checked_weights,
+    class_factors,
+    class_sums,
+    products,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +52,15 @@ class Part:
         Of a classification labels of shape (n_rows,).
     names : tuple of str or None
         Of the columns.
+    weights : ndarray of numbers, shape (n_rows,), or None
+        Of the rows; a row of weight 0 is left out.
     """
 
     where: str
     features: np.ndarray
     targets: np.ndarray
     names: tuple[str, ...] | None = None
+    weights: np.ndarray | None = None
 
     def checked(self, classes: bool) -> "Part":
         """The part, with numbers of the types that are used.
@@ -91,10 +103,43 @@ class Part:
             row = int(np.argmin(np.isfinite(targets)))
             raise DataError(f"{self.where}: labels must be finite, not {targets[row]} (row {row} "
                             "of the part); remove the row")
-        return replace(self, features=features, targets=targets)
+        try:
+            weights = checked_weights(self.weights, len(features), part=True)
+        except ValueError as error:
+            raise DataError(f"{self.where}: {error}") from None
+        return replace(self, features=features, targets=targets, weights=weights)
+
+    def rows(self, chosen: np.ndarray | slice) -> "Part":
+        """Some of its rows."""
+        return replace(self, features=self.features[chosen], targets=self.targets[chosen],
+                       weights=None if self.weights is None else self.weights[chosen])
+
+    def taken(self, left_out: Sequence[Any]) -> "Part":
+        """Rows that a training takes: those of a weight above 0 whose class is not left out."""
+        keep = np.ones(len(self.targets), bool) if self.weights is None else self.weights > 0
+        for label in left_out:
+            keep &= ~_is_class(self.targets, label)
+        return self if keep.all() else self.rows(keep)
 
     def _name(self, column: int) -> str:
         return f"{column}, counted from 0" if self.names is None else repr(self.names[column])
+
+
+def _is_class(labels: np.ndarray, label: Any) -> np.ndarray:
+    """Rows of a class, which an option may name in text where labels are numbers."""
+    if labels.dtype.kind not in "fiub":
+        return labels == str(label)
+    try:
+        return labels == float(label)
+    except (TypeError, ValueError):
+        return np.zeros(len(labels), bool)
+
+
+def left_out_classes(class_weight: Any) -> tuple[Any, ...]:
+    """Classes to which a dictionary of weights by class gives 0."""
+    return tuple(label for label, weight in class_weight.items()
+                 if isinstance(weight, (int, float, np.number)) and weight == 0) \
+        if isinstance(class_weight, dict) else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +151,7 @@ class Summary:
     where : str
         Of the first part that has rows.
     n_rows : int
+        Rows that a training takes, of which all but the classes are facts.
     low, high : ndarray of float64, shape (n_features,)
         Least and largest value of each column; empty without rows.
     names : tuple of str or None
@@ -113,9 +159,11 @@ class Summary:
     target_low, target_high : ndarray of float64, shape (n_targets,)
         Of a regression; else empty.
     classes : ndarray, shape (n_classes,)
-        Labels that occur, in increasing order; empty of a regression.
-    counts : ndarray of int64, shape (n_classes,)
-        Rows of each class.
+        Labels of rows of a weight above 0, in increasing order; empty of a regression.
+    class_sums : tuple of Fraction
+        Weight of the rows of each class.
+    weighed : Weighed
+        Weights of the rows, without those of their classes.
     """
 
     where: str
@@ -126,11 +174,12 @@ class Summary:
     target_low: np.ndarray
     target_high: np.ndarray
     classes: np.ndarray
-    counts: np.ndarray
+    class_sums: tuple[Fraction, ...]
+    weighed: Weighed
 
 
-def summarize(part: Part, classes: bool) -> Summary:
-    """Facts of a part, of a classification with ``classes``.
+def summarize(part: Part, classes: bool, left_out: Sequence[Any] = ()) -> Summary:
+    """Facts of a part, of a classification with ``classes``, of which some may be left out.
 
     Raises
     ------
@@ -138,24 +187,31 @@ def summarize(part: Part, classes: bool) -> Summary:
         If the part cannot be used; the message names it.
     """
     none = np.empty(0)
+    empty = Summary(part.where, 0, none, none, part.names, none, none, none, (), weigh(none))
     if not len(part.features):
-        return Summary(part.where, 0, none, none, part.names, none, none, none, none)
-    part = part.checked(classes)
+        return empty
+    part = part.checked(classes).taken(())
+    known, sums = none, ()
+    if classes:
+        known = np.unique(part.targets)
+        if len(known) > MAX_CLASSES:
+            raise DataError(f"{part.where}: a classification must have at most {MAX_CLASSES} "
+                            f"classes, but labels take {len(known)} values; train a regression")
+        sums = tuple(class_sums(part.targets, part.weights, known))
+        part = part.taken(left_out)
+    count = len(part.targets)
+    if not count:
+        return replace(empty, classes=known, class_sums=sums)
     ranges = ColumnRanges()
     ranges.add(part.features)
-    targets = part.targets
-    if classes:
-        found, counts = np.unique(targets, return_counts=True)
-        if len(found) > MAX_CLASSES:
-            raise DataError(f"{part.where}: a classification must have at most {MAX_CLASSES} "
-                            f"classes, but labels take {len(found)} values; train a regression")
-        ends = none, none
-    else:
-        found, counts = none, none
-        columns = targets.reshape(len(targets), -1)
+    ends = none, none
+    if not classes:
+        columns = part.targets.reshape(count, -1)
         ends = columns.min(axis=0), columns.max(axis=0)
-    return Summary(part.where, len(part.features), ranges.low, ranges.high, part.names, *ends,
-                   found, counts)
+    weighed = weigh_counts(np.ones(1), np.array([count])) if part.weights is None \
+        else weigh(part.weights)
+    return Summary(part.where, count, ranges.low, ranges.high, part.names, *ends, known, sums,
+                   weighed)
 
 
 def merge(summaries: Sequence[Summary]) -> Summary:
@@ -168,8 +224,11 @@ def merge(summaries: Sequence[Summary]) -> Summary:
     """
     full = [one for one in summaries if one.n_rows]
     if not full:
-        raise DataError(f"The data must have at least one row; all {len(summaries)} parts are "
-                        "empty")
+        left = any(len(one.classes) for one in summaries)
+        raise DataError(
+            "class_weight must leave at least one row with a weight above zero" if left else
+            f"The data must have at least one row; all {len(summaries)} parts are empty, or have "
+            "rows of weight 0 only")
     first = full[0]
     for one in full[1:]:
         if len(one.low) != len(first.low):
@@ -181,21 +240,25 @@ def merge(summaries: Sequence[Summary]) -> Summary:
         if len(one.target_low) != len(first.target_low):
             raise DataError(f"{one.where} has {len(one.target_low)} targets, {first.where} has "
                             f"{len(first.target_low)}: all parts must have as many")
-        if len(one.classes) and (one.classes.dtype.kind in "fiub") \
-                != (first.classes.dtype.kind in "fiub"):
-            raise DataError(f"{one.where}: labels are {one.classes.dtype}, those of {first.where} "
-                            f"are {first.classes.dtype}; all parts must have labels of one kind")
-    classes, counts = first.classes, first.counts
+    classes, sums = first.classes, first.class_sums
     if len(first.classes):
-        every = np.concatenate([one.classes for one in full])
-        classes, places = np.unique(every, return_inverse=True)
-        counts = np.bincount(places.reshape(-1), np.concatenate([one.counts for one in full]),
-                             len(classes)).astype(np.int64)
+        labelled = [one for one in summaries if len(one.classes)]
+        for one in labelled:
+            if (one.classes.dtype.kind in "fiub") != (first.classes.dtype.kind in "fiub"):
+                raise DataError(f"{one.where}: labels are {one.classes.dtype}, those of "
+                                f"{first.where} are {first.classes.dtype}; all parts must have "
+                                "labels of one kind")
+        classes = np.unique(np.concatenate([one.classes for one in labelled]))
+        pairs = [pair for one in labelled
+                 for pair in zip(one.classes.tolist(), one.class_sums, strict=True)]
+        sums = tuple(sum((part for label, part in pairs if label == known), Fraction(0))
+                     for known in classes.tolist())
     return Summary(
         first.where, sum(one.n_rows for one in full),
         np.min([one.low for one in full], axis=0), np.max([one.high for one in full], axis=0),
         first.names, np.min([one.target_low for one in full], axis=0),
-        np.max([one.target_high for one in full], axis=0), classes, counts)
+        np.max([one.target_high for one in full], axis=0), classes, sums,
+        weigh_together([one.weighed for one in full]))
 
 
 def _differing(names: tuple[str, ...] | None, others: tuple[str, ...] | None) -> str:
@@ -222,7 +285,13 @@ class Weaving:
     shard_rows : int or None
         Most rows of a shard; None: a part is one.
     classes : ndarray
-        Of all parts; empty of a regression.
+        That are trained, of all parts; empty of a regression.
+    factors : ndarray of float64, shape (n_classes,), or None
+        Weights of the classes.
+    left_out : tuple
+        Classes of weight 0.
+    rule : WeightRule
+        Of the weights of all rows with those of their classes.
     target_low, target_high : ndarray of float64, shape (n_targets,)
         Ranges of a regression's targets.
     fit_intercept : bool
@@ -234,9 +303,19 @@ class Weaving:
     shuffle: bool = True
     shard_rows: int | None = None
     classes: np.ndarray
+    factors: np.ndarray | None = None
+    left_out: tuple[Any, ...] = ()
+    rule: WeightRule
     target_low: np.ndarray
     target_high: np.ndarray
     fit_intercept: bool = True
+
+    def weights(self, part: Part) -> np.ndarray | None:
+        """Weights of rows of a part with those of their classes; None: all alike."""
+        if not self.rule.weighted:
+            return None
+        return part.weights if self.factors is None \
+            else class_products(part, self.classes, self.factors)
 
     def pieces(self, n_rows: int) -> list[tuple[int, int]]:
         """First row and end of each shard of a part: as few as can be, of about as many rows."""
@@ -268,13 +347,92 @@ class Weaving:
                                          strict=True)]
 
 
-def weaving_of(summary: Summary, kind: str, **options: Any) -> Weaving:
+def class_products(part: Part, classes: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Weights of rows times those of their classes, all above 0.
+
+    Raises
+    ------
+    DataError
+        If 64-bit floating point cannot hold one; the message names the part.
+    """
+    try:
+        found = products(part.weights, part.targets, classes, factors)
+    except ValueError as error:
+        raise DataError(f"{part.where}: {error}") from None
+    if not found.all():
+        raise DataError(f"{part.where}: sample_weight times class_weight must fit 64-bit floating "
+                        "point, but one is so small that it is 0; multiply one of them by a number")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ClassWeights:
+    """Weights of classes over all parts.
+
+    Attributes
+    ----------
+    classes : ndarray, shape (n_classes,)
+        Those that are trained.
+    factors : ndarray of float64, shape (n_classes,)
+        Above 0.
+    left_out : tuple
+        Classes of weight 0.
+    """
+
+    classes: np.ndarray
+    factors: np.ndarray
+    left_out: tuple[Any, ...]
+
+    @staticmethod
+    def of(summary: Summary, class_weight: Any) -> "ClassWeights | None":
+        """Those of a dictionary by class, or of ``balanced`` by the sums over all parts.
+
+        Raises
+        ------
+        ValueError
+            See :func:`bitstep.training.weights.class_factors`.
+        """
+        factors = class_factors(class_weight, summary.classes, summary.class_sums)
+        if factors is None:
+            return None
+        keep = factors > 0
+        return ClassWeights(summary.classes[keep], factors[keep], left_out_classes(class_weight))
+
+    def weighed(self, summary: Summary) -> Weighed | None:
+        """Weights of rows that have no others; None: those of each row must be looked at."""
+        if summary.weighed.values != (1.0,):
+            return None
+        of_class = dict(zip(summary.classes.tolist(), summary.class_sums, strict=True))
+        return weigh_counts(self.factors, np.array(
+            [int(of_class[one]) for one in self.classes.tolist()]))
+
+
+def weighed_part(part: Part, weights: ClassWeights) -> Weighed:
+    """Facts of the weights of a part's rows times those of their classes.
+
+    Raises
+    ------
+    DataError
+        As :func:`class_products`.
+    """
+    if not len(part.features):
+        return weigh(np.empty(0))
+    part = part.checked(True).taken(weights.left_out)
+    return weigh(class_products(part, weights.classes, weights.factors)
+                 if len(part.targets) else np.empty(0))
+
+
+def weaving_of(summary: Summary, kind: str, class_weights: ClassWeights | None = None,
+               weighed: Weighed | None = None, **options: Any) -> Weaving:
     """How the parts of a summary become shards.
 
     Parameters
     ----------
     summary : Summary
         Of all parts.
+    class_weights : ClassWeights or None
+    weighed : Weighed or None
+        Weights of all rows with those of the classes; None: they have none.
     kind : {"minmax", "maxabs"}
         How columns are scaled.
     options
@@ -285,18 +443,26 @@ def weaving_of(summary: Summary, kind: str, **options: Any) -> Weaving:
     DataError
         If a classification has one class.
     """
-    if len(summary.counts) == 1:
-        raise DataError("A classification must have two classes, but every label is "
-                        f"{summary.classes.tolist()[0]!r}")
-    if len(summary.counts) > MAX_CLASSES:
+    classes, factors, left_out = summary.classes, None, ()
+    if class_weights is not None:
+        classes, factors = class_weights.classes, class_weights.factors
+        left_out = class_weights.left_out
+    if len(classes) == 1:
+        where = " of a row of a weight above 0" if weighed or summary.weighed.values != (1.0,) \
+            else ""
+        raise DataError(f"A classification must have two classes, but every label{where} is "
+                        f"{classes.tolist()[0]!r}")
+    if len(classes) > MAX_CLASSES:
         raise DataError(f"A classification must have at most {MAX_CLASSES} classes, but labels "
-                        f"take {len(summary.counts)} values; train a regression")
+                        f"take {len(classes)} values; train a regression")
     low, high = summary.target_low, summary.target_high
     if not options.get("fit_intercept", True):
         high = np.maximum(-low, high)
         low = -high
     return Weaving(scaler=scaler_of_ranges(summary.low, summary.high, kind),
-                   classes=summary.classes, target_low=low, target_high=high, **options)
+                   classes=classes, factors=factors, left_out=left_out,
+                   rule=(weighed or summary.weighed).rule(), target_low=low, target_high=high,
+                   **options)
 
 
 def shard_seed(seed: int, number: int) -> int:
@@ -324,23 +490,26 @@ def make_shards(part: Part, weaving: Weaving, first: int, summary: Summary) -> l
         If the part is not what it was.
     """
     classes = len(weaving.classes) > 0
-    now = summarize(part, classes)
-    if now.n_rows != summary.n_rows or not (np.array_equal(now.low, summary.low)
-                                            and np.array_equal(now.high, summary.high)):
+    now = summarize(part, classes, weaving.left_out)
+    if now.n_rows != summary.n_rows or now.weighed != summary.weighed or not (
+            np.array_equal(now.low, summary.low) and np.array_equal(now.high, summary.high)):
         raise DataError(f"{part.where} has other rows than when it was scaled; keep the data as "
                         "they are: persist the collection, or give a seed to what makes it")
     if not now.n_rows:
         return []
-    part = part.checked(classes)
+    part = part.checked(classes).taken(weaving.left_out)
     found = []
     for number, (start, stop) in enumerate(weaving.pieces(now.n_rows), start=first):
-        features, targets = part.features[start:stop], part.targets[start:stop]
-        seed = shard_seed(weaving.seed, number)
+        piece, seed = part.rows(slice(start, stop)), shard_seed(weaving.seed, number)
         if weaving.shuffle:
-            order = shuffled(stop - start, max(0, seed))
-            features, targets = features[order], targets[order]
-        rows = quantize_bit_planes(features, bus_width=weaving.bus_width, scaler=weaving.scaler,
-                                   seed=seed)
+            piece = piece.rows(shuffled(stop - start, max(0, seed)))
+        stored, weights = None, weaving.weights(piece)
+        if weights is not None:
+            order, stored = spread(weaving.rule.counts(weights)), weaving.rule.stored(weights)
+            assert stored is not None
+            piece, stored = piece.rows(order), stored[order]
+        rows = quantize_bit_planes(piece.features, bus_width=weaving.bus_width,
+                                   scaler=weaving.scaler, seed=seed, weights=stored)
         found.append(Shard([QuantizedDataset(rows, stream)
-                            for stream in weaving.streams(targets)], part.where))
+                            for stream in weaving.streams(piece.targets)], part.where))
     return found

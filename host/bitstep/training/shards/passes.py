@@ -7,8 +7,8 @@ back from it:
    the gradient is the same, bit for bit, for any number of shards but for the dither, whose keys
    are those of each shard.
 2. Inner passes: each shard takes the offset z over its own rows, from 0, with the slope g of all
-   rows and its own codes. The offsets' mean, with the rows as weights, is the move. At g = 0
-   nothing moves whatever shards do, so the fixed point is the optimum of all rows.
+   rows and its own codes. The offsets' mean, with the rows (and their weights) as weights, is the
+   move. At g = 0 nothing moves whatever shards do, so the fixed point is the optimum of all rows.
 
 What follows a move, such as conjugate directions or BFGS, is that of one shard and needs no rows.
 """
@@ -130,7 +130,8 @@ class ShardedSoftmax(ShardedPasses, SoftmaxRun):
 
     def take_shared(self, shared: Sequence[Any]) -> None:
         """Mean products of probabilities, for the certificate."""
-        self._shared = np.sum(shared, axis=0) / (2.0 ** SHARED * self.data.n_rows)
+        self._shared = np.sum(shared, axis=0) / (
+            2.0 ** SHARED * self.data.n_rows * self.mean_weight)
 
 
 def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: PipelineConfig,
@@ -186,5 +187,6 @@ def shard_losses(shards: Shards, objective: Objective, config: PipelineConfig,
                   timeout_s=0.0)
     found = shards.each("losses", "losses", setup, model.weights, model.scaled_intercepts,
                         classes=classes)
-    total = np.sum([losses for losses, _ in found], axis=0) / shards.n_rows
-    return total, np.sum([right for _, right in found], axis=0) / shards.n_rows if classes else None
+    count = sum(one.weight_sums.total for one in shards.facts)
+    total = np.sum([losses for losses, _ in found], axis=0) / count
+    return total, np.sum([right for _, right in found], axis=0) / count if classes else None

@@ -14,6 +14,7 @@ from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Overflow
 from bitstep.pipeline.results import GradientSum, RangeOverflowError, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
+from bitstep.quantization.weights import WeightSums
 from bitstep.training.centred_passes import BitCentred, CentredPasses
 from bitstep.training.checkpoint import describe_data
 from bitstep.training.losses import code_accuracies, code_losses, joint_code_losses
@@ -156,12 +157,15 @@ class ShardFacts:
         See :class:`bitstep.quantization.bit_planes.BitPlaneRows`.
     where : str
         Name of its part of the data.
+    weight_sums : WeightSums
+        Of its rows.
     """
 
     n_rows: int
     n_features: int
     moments: np.ndarray
     where: str
+    weight_sums: WeightSums
 
     @property
     def few_rows(self) -> bool:
@@ -239,7 +243,8 @@ class Shard:
     def facts(self) -> ShardFacts:
         """What others know of it."""
         rows = self.rows
-        return ShardFacts(rows.n_rows, rows.n_features, rows.column_moments, self.where)
+        return ShardFacts(rows.n_rows, rows.n_features, rows.column_moments, self.where,
+                          rows.weight_sums)
 
     @property
     def rows(self) -> BitPlaneRows:
@@ -284,8 +289,8 @@ class Shard:
 
     def losses(self, device: Device, setup: Setup, weights: np.ndarray, intercepts: np.ndarray, *,
                classes: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """Sums over the rows of the losses of models, the mean over the outputs, and with
-        ``classes`` numbers of rows that they classify correctly.
+        """Sums over the rows, times their stored weights, of the losses of models, the mean over
+        the outputs, and with ``classes`` of the rows that they classify correctly.
 
         Parameters
         ----------
@@ -296,14 +301,14 @@ class Shard:
         classes : bool
         """
         del device
-        count, rule = self.rows.n_rows, setup.objective.rule
+        total, rule = self.rows.weight_sums.total, setup.objective.rule
         if rule.joint:
             found = joint_code_losses(self.outputs, weights, intercepts, rule)
         else:
             found = np.mean([code_losses(data, weights[:, number], intercepts[:, number], rule)
                              for number, data in enumerate(self.outputs)], axis=0)
         right = code_accuracies(self.outputs, weights, intercepts) if classes else None
-        return count * found, None if right is None else count * right
+        return total * found, None if right is None else total * right
 
     def _of(self, device: Device, setup: Setup, output: int) -> _OwnPasses:
         """Passes over the rows of an output."""

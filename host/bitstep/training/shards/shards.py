@@ -38,11 +38,6 @@ class Shards(ABC):
             In the order of the shards.
         """
 
-    @property
-    def n_rows(self) -> int:
-        """Rows of all shards."""
-        return sum(one.n_rows for one in self.facts)
-
 
 class LocalShards(Shards):
     """Shards in this process, which use its device one after the other."""

@@ -8,15 +8,29 @@ import numpy as np
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import BitPlaneRows, LabelStream, QuantizedDataset, Scaler
+from bitstep.quantization.weights import WeightSums, merged_sums
 from bitstep.training.shards.shard import ShardFacts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SummedRows(BitPlaneRows):
-    """Rows of all shards, none of which is here; their ``excess`` is that of each shard."""
+    """Rows of all shards, none of which is here; their ``excess`` is that of each shard.
+
+    Attributes
+    ----------
+    sums : WeightSums
+        Facts of the weights of all rows.
+    """
+
+    sums: WeightSums
 
     def __post_init__(self):
         pass
+
+    @property
+    def weight_sums(self) -> WeightSums:
+        """See :class:`bitstep.quantization.bit_planes.BitPlaneRows`."""
+        return self.sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +56,7 @@ def summed_rows(facts: Sequence[ShardFacts], scaler: Scaler, bus_width: int,
     return SummedRows(
         n_rows=count, n_features=features, bus_width=bus_width, stored=(), scaler=scaler,
         excess=np.zeros((PLANES, features)), seed=seed,
-        moments=_moments(facts))
+        moments=_moments(facts), sums=merged_sums([one.weight_sums for one in facts]))
 
 
 def _moments(facts: Sequence[ShardFacts]) -> np.ndarray:
@@ -64,9 +78,11 @@ def class_labels() -> LabelStream:
 
 
 def mean_of(values: Sequence[np.ndarray | float], facts: Sequence[ShardFacts]) -> np.ndarray:
-    """Mean of values of the shards with their rows as weights; of one shard the value itself."""
-    count = sum(one.n_rows for one in facts)
+    """Mean of values of the shards with the weights of their rows; of one shard the value
+    itself.
+    """
+    count = sum(one.weight_sums.total for one in facts)
     found = np.zeros(np.shape(values[0]))
     for value, one in zip(values, facts, strict=True):
-        found = found + one.n_rows / count * np.asarray(value)
+        found = found + one.weight_sums.total / count * np.asarray(value)
     return found

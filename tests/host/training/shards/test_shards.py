@@ -176,5 +176,5 @@ def test_summaries_by_hand():
     second = summarize(Part("B", np.array([[-2, 9]]), np.array(["b"])), True)
     found = merge([first, second])
     assert (found.low.tolist(), found.high.tolist()) == ([-2, 4], [3, 9])
-    assert (found.classes.tolist(), found.counts.tolist()) == (["a", "b"], [1, 2])
+    assert (found.classes.tolist(), found.class_sums) == (["a", "b"], (1, 2))
     assert found.n_rows == 3

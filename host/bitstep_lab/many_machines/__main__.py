@@ -1,0 +1,240 @@
+"""``python -m bitstep_lab.many_machines``: the tables of docs/results/dask.md."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from distributed import wait
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from bitstep.dask import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep.dask.engine import Engine
+from bitstep_lab.many_machines import contestants
+from bitstep_lab.many_machines.boards import Setting, draw, pass_seconds, speedups, step_seconds
+from bitstep_lab.many_machines.clusters import local_cluster, resident_mb
+from bitstep_lab.many_machines.sets import NAMED, generated, named_set, optimum
+from bitstep_lab.markdown import print_header, print_row
+
+SHARDS = (1, 4, 16, 64)
+GOALS = (1e-2, 1e-4, 1e-6)
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+TASKS, REPEATS = 64, 10
+LARGE = 10_000_000, 100
+MEMORY_FEATURES = 20
+
+
+def shape_of(text: str) -> tuple[int, int]:
+    """Rows and features of an option such as 20000x20."""
+    found = tuple(map(int, text.split("x")))
+    if len(found) != 2 or min(found) < 1:
+        raise argparse.ArgumentTypeError(f"must be such as 20000x20, not {text!r}")
+    return found[0], found[1]
+
+
+def equal_optimum(arguments: argparse.Namespace) -> None:
+    """Outer steps by shards, and the distance to scikit-learn's optimum of the same objective."""
+    print_header("set, rows, shards, outer steps, objective above scikit-learn's, "
+                 "distance of the models")
+    with local_cluster(arguments.workers) as client:
+        for name in arguments.sets:
+            features, labels = named_set(name, arguments.data_home)
+            for shards in arguments.shards:
+                print_row(name, f"{len(features):,} x {features.shape[1]}", shards,
+                          *_against_scikit(client, features, labels, shards, name == "digits",
+                                           arguments.tol))
+
+
+def _against_scikit(client: Any, features: np.ndarray, labels: np.ndarray, shards: int,
+                    classes: bool, tol: float) -> tuple[Any, ...]:
+    kind: Any = LowPrecisionClassifier if classes else LowPrecisionRegressor
+    ends = tuple(np.diff(np.linspace(0, len(features), shards + 1).astype(int)))
+    of_rows: Any = (ends,)
+    of_both: Any = (ends, features.shape[1])
+    model = kind(client=client, random_state=0, tol=tol).fit(
+        da.from_array(features, chunks=of_both), da.from_array(labels, chunks=of_rows))
+    peer: Any = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000) if classes \
+        else Ridge(alpha=1.0)
+    peer.fit(features, labels)
+    count = len(features)
+
+    def objective(one: Any) -> float:
+        penalty = (one.coef_ ** 2).sum() / (2 * count)
+        if not classes:
+            return ((features @ one.coef_ + one.intercept_ - labels) ** 2).mean() / 2 + penalty
+        values = features @ one.coef_.T + one.intercept_
+        top = values.max(axis=1, keepdims=True)
+        at = values[np.arange(count), np.searchsorted(one.classes_, labels)]
+        return float((np.log(np.exp(values - top).sum(axis=1)) + top[:, 0] - at).mean() + penalty)
+
+    above = objective(model.to_local()) / objective(peer) - 1
+    apart = np.linalg.norm(model.coef_ - peer.coef_) / np.linalg.norm(peer.coef_)
+    return model.n_iter_, f"{above:.0e}", f"{apart:.0e}"
+
+
+def race(arguments: argparse.Namespace) -> None:
+    """Contestants on the same persisted partitions."""
+    n_rows, n_features = arguments.rows
+    for classes, correlation in product((False, True), arguments.correlations):
+        print(f"\n{'Logistic loss' if classes else 'Least squares'}, {n_rows:,} x {n_features}, "
+              f"neighbouring columns correlated by {correlation:g}, {arguments.parts} partitions, "
+              f"{arguments.workers} workers")
+        with local_cluster(arguments.workers) as client:
+            rows = generated(n_rows, n_features, arguments.parts, classes=classes,
+                             correlation=correlation).persist()
+            wait(rows)
+            best = optimum(client, rows, classes=classes)
+            print_header("by, rounds, MB between processes, of the second run: s to 1e-2, s to "
+                         "1e-4, s to 1e-6, s in all, distance at the end")
+            for run in _runs(classes):
+                _print_run(client, rows, run, best)
+
+
+def _runs(classes: bool) -> list[Callable[[Any, Any], contestants.Run]]:
+    def with_kind(function: Any) -> Any:
+        return lambda client, rows: function(client, rows, classes=classes)
+
+    return [with_kind(contestants.bitstep), *([] if classes else [contestants.admm]),
+            *map(with_kind, (contestants.lbfgs, contestants.scikit))]
+
+
+def _print_run(client: Any, rows: Any, run: Any, best: Any) -> None:
+    """A row of the race's table: the second run, whose first one compiled and imported."""
+    run(client, rows)
+    found = run(client, rows)
+    excess = best.excess(np.array(found.models))
+    times = []
+    for goal in GOALS:
+        at = np.flatnonzero(excess <= goal)
+        times.append(f"{found.seconds[at[0]]:.2f} ({at[0] + 1})" if len(at) else "-")
+    print_row(found.name, found.rounds, f"{found.bytes_between / 1e6:.2f}", *times,
+              f"{found.seconds[-1]:.2f}", f"{max(excess[-1], 0):.0e}")
+
+
+def memory(arguments: argparse.Namespace) -> None:
+    """Memory of the process of client and scheduler, at two sizes of rows."""
+    print_header("rows, MB of the rows, MB of client and scheduler before the training, after it")
+    for n_rows in arguments.sizes:
+        done = subprocess.run(
+            [sys.executable, "-m", "bitstep_lab.many_machines", "memory", "--one", str(n_rows),
+             "--workers", str(arguments.workers)], check=True, capture_output=True, text=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+        print_row(f"{n_rows:,} x {MEMORY_FEATURES}", f"{4 * n_rows * MEMORY_FEATURES / 1e6:,.0f}",
+                  *(f"{one:.0f}" for one in found))
+
+
+def _memory_of(n_rows: int, workers: int) -> None:
+    with local_cluster(workers) as client:
+        def train(rows: Any) -> None:
+            LowPrecisionRegressor(client=client, epochs=4, tol=0.0, random_state=0).fit(
+                rows[:, :-1], rows[:, -1])
+
+        train(generated(1_000, MEMORY_FEATURES, 16))        # what is imported and compiled once
+        before = resident_mb()
+        train(generated(n_rows, MEMORY_FEATURES, 16))
+        print(json.dumps([before, resident_mb()]))
+
+
+def scale(arguments: argparse.Namespace) -> None:
+    """Milliseconds a task; outer steps by workers of this machine; the model of boards."""
+    print_header("workers, ms a task, ms an outer step, ms by the model, speedup")
+    n_rows, n_features = arguments.rows
+    steps, task_ms, cores = [], [], os.cpu_count() or 1
+    for workers in arguments.points:
+        with local_cluster(workers) as client:
+            task_ms.append(1e3 * task_seconds(client))
+            rows = generated(n_rows, n_features, arguments.parts).persist()
+            wait(rows)
+            contestants.bitstep(client, rows, classes=False, epochs=2)
+            found = contestants.bitstep(client, rows, classes=False, epochs=8)
+        steps.append(1e3 * float(np.min(np.diff(found.seconds))))
+        # Of the first point what is not scheduling are passes, which the cores share.
+        passes = steps[0] - 2 * arguments.parts * task_ms[0]
+        modelled = passes * min(arguments.points[0], cores) / min(workers, cores) \
+            + 2 * arguments.parts * task_ms[-1]
+        print_row(workers, f"{task_ms[-1]:.2f}", f"{steps[-1]:.0f}", f"{modelled:.0f}",
+                  f"{steps[0] / steps[-1]:.2f}")
+    settings = [Setting(arguments.board, rows, columns, float(np.median(task_ms)))
+                for rows, columns in arguments.shapes]
+    for setting in settings:
+        alone = pass_seconds(setting.board, setting.n_rows, setting.n_features)
+        print(f"\n{setting.n_rows:,} x {setting.n_features} on {setting.board}: "
+              f"{alone:.3g} s of passes an outer step on one board")
+        print_header("boards, ms of passes, network at 1 Gbit/s, at 10 Gbit/s, scheduler, speedup "
+                     "at 1 Gbit/s, at 10 Gbit/s")
+        for count, slow, fast in zip(COUNTS, speedups(setting, COUNTS, 1),
+                                     speedups(setting, COUNTS, 10), strict=True):
+            parts, quick = (step_seconds(setting, count, gbps) for gbps in (1, 10))
+            print_row(count, *(f"{1e3 * one:.2f}" for one in (
+                parts["passes"], parts["network"], quick["network"], parts["scheduler"])),
+                f"{slow:.1f}", f"{fast:.1f}")
+    if arguments.plot:
+        draw(settings, COUNTS, arguments.plot)
+
+
+def task_seconds(client: Any) -> float:
+    """Seconds of client and scheduler for a task of a pass that does nothing: the least mean over
+    some passes.
+    """
+    engine = Engine(client)
+    futures = client.map(lambda number: [number], range(TASKS), pure=False)
+    wait(futures)
+    found = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        engine.submit("nothing", len, futures)
+        found.append((time.perf_counter() - started) / TASKS)
+    return min(found)
+
+
+def main() -> None:
+    """Print a table, or several."""
+    parser = argparse.ArgumentParser(prog="python -m bitstep_lab.many_machines",
+                                     description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+        found = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
+        found.set_defaults(run=run)
+        found.add_argument("--workers", type=int, default=2, metavar="N", help="(default: 2)")
+        return found
+
+    one = command("optimum", equal_optimum)
+    one.add_argument("--data-home", metavar="DIR", help="folder of cadata and cpusmall")
+    one.add_argument("--sets", nargs="+", choices=NAMED, default=NAMED)
+    one.add_argument("--shards", nargs="+", type=int, default=SHARDS)
+    one.add_argument("--tol", type=float, default=1e-4, help="(default: 1e-4)")
+    one = command("race", race)
+    one.add_argument("--rows", type=shape_of, default=(1_000_000, 100), metavar="ROWSxFEATURES")
+    one.add_argument("--parts", type=int, default=16)
+    one.add_argument("--correlations", nargs="+", type=float, default=[0.0, 0.9])
+    one = command("memory", memory)
+    one.add_argument("--sizes", nargs="+", type=int, default=[200_000, 4_000_000])
+    one.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    one = command("scale", scale)
+    one.add_argument("--rows", type=shape_of, default=(1_000_000, 100), metavar="ROWSxFEATURES")
+    one.add_argument("--parts", type=int, default=16)
+    one.add_argument("--points", nargs="+", type=int, default=[1, 2, 4], help="numbers of workers")
+    one.add_argument("--board", default="pynq-z2")
+    one.add_argument("--shapes", nargs="+", type=shape_of, default=[(1_000_000, 100), LARGE],
+                     metavar="ROWSxFEATURES", help="rows of the boards")
+    one.add_argument("--plot", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")     # of contestants, and of trainings that end by their steps
+    if getattr(arguments, "one", None):
+        _memory_of(arguments.one, arguments.workers)
+        return
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
