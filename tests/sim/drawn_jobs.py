@@ -95,6 +95,12 @@ WEIGHTED = [
     PipelineConfig(bits=8, max_features=40, lookahead=2, update_interval=6, loss_family="logistic",
                    row_weights=True),
 ]
+# Batches whose rows enter one beat a cycle, of both loss families.
+EVERY_CYCLE = [
+    PipelineConfig(bits=4, max_features=80, lookahead=11, update_interval=1, proximal=True),
+    PipelineConfig(bits=8, max_features=40, lookahead=14, update_interval=1,
+                   loss_family="logistic", row_weights=True),
+]
 
 
 def tonight(cases, count):

@@ -71,7 +71,9 @@ class PipelineConfig:
         Rows by which the model in memory may trail the row being read. 0 waits for every update.
     update_interval : int
         Cycles from one update to the next, the least distance between two rows: 2, or 4 for a fast
-        clock; 6 with loss family ``logistic``.
+        clock; 6 with loss family ``logistic``. 1: the rows of a batch enter one beat a cycle, every
+        batch begins with an empty pipeline (``drains``), and there are no products with the rows
+        before. This needs integer rows of fixed bits, ``minibatch`` and no ``refetch``.
     minibatch : bool
         True if batches of more than one row are possible (costs a second model memory).
     corrections : bool
@@ -206,7 +208,15 @@ class PipelineConfig:
     @property
     def drains(self) -> bool:
         """True if every batch begins with an empty pipeline, all updates before it applied."""
-        return self.model_bits > 0 or self.rounded_updates
+        return self.model_bits > 0 or self.rounded_updates or self.update_interval == 1
+
+    @property
+    def carries_on(self) -> bool:
+        """True if a batch's first row carries the last update of the batch before: it begins as
+        soon as that is there. Else the pipeline settles in between, since something is made of the
+        model, or the hardware was built so.
+        """
+        return self.update_interval == 1 and not self.model_bits
 
     @property
     def latency(self) -> int:
@@ -265,6 +275,13 @@ class PipelineConfig:
         enough to need it use it, so all but the first two are short.
         """
         return _line_depths(self)[line - 1]
+
+    @property
+    def beats_in_flight(self) -> int:
+        """Beats of the rows from one whose update is applied to the one that it is applied to, at
+        most.
+        """
+        return max(line * depth for line, depth in enumerate(_line_depths(self), start=1))
 
     def with_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
         """This configuration with exactly the look-ahead that rows of ``n_features`` need, or, for
