@@ -231,9 +231,12 @@ class PipelineConfig:
 
     def run_lookahead(self, beats: int, batch: int) -> int:
         """Look-ahead of a run with integer rows: where batches begin with an empty pipeline, no
-        more rows can be in it than a batch has.
+        more rows can be in it than a batch has. Where rows without data lie between batches alone,
+        more of them than a batch has rows do not wait for each other.
         """
         lookahead = self.effective_lookahead(beats)
+        if self.carries_on:
+            return lookahead if batch > 1 else 0
         return min(lookahead, batch - 1) if self.drains else lookahead
 
     def allows_lookahead(self, lookahead: int, beats: int) -> bool:
