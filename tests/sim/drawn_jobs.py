@@ -97,7 +97,7 @@ WEIGHTED = [
 ]
 # Batches whose rows enter one beat a cycle, of both loss families.
 EVERY_CYCLE = [
-    PipelineConfig(bits=4, max_features=80, lookahead=11, update_interval=1, proximal=True),
+    PipelineConfig(bits=4, max_features=640, lookahead=11, update_interval=1, proximal=True),
     PipelineConfig(bits=8, max_features=40, lookahead=14, update_interval=1,
                    loss_family="logistic", row_weights=True),
 ]

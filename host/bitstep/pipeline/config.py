@@ -231,12 +231,14 @@ class PipelineConfig:
 
     def run_lookahead(self, beats: int, batch: int) -> int:
         """Look-ahead of a run with integer rows: where batches begin with an empty pipeline, no
-        more rows can be in it than a batch has. Where rows without data lie between batches alone,
-        more of them than a batch has rows do not wait for each other.
+        more rows can be in it than a batch has. Where rows go on after a batch, as many rows
+        without data lie between two: fewer than the latency asks for would wait for each other,
+        and of small batches of long rows each row had better wait for the one before.
         """
         lookahead = self.effective_lookahead(beats)
         if self.carries_on:
-            return lookahead if batch > 1 else 0
+            alone = batch == 1 or batch * (self.latency - 1) <= lookahead * beats
+            return 0 if alone else lookahead
         return min(lookahead, batch - 1) if self.drains else lookahead
 
     def allows_lookahead(self, lookahead: int, beats: int) -> bool:
