@@ -73,7 +73,7 @@ class PipelineConfig:
         Cycles from one update to the next, the least distance between two rows: 2, or 4 for a fast
         clock; 6 with loss family ``logistic``. 1: the rows of a batch enter one beat a cycle, every
         batch begins with an empty pipeline (``drains``), and there are no products with the rows
-        before. This needs integer rows of fixed bits, ``minibatch`` and no ``refetch``.
+        before. This needs rows of codes or numbers, ``minibatch`` and no ``refetch``.
     minibatch : bool
         True if batches of more than one row are possible (costs a second model memory).
     corrections : bool
@@ -229,11 +229,23 @@ class PipelineConfig:
         """Look-ahead that rows of ``beats`` beats use in this configuration."""
         return min(self.lookahead, self.stages.required_lookahead(beats))
 
+    def result_lookahead(self, beats: int) -> int:
+        """Look-ahead that the rounding of floating-point rows depends on: 0 where every update
+        reaches the words before the next batch.
+        """
+        return 0 if self.carries_on else self.effective_lookahead(beats)
+
+    def lookahead_of(self, job: Any) -> int:
+        """Register LOOKAHEAD of a run of a :class:`bitstep.pipeline.job.TrainingJob`."""
+        if self.rows.floating and not self.carries_on:
+            return job.lookahead
+        return self.run_lookahead(job.beats, job.batch)
+
     def run_lookahead(self, beats: int, batch: int) -> int:
-        """Look-ahead of a run with integer rows: where batches begin with an empty pipeline, no
-        more rows can be in it than a batch has. Where rows go on after a batch, as many rows
-        without data lie between two: fewer than the latency asks for would wait for each other,
-        and of small batches of long rows each row had better wait for the one before.
+        """Look-ahead of a run whose results do not depend on it: where batches begin with an empty
+        pipeline, no more rows can be in it than a batch has. Where rows go on after a batch, as
+        many rows without data lie between two: fewer than the latency asks for would wait for each
+        other, and of small batches of long rows each row had better wait for the one before.
         """
         lookahead = self.effective_lookahead(beats)
         if self.carries_on:
@@ -249,8 +261,9 @@ class PipelineConfig:
         """True if rows of ``beats`` beats give here what they give with the look-ahead that
         ``other`` has for them. Only floating-point results depend on it.
         """
-        return not self.rows.floating \
-            or self.allows_lookahead(other.effective_lookahead(beats), beats)
+        wanted = other.result_lookahead(beats)
+        return not self.rows.floating or (
+            wanted == 0 if self.carries_on else self.allows_lookahead(wanted, beats))
 
     def runs(self, other: "PipelineConfig") -> bool:
         """True if this pipeline runs the jobs of another one, as far as its options go.

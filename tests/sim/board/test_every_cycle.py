@@ -13,7 +13,7 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.results import BadConfigurationError
+from bitstep.pipeline.results import BadConfigurationError, DeviceError
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
 BATCHES = [1, 2, 4, 16]
@@ -36,6 +36,10 @@ MORE = [
                    rounded_updates=True, proximal=True),
     PipelineConfig(bits=4, max_features=60, lookahead=18, update_interval=1, rounded_updates=True,
                    loss_family="logistic"),
+    PipelineConfig(bits=32, row_format="float32", max_features=7, lookahead=13, update_interval=1,
+                   proximal=True, row_weights=True),
+    PipelineConfig(bits=32, row_format="float32", bus_width=512, max_features=40, lookahead=17,
+                   update_interval=1, loss_family="logistic", models=2),
 ]
 
 
@@ -125,17 +129,27 @@ def test_cycles_of_a_batch(board):
         assert more == min(batch * wait, -(-wait // beats) * beats)
 
 
-def test_as_many_cycles_as_on_cpu(board):
-    job = job_of(board.config, n_features=30, n_rows=100, batch=16, correction_period=32)
-    assert CpuDevice(board.config).train(job).counters == board.train(job).counters
+def test_models_and_cycles_of_cpu(board):
+    job = job_of(board.config, n_features=min(30, board.config.rows.capacity), n_rows=100, batch=16,
+                 correction_period=32, epochs=2)
+    found, result = CpuDevice(board.config).train(job), board.train(job)
+    assert found.counters == result.counters
+    np.testing.assert_array_equal(found.models, result.models)
+    assert found.intercepts.tolist() == result.intercepts.tolist()
 
 
 def test_models_of_other_pipelines(board):
-    """Whatever the update interval, a job has one result."""
+    """Whatever the update interval, a job has one result; a floating-point one has it if it is not
+    for a look-ahead.
+    """
     config = board.config
     other = dataclasses.replace(config, update_interval={"linear": 2, "logistic": 6}[
         config.loss_family], lookahead=2)
-    job = job_of(other, n_features=30, n_rows=70, batch=8, warm=True)
+    if config.row_format == "float32":
+        with pytest.raises(DeviceError, match=r"look-ahead of 2 rows, .* has a look-ahead of 0 "):
+            board.train(job_of(other, n_features=2, n_rows=9))
+        other = dataclasses.replace(other, lookahead=0)
+    job = job_of(other, n_features=min(30, config.rows.capacity), n_rows=70, batch=8, warm=True)
     check_models(board, [job])
     faster, slower = (count_epochs(job, config=one)[0]["cycles"] for one in (config, other))
     assert isinstance(faster, int)
@@ -144,7 +158,7 @@ def test_models_of_other_pipelines(board):
 
 
 def test_a_period_that_ends_in_a_batch_is_refused(board):
-    job = job_of(board.config, n_features=9, n_rows=50, batch=4, correction_period=8)
+    job = job_of(board.config, n_features=7, n_rows=50, batch=4, correction_period=8)
     for period in (2, 6, 9):
         with pytest.raises(BadConfigurationError, match="refused its registers"):
             TestedDevice(board, registers={"CORRECTION_PERIOD": period}).train(job)

@@ -76,8 +76,8 @@ EXCLUSIONS = (
               "rows follow each other without waiting inside a batch alone"),
     Exclusion("batches without waiting", "refetching",
               "a row that is read again would hold up its batch"),
-    Exclusion("batches without waiting", "no whole codes",
-              "rows that come in every cycle have codes of 1 to 8 bits"),
+    Exclusion("batches without waiting", "bit-plane rows",
+              "full passes over bit planes take rows at least 2 cycles apart"),
     Exclusion("row weights", "packed rows", "each row of a beat would need a step of its own"),
     Exclusion("row weights", "refetching", "a row that is read again would need its step a second "
               "time"),
