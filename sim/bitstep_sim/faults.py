@@ -1,6 +1,7 @@
 """Faults in the RTL generators, one changed line each, and the tests that must find them."""
 
 from bitstep_sim.bit_plane_faults import BIT_PLANE_FAULTS
+from bitstep_sim.every_cycle_faults import EVERY_CYCLE_FAULTS
 from bitstep_sim.fault_runs import Fault
 from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
 from bitstep_sim.lane_faults import LANE_FAULTS
@@ -329,4 +330,4 @@ FAULTS = [
     _fault("condition dropped", "shell/run_check.py", "~huber & (bound != 0),", "",
            "shell/test_run_control.py"),
     *LANE_FAULTS, *MODEL_FAULTS, *BIT_PLANE_FAULTS, *FEW_BITS_FAULTS, *PACKED_FAULTS,
-    *WEIGHT_FAULTS]
+    *WEIGHT_FAULTS, *EVERY_CYCLE_FAULTS]

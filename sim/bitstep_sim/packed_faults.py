@@ -10,7 +10,8 @@ def _fault(kind, file, old, new, words):
 
 PACKED_FAULTS = [
     Fault("place of the first row lost", Mutation(
-        "packed/dithers.py", "bits >> first * DITHER_WIDTH", "bits"), ("packed/test_dithers.py",)),
+        "parts/beat_dithers.py", "bits >> first * DITHER_WIDTH", "bits"),
+        ("parts/test_beat_dithers.py",)),
     Fault("rounding lost", Mutation(
         "shell/beat_count.py", "self.rows + (self.rows_per_beat - 1)", "self.rows"),
         ("shell/test_beat_count.py",)),

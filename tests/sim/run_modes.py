@@ -3,7 +3,7 @@
 from typing import Any
 
 from centred_runs import constants_of, gradient_job
-from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, TABLES, WEIGHTED
+from drawn_jobs import CONFIGS, EVERY_CYCLE, FLOAT, LOGISTIC, REFETCH, TABLES, WEIGHTED
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES
@@ -78,15 +78,16 @@ def full_pass(config, other=False):
 # device.
 MODES = {
     **{config.name: (config, plain) for config in (
-        *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS, *WEIGHTED)},
+        *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS, *WEIGHTED,
+        *EVERY_CYCLE)},
     "packed": (PACKED, several), "models": (MODELS, several),
     "bit_planes": (BIT_PLANE_FAST, inner_pass),
     "bit-planes-logistic": (BIT_PLANE_LOGISTIC, inner_pass),
     "gradient": (BIT_PLANE_FAST, full_pass), "gradient-logistic": (BIT_PLANE_LOGISTIC, full_pass),
 }
 # Of these are the runs that CI tries.
-QUICK = [CONFIGS[0].name, REFETCH.name, FEW_BITS.name, WEIGHTED[0].name, "packed", "models",
-         "bit_planes", "gradient"]
+QUICK = [CONFIGS[0].name, REFETCH.name, FEW_BITS.name, WEIGHTED[0].name,
+         EVERY_CYCLE[0].name, "packed", "models", "bit_planes", "gradient"]
 
 
 def values_of(found):

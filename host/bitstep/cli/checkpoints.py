@@ -130,7 +130,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
         "multinomial": objective.multinomial or None,
-        "lookahead": config.effective_lookahead(beats) if floats else None,
+        "lookahead": config.result_lookahead(beats) if floats else None,
         **stopping_settings(request.resolved.request)}
 
 

@@ -100,8 +100,7 @@ class Shape:
         """
         beats, rows = job.beats, config.rows
         if lookahead is None:
-            lookahead = job.lookahead if rows.floating \
-                else config.run_lookahead(beats, job.batch)
+            lookahead = config.lookahead_of(job)
         last_lanes = job.n_features - (beats - 1) * rows.lanes
         per_beat = rows.model_lanes // 2
         jobs = (job, *others)

@@ -239,8 +239,7 @@ class RegisterRun(Run):
             if buffer:
                 buffer.to_device()
 
-        lookahead = job.lookahead if config.row_format == "float32" \
-            else config.run_lookahead(job.beats, job.batch)
+        lookahead = config.lookahead_of(job)
         for name, value in {
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
             "LAST_LANES": job.n_features - (job.beats - 1) * config.rows.lanes,

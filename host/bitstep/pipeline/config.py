@@ -71,7 +71,9 @@ class PipelineConfig:
         Rows by which the model in memory may trail the row being read. 0 waits for every update.
     update_interval : int
         Cycles from one update to the next, the least distance between two rows: 2, or 4 for a fast
-        clock; 6 with loss family ``logistic``.
+        clock; 6 with loss family ``logistic``. 1: the rows of a batch enter one beat a cycle, every
+        batch begins with an empty pipeline (``drains``), and there are no products with the rows
+        before. This needs rows of codes or numbers, ``minibatch`` and no ``refetch``.
     minibatch : bool
         True if batches of more than one row are possible (costs a second model memory).
     corrections : bool
@@ -206,7 +208,15 @@ class PipelineConfig:
     @property
     def drains(self) -> bool:
         """True if every batch begins with an empty pipeline, all updates before it applied."""
-        return self.model_bits > 0 or self.rounded_updates
+        return self.model_bits > 0 or self.rounded_updates or self.update_interval == 1
+
+    @property
+    def carries_on(self) -> bool:
+        """True if a batch's first row carries the last update of the batch before: it begins as
+        soon as that is there. Else the pipeline settles in between, since something is made of the
+        model, or the hardware was built so.
+        """
+        return self.update_interval == 1 and not self.model_bits
 
     @property
     def latency(self) -> int:
@@ -219,11 +229,28 @@ class PipelineConfig:
         """Look-ahead that rows of ``beats`` beats use in this configuration."""
         return min(self.lookahead, self.stages.required_lookahead(beats))
 
+    def result_lookahead(self, beats: int) -> int:
+        """Look-ahead that the rounding of floating-point rows depends on: 0 where every update
+        reaches the words before the next batch.
+        """
+        return 0 if self.carries_on else self.effective_lookahead(beats)
+
+    def lookahead_of(self, job: Any) -> int:
+        """Register LOOKAHEAD of a run of a :class:`bitstep.pipeline.job.TrainingJob`."""
+        if self.rows.floating and not self.carries_on:
+            return job.lookahead
+        return self.run_lookahead(job.beats, job.batch)
+
     def run_lookahead(self, beats: int, batch: int) -> int:
-        """Look-ahead of a run with integer rows: where batches begin with an empty pipeline, no
-        more rows can be in it than a batch has.
+        """Look-ahead of a run whose results do not depend on it: where batches begin with an empty
+        pipeline, no more rows can be in it than a batch has. Where rows go on after a batch, as
+        many rows without data lie between two: fewer than the latency asks for would wait for each
+        other, and of small batches of long rows each row had better wait for the one before.
         """
         lookahead = self.effective_lookahead(beats)
+        if self.carries_on:
+            alone = batch == 1 or batch * (self.latency - 1) <= lookahead * beats
+            return 0 if alone else lookahead
         return min(lookahead, batch - 1) if self.drains else lookahead
 
     def allows_lookahead(self, lookahead: int, beats: int) -> bool:
@@ -234,8 +261,9 @@ class PipelineConfig:
         """True if rows of ``beats`` beats give here what they give with the look-ahead that
         ``other`` has for them. Only floating-point results depend on it.
         """
-        return not self.rows.floating \
-            or self.allows_lookahead(other.effective_lookahead(beats), beats)
+        wanted = other.result_lookahead(beats)
+        return not self.rows.floating or (
+            wanted == 0 if self.carries_on else self.allows_lookahead(wanted, beats))
 
     def runs(self, other: "PipelineConfig") -> bool:
         """True if this pipeline runs the jobs of another one, as far as its options go.
@@ -265,6 +293,13 @@ class PipelineConfig:
         enough to need it use it, so all but the first two are short.
         """
         return _line_depths(self)[line - 1]
+
+    @property
+    def beats_in_flight(self) -> int:
+        """Beats of the rows from one whose update is applied to the one that it is applied to, at
+        most.
+        """
+        return max(line * depth for line, depth in enumerate(_line_depths(self), start=1))
 
     def with_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
         """This configuration with exactly the look-ahead that rows of ``n_features`` need, or, for

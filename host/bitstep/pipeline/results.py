@@ -213,11 +213,11 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
     if not config.keeps_lookahead(job.config, job.beats):
         raise DeviceError(f"The job is for a look-ahead of {job.lookahead} rows, which is part of "
                           "the result of floating-point rows; the device's pipeline has a look-"
-                          f"ahead of {config.effective_lookahead(job.beats)} for such rows: open "
+                          f"ahead of {config.result_lookahead(job.beats)} for such rows: open "
                           "the device with the job's configuration")
     try:
         # A job checks itself against its configuration; its look-ahead is checked above.
-        replace(job, config=replace(config, lookahead=job.config.lookahead)
+        replace(job, config=replace(config, lookahead=job.lookahead)
                 if config.row_format == "float32" else config)
     except ValueError as error:
         raise DeviceError(str(error)) from error

@@ -182,7 +182,8 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
                 continue        # the float pipeline, which takes part already
             rows = resolve(Request(COMMAND_LINE, {
                 "model": model, "bits": bits, "encoding": encoding, "refetch": arguments.refetch,
-                "batch": arguments.batch, "models": arguments.models})).rows
+                "batch": arguments.batch, "models": arguments.models,
+                "update_interval": arguments.update_interval})).rows
             found.append(Pipeline(bits=bits, encoding=encoding, refetch=rows.refetch,
                                   lookahead=arguments.lookahead,
                                   update_interval=arguments.update_interval,

@@ -7,13 +7,13 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
 
 from bitstep.pipeline.parts.widths import BOUND_WIDTH, MAX_LABEL_SHIFT
-from bitstep_hw.packed.dithers import BeatDithers
 from bitstep_hw.packed.dots import RowDistances
 from bitstep_hw.packed.sequencer import InterleavingSequencer
 from bitstep_hw.packed.solvers import RowSolvers
 from bitstep_hw.packed.sums import RowSums
 from bitstep_hw.packed.words import PackedWords
 from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.beat_dithers import BeatDithers
 from bitstep_hw.parts.run import label_shape
 from bitstep_hw.pipeline.frame import PipelineFrame
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine

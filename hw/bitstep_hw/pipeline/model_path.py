@@ -109,7 +109,7 @@ class ModelPath:
             solver.idle_row.eq(delay(m, dotted.idle_row, since_dotted, name=self.named("idle"))),
             solver.label.eq(label),
             *each(solver.products, pipeline.correlator.products),
-            solver.dot.eq(self.dot_product.o), solver.dither.eq(pipeline.dither.o),
+            solver.dot.eq(self.dot_product.o), solver.dither.eq(pipeline.row_dither),
             solver.derivative_step.eq(scale["derivative_step"]),
             solver.step_too_large.eq(scale["step_too_large"]),
         ]

@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.beat_dithers import BeatDithers
 from bitstep_hw.parts.dither import Dither
 from bitstep_hw.parts.run import row_shape
 from bitstep_hw.pipeline.extras import extras_of
@@ -43,11 +44,22 @@ class Pipeline(PipelineFrame):
         self.sequencer = Sequencer(config=config)
         self.levels = Levels(config=config)
         self.correlator = Correlator(config=config)
-        self.dither = Dither(config=config)
+        self.dither = BeatDithers(rows_per_beat=1) if config.stages.dither.every_cycle \
+            else Dither(config=config)
         self.paths = [ModelPath(config, number) for number in range(config.models)]
         self.extras = extras_of(config)
         super().__init__(config, labels=row_shape(config), more={
             name: port for extra in self.extras for name, port in extra.ports.items()})
+
+    @property
+    def row_dither(self):
+        """Bits of the next row that takes some."""
+        return self.dither.o.payload if isinstance(self.dither, BeatDithers) else self.dither.o
+
+    @property
+    def takes_dither(self):
+        """Strobe: these bits are used."""
+        return self.dither.o.ready if isinstance(self.dither, BeatDithers) else self.dither.take
 
     def extra(self, kind):
         """The extra of a kind, which is there."""
@@ -114,6 +126,8 @@ class Pipeline(PipelineFrame):
             levels.beat.eq(self.sequencer.beat), *each(levels.slots, slots[:-1]),
             levels.last_lanes.eq(self.run.last_lanes), levels.lookahead.eq(self.run.lookahead),
         ]
+        if self.config.update_interval == 1:
+            m.d.comb += levels.start.eq(self.start)
 
     def _connect_model(self, m, slots):
         """The models, their updates, and their way in and out."""
@@ -159,4 +173,4 @@ class Pipeline(PipelineFrame):
                                            strict=True):
             path.connect_solver(m, self, dotted, own, steps, shift, row, entered)
         m.d.comb += [self.dither.key.eq(self.steps.key), self.dither.restart.eq(self.start),
-                     self.dither.take.eq(self.paths[0].solver.take)]
+                     self.takes_dither.eq(self.paths[0].solver.take)]

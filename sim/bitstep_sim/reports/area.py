@@ -125,6 +125,7 @@ def options(bus_width: int, bits: int) -> dict[str, PipelineConfig]:
     table = {"all defaults": changed(), "no look-ahead": replace(base, lookahead=0),
              "no batches": changed(minibatch=False), "no corrections": changed(corrections=False),
              "4 cycles per update": changed(update_interval=4),
+             "1 cycle per update": changed(update_interval=1),
              "proximal steps": changed(proximal=True),
              "logistic loss": changed(loss_family="logistic", update_interval=6),
              "rows fetched again": changed(refetch=True),

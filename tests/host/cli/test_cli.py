@@ -541,7 +541,7 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
             (["--loss-family", "logistic", "--update-interval", "2"],
              "--update-interval of loss family 'logistic' must"),
             (["--update-interval", "6"],
-             "--update-interval of loss family 'linear' must be one of 2, 4, not 6"),
+             "--update-interval of loss family 'linear' must be one of 1, 2, 4, not 6"),
             (["--update-interval", "5"], "argument --update-interval: invalid choice: 5"),
             (["--refetch", "--bits", "32"],
              "--refetch does not go together with --bits 32"),

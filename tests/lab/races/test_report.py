@@ -210,9 +210,11 @@ def test_run_curves(tmp_path, monkeypatch):
      "--encoding compensated does not go together with --model svm: its codes are corre"),
     (["noisy-8", "--refetch"], "--refetch needs --model svm"),
     (["noisy-8", "--no-float", "--bits", "32", "--cpu"], "No contestant selected"),
-    (["noisy-8", "--update-interval", "6"], "must be one of 2, 4, not 6"),
+    (["noisy-8", "--update-interval", "6"], "must be one of 1, 2, 4, not 6"),
+    (["breast_cancer", "--model", "svm", "--encoding", "nearest", "--refetch",
+      "--update-interval", "1"], "--update-interval 1 does not go together with --refetch: "),
     (["breast_cancer", "--model", "logistic", "--update-interval", "2"],
-     "of --model logistic must be 6, not 2")])
+     "of --model logistic must be one of 1, 6, not 2")])
 def test_wrong_use_of_bench(options, message, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["bench", *options])

@@ -13,6 +13,7 @@ from bit_plane_runs import FAST as BIT_PLANES
 from centred_runs import constants_of, gradient_job
 from drawn_jobs import (
     CONFIGS,
+    EVERY_CYCLE,
     FEW_BITS,
     FLOAT,
     LARGE,
@@ -37,7 +38,8 @@ FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True
                               update_interval=4)
 FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
                             update_interval=4)
-ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES, *WEIGHTED]
+ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES, *WEIGHTED,
+       *EVERY_CYCLE]
 MEMORIES = {"near": {"memory_latency": 9},
             "far": {"memory_latency": 300, "stall_probability": 0.2, "stall_seed": 3}}
 ERRORS = {"rows": Error.ROW_READ, "aux_read": Error.AUX_READ, "aux_write": Error.MODEL_WRITE,

@@ -61,7 +61,7 @@ def test_an_option_changes_one_choice(bits):
         changed = {name for name in base if config[name] != base[name]}
         if "look-ahead" in label:
             assert changed == {"lookahead"}
-        elif "cycles" in label:
+        elif "per update" in label:
             assert changed - {"lookahead"} == {"update_interval"}
         else:
             n_changed = 2 if label == "model of 4 bits, updates of few bits" else 1

@@ -50,22 +50,26 @@ class EpochClock:
         self.seen, self.seen_labels, self.seen_far = {}, {}, {}
         sequencer.periods.begin(shape.rows)
         sequencer.time = start + 1
+        self.carries_on = False
         while True:
-            if shape.config.drains:
+            if shape.config.drains and not self.carries_on:
                 self._begin_batch()
             while not self._enter():
                 self._replay()
+            self.to_step = stretch
+            self.seen.clear()
+            self.seen_labels.clear()
+            if self.carries_on:
+                sequencer.counts[FLUSH] += sequencer.time - self.flush_from
+                self._skip_periods()
+                continue
             time = sequencer.ends[-1] + sequencer.latency
-            if shape.proximal_period and (
-                    self.row == shape.rows or self.row % shape.proximal_period == 0):
+            if self.steps_follow:
                 time += shape.proximal_cycles
             sequencer.counts[FLUSH] += time - self.flush_from + 1
             sequencer.time = time + 1
             if self.row == shape.rows:
                 return time
-            self.to_step = stretch
-            self.seen.clear()
-            self.seen_labels.clear()
             if shape.config.drains or not sequencer.periods.at_boundary:
                 self._skip_periods()
 
@@ -74,6 +78,13 @@ class EpochClock:
         """Rows from one time that the pipeline is empty to the next."""
         shape = self.shape
         return shape.batch if shape.config.drains else shape.proximal_period or shape.rows
+
+    @property
+    def steps_follow(self) -> bool:
+        """True if a proximal step follows the latest row."""
+        shape = self.shape
+        return shape.proximal_period > 0 and (
+            self.row == shape.rows or self.row % shape.proximal_period == 0)
 
     def _begin_batch(self):
         """Begin a batch with an empty pipeline: at a boundary a row without data adds a correction
@@ -108,7 +119,10 @@ class EpochClock:
             if self.slots < sequencer.beats:
                 return False
             self._skip_rows()
-        for _ in range(sequencer.depth):
+        # The first row of the next batch may carry the last update of this one.
+        self.carries_on = self.shape.config.carries_on and self.row < self.shape.rows \
+            and not self.steps_follow and not periods.at_boundary
+        for _ in range(sequencer.depth - self.carries_on):
             self.slots = sequencer.idle_row()
             if self.slots < sequencer.beats:
                 sequencer.counts[FLUSH] += sequencer.limit - self.flush_from

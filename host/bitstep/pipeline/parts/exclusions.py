@@ -17,6 +17,8 @@ TRAITS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "several models": {"models": lambda models: models is not None and models > 1},
     "look-ahead": {"lookahead": lambda rows: rows not in (None, "auto", 0)},
     "slow updates": {"update_interval": lambda cycles: cycles not in (None, 2)},
+    "batches without waiting": {"update_interval": lambda cycles: cycles == 1},
+    "batches of one row": {"minibatch": lambda batches: batches is False},
     "logistic loss": {"loss_family": lambda family: family == "logistic"},
     "one bit": {"bits": lambda bits: bits == 1},
     "many levels": {"bits": lambda bits: bits is not None and bits > MAX_CODEBOOK_BITS},
@@ -70,6 +72,12 @@ EXCLUSIONS = (
     Exclusion("packed rows", "codebooks", "the pipeline for packed rows has no codebooks"),
     Exclusion("packed rows", "refetching", "the pipeline for packed rows trains on the rows of a "
               "beat together, and reads none again"),
+    Exclusion("batches without waiting", "batches of one row",
+              "rows follow each other without waiting inside a batch alone"),
+    Exclusion("batches without waiting", "refetching",
+              "a row that is read again would hold up its batch"),
+    Exclusion("batches without waiting", "bit-plane rows",
+              "full passes over bit planes take rows at least 2 cycles apart"),
     Exclusion("row weights", "packed rows", "each row of a beat would need a step of its own"),
     Exclusion("row weights", "refetching", "a row that is read again would need its step a second "
               "time"),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from bitstep.pipeline.parts.formats import RowFormat, format_of
 from bitstep.pipeline.parts.widths import MODEL_WIDTH, ceil_div
 
-UPDATE_INTERVALS = {"linear": (2, 4), "logistic": (6,)}
+UPDATE_INTERVALS = {"linear": (1, 2, 4), "logistic": (1, 6)}
 ROUNDING_STAGES = 4         # cycles in which an update is rounded to few bits
 FINE_STAGES = 4             # by which updates with the finer sigmoid of a full pass come later
 PACKED_DITHER_STAGES = 6     # cycles until the dither of the first packed rows is there
@@ -86,7 +86,12 @@ class Dither:
         """Cycles in which the dither of four rows is generated: few enough that rows never wait for
         it, and a multiple of 5, the groups of four rounds.
         """
-        return 5 if self.clock.update_interval == 2 else 15
+        return 5 if self.clock.update_interval <= 2 else 15
+
+    @property
+    def every_cycle(self) -> bool:
+        """True if a row may come in every cycle: the rounds then have stages of their own."""
+        return self.clock.update_interval == 1
 
 
 @dataclass(frozen=True)
@@ -147,14 +152,20 @@ class Solver:
         Cycles in which an update is rounded to few bits.
     fine : int
         Cycles by which updates of a gradient come later: those of the finer sigmoid.
+    loss_family : str
+        Family of the losses that it has the updates of.
     """
 
     clock: Clock
     correlated_rows: int
     rounding: int
     fine: int
+    loss_family: str
 
-    _STAGES: ClassVar[dict[int, int]] = {2: 4, 4: 5, 6: 7}
+    # By loss family and update interval. Without a recursion the nearest row's term is missing.
+    _STAGES: ClassVar[dict[tuple[str, int], int]] = {
+        ("linear", 1): 3, ("linear", 2): 4, ("linear", 4): 5, ("logistic", 1): 6,
+        ("logistic", 6): 7}
 
     @property
     def lead(self) -> int:
@@ -166,7 +177,7 @@ class Solver:
     @property
     def cycles(self) -> int:
         """Cycles from a dot product to the update, before it is rounded to few bits."""
-        return self._STAGES[self.clock.update_interval]
+        return self._STAGES[self.loss_family, self.clock.update_interval]
 
 
 @dataclass(frozen=True)
@@ -356,7 +367,8 @@ class Stages:
         self.solver = Solver(
             clock, correlated_rows=0 if choices.drains else choices.lookahead,
             rounding=ROUNDING_STAGES if choices.rounded_updates else 0,
-            fine=FINE_STAGES if self.full_passes and choices.loss_family == "logistic" else 0)
+            fine=FINE_STAGES if self.full_passes and choices.loss_family == "logistic" else 0,
+            loss_family=choices.loss_family)
 
     def _dot_product(self, choices):
         return DotProduct(self.rows, self.clock, choices.model_bits)

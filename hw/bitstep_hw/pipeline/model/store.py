@@ -26,7 +26,8 @@ class ModelStore(wiring.Component):
     U = V + e if a correction is pending. V is written back (U where the correction is committed)
     and U goes to the dot product, or, later in a batch, the model that was frozen at the batch's
     start. A slot a cycle, the words leave ``dot.product + 2`` cycles after the slot; two slots
-    with the same index must be at least 2 cycles apart, 4 with a fast clock. Nothing is
+    with the same index must be at least 2 cycles apart, 4 with a fast clock; with
+    ``update_interval`` 1 they may follow each other, but for one that commits. Nothing is
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
     words, once more with ``minibatch`` and without ``model_bits``.
 
@@ -99,7 +100,9 @@ class ModelStore(wiring.Component):
         writer = self._writer(m)
         read, write = self._memory(m, slot, slot_2, writer)
         seen_words = Signal(self.sampled.shape(), name="seen_words")
-        frozen = self._frozen(m, slot, slot_1, slot_2, seen_words) \
+        # Rows of one beat may follow each other: a slot then takes the words of the one before.
+        repeats = self._repeats(m, slot, slot_1) if config.update_interval == 1 else None
+        frozen = self._frozen(m, slot, slot_1, slot_2, seen_words, repeats) \
             if config.minibatch and not config.model_bits else None
         # Until the levels of the row to apply are there.
         waits = config.stages.dot.product - config.stages.dot.term
@@ -112,9 +115,10 @@ class ModelStore(wiring.Component):
             olds.append(old)
             if lane >= config.rows.lanes:    # a word without a lane stays 0
                 continue
-            updated, word, excess = self._updated(m, lane, slot_1, minus_product(
-                m, config, old, self.levels[lane], updates[lane // _SHARERS], valid=multiplies,
-                name=f"delta_{lane}"))
+            updated, word, excess = self._updated(
+                m, lane, slot_1, repeats, old, lambda from_word, lane=lane: minus_product(
+                    m, config, from_word, self.levels[lane], updates[lane // _SHARERS],
+                    valid=multiplies, name=f"delta_{lane}"))
             seen, carry, pending = self._corrected(m, lane, slot_1, word)
             m.d.comb += [seen_words[lane].eq(seen), self.sampled[lane].eq(
                 Mux(self.sums, high_half(updated, pending), seen) if config.stages.full_passes
@@ -189,16 +193,24 @@ class ModelStore(wiring.Component):
         ]
         return delay(m, now, self.config.clock.memory_wait, name="writes")
 
-    def _updated(self, m, lane, slot_1, value):
+    def _repeats(self, m, slot, slot_1):
+        """1 if slot 1 has the index of slot 2, whose words are not in the memory yet."""
+        repeats = Signal()
+        m.d.sync += repeats.eq(slot.valid & slot_1.valid & (slot.index == slot_1.index))
+        return repeats
+
+    def _updated(self, m, lane, slot_1, repeats, old, subtract):
         """A lane's X - c g in the cycle of slot 2, its word, and bits that are 0 within its range.
+        ``old``: the word of slot 1 in the memory; ``subtract``: takes c g from a word.
         """
         config = self.config
         product_width = 1 if config.row_format == "float32" else config.rows.level_width - 1
         updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
                          reset_less=True)
+        word = updated[:MODEL_WIDTH].as_signed()
+        value = subtract(old if repeats is None else Mux(repeats, word, old))
         with when(m, enable_of(config, slot_1.valid)):
             m.d.sync += updated.eq(value)
-        word = updated[:MODEL_WIDTH].as_signed()
         excess = updated[MODEL_WIDTH:] ^ word[-1].replicate(len(updated) - MODEL_WIDTH)
         return updated, word, excess
 
@@ -277,7 +289,7 @@ class ModelStore(wiring.Component):
             Mux(delay(m, words.intercept, 1, name="intercept_shown"),
                 delay(m, intercept, 1, name="shown_intercept"), chosen))
 
-    def _frozen(self, m, slot, slot_1, slot_2, seen_words):
+    def _frozen(self, m, slot, slot_1, slot_2, seen_words, repeats):
         """The model at the batch's start, beside slot 2."""
         config, words = self.config, self.sampled.shape()
         m.submodules.frozen = store = memory.Memory(
@@ -293,5 +305,6 @@ class ModelStore(wiring.Component):
             write.en.eq(slot_2.valid & slot_2.freeze),
         ]
         with when(m, enable_of(config, slot_1.valid & slot_1.frozen)):
-            m.d.sync += held.eq(read.data)
+            m.d.sync += held.eq(read.data if repeats is None else
+                                Mux(repeats & slot_2.freeze, seen_words.as_value(), read.data))
         return held

@@ -25,6 +25,8 @@ class CorrectionPeriods(wiring.Component):
     ----------
     drains : bool
         Batches begin with an empty pipeline.
+    carries_on : bool
+        Rows go on after a batch that no boundary follows.
 
     Members
     -------
@@ -54,8 +56,8 @@ class CorrectionPeriods(wiring.Component):
         Strobe: the correction asked for by the last ``sample`` row is ready.
     opens : In(1)
         With ``drains``: the row has no data and comes before a boundary.
-    corrects : Out(1)
-        The next row with data is the first of a period.
+    corrects, will_correct : Out(1)
+        The next row with data is the first of a period; with ``carries_on``, the one after it is.
     boundary : Out(1)
         The row is the first of a period.
     correct : Out(1)
@@ -70,8 +72,8 @@ class CorrectionPeriods(wiring.Component):
         The row must wait, for a correction or for the decision of the rows before.
     """
 
-    def __init__(self, *, drains=False):
-        self.drains = drains
+    def __init__(self, *, drains=False, carries_on=False):
+        self.drains, self.carries_on = drains, carries_on
         super().__init__({
             "rows": In(32), "period": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "start": In(1), "row_ends": In(1), "counted": In(1), "idle_row": In(1),
@@ -79,6 +81,7 @@ class CorrectionPeriods(wiring.Component):
             "replay": In(1), "replayed": In(range(MAX_LOOKAHEAD + 2)), "corrected": In(1),
             "boundary": Out(1), "correct": Out(1), "commit": Out(1), "sample": Out(1),
             "opens": In(1), "corrects": Out(1), "fill": Out(1), "stuck": Out(1),
+            **({"will_correct": Out(1)} if carries_on else {}),
         })
 
     def elaborate(self, platform):
@@ -114,6 +117,8 @@ class CorrectionPeriods(wiring.Component):
         following = Signal()        # at_boundary, when this row has ended
         m.d.comb += following.eq((self.period != 0)
                                  & Mux(at_boundary, self.period == 1, to_boundary == 1))
+        if self.carries_on:
+            m.d.comb += self.will_correct.eq(following)
         with m.If(self.row_ends):
             m.d.sync += [
                 # Before a boundary every update of the period before must have met its words.

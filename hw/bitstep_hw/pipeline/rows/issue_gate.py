@@ -1,6 +1,6 @@
 """Gate that lets a slot enter when nothing it needs is missing."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -115,6 +115,8 @@ class IssueGate(wiring.Component):
 
     def _close(self, m, row_ends, just):
         """1 if the rows before ended too short a time ago for this slot."""
+        if self.config.update_interval == 1:
+            return C(0)
         # Rows that ended in one of the last ``update_interval`` - 1 cycles.
         ended = [row_ends, *(delay(m, row_ends, age, name=f"ended_{age}")
                              for age in range(1, self.config.update_interval - 1))]

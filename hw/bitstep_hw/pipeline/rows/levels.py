@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 from bitstep_hw.parts.arithmetic import delay, enable_of, when
+from bitstep_hw.pipeline.rows.beat_queue import BeatQueue
 from bitstep_hw.pipeline.rows.decoder import Decoder
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
 from bitstep_hw.pipeline.slot import slot_layout
@@ -17,21 +18,25 @@ class Levels(wiring.Component):
     """Decoded levels of each slot: its own, those of the rows before at the same place, and those
     of the row that is applied to its words.
 
-    The way of a beat: a register; the delay lines, which give the same beat of the rows before; the
-    decoders, one for each use; a register for each level. A slot a cycle; the levels come 2 cycles
+    The way of a beat: a register; the delay lines, which give the same beat of the rows before, or,
+    where rows come in every cycle, a queue that gives that of the row to apply; the decoders, one
+    for each use; a register for each level. A slot a cycle; the levels come 2 cycles
     after the slot. Two are later: ``late_dot`` comes with the slot's weights
     (``config.stages.store.words``), and ``applied`` by
     ``config.stages.dot.product - config.stages.dot.term``.
-    Storage: :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`.
+    Storage: :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines` or
+    :class:`bitstep_hw.pipeline.rows.beat_queue.BeatQueue`.
     Golden model: :func:`bitstep.pipeline.levels.decode`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives codes, lanes and look-ahead.
+        Gives codes, lanes, look-ahead and ``update_interval``.
 
     Members
     -------
+    start : In(1)
+        With ``update_interval`` 1, a strobe: no row is to be applied any more.
     slots : In(slot_layout).array(store.words), beat : In(beat_width)
         A slot now and as it was 1, 2, ... cycles ago; the beat of the slot now.
     last_lanes, lookahead : In
@@ -39,7 +44,7 @@ class Levels(wiring.Component):
     dot, late_dot : Out(signed(level_width)).array(lanes)
         Levels for products with the rows before; the same ones, beside the model's weights.
     previous : Out(signed(level_width)).array(lookahead, lanes)
-        Gradient levels of the rows before, nearest first.
+        Gradient levels of the rows before, nearest first; none with ``update_interval`` 1.
     applied : Out(signed(level_width)).array(lanes)
         Gradient levels of the row that the run's look-ahead asks for.
     """
@@ -50,25 +55,24 @@ class Levels(wiring.Component):
         super().__init__({
             "slots": In(slot_layout(config)).array(config.stages.store.words),
             "beat": In(config.rows.beat_width),
+            **({"start": In(1)} if config.update_interval == 1 else {}),
             "last_lanes": In(10), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "dot": level.array(config.rows.lanes), "late_dot": level.array(config.rows.lanes),
-            "previous": level.array(config.lookahead, config.rows.lanes),
+            "previous": level.array(0 if config.update_interval == 1 else config.lookahead,
+                                    config.rows.lanes),
             "applied": level.array(config.rows.lanes),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.lines = lines = DelayLines(config=config)
         beat = Signal(config.rows.beat_width, reset_less=True)
         m.d.sync += beat.eq(self.beat)
-        m.d.comb += [lines.valid.eq(self.slots[0].valid), lines.index.eq(self.slots[0].index),
-                     lines.beat.eq(beat)]
+        taps = self._taps(m, beat)
         # Lanes of a row's last beat: a comparison for each of them, constant during a run.
         mask = Signal(config.rows.lanes, reset_less=True)
         m.d.sync += mask.eq(Cat(self.last_lanes > lane for lane in range(config.rows.lanes)))
 
-        taps = [lines.previous_beats[line] for line in range(config.lookahead + 1)]
         self._decode(m, beat, mask, self.dot, sample=_DOT, name="dot")
         # Codes are fewer bits than levels, so the codes wait and are decoded a second time.
         later = config.stages.store.words - 2
@@ -77,11 +81,25 @@ class Levels(wiring.Component):
         for line, (tap, levels) in enumerate(zip(taps[:-1], self.previous, strict=True), 1):
             self._decode(m, tap, mask, levels, sample=_GRADIENT, name=f"previous_{line}")
         if config.stages.dot.term == config.stages.dot.product:
-            self._decode(m, self._chosen(m, taps), mask, self.applied, sample=_GRADIENT,
-                         name="applied")
+            applied = taps[0] if config.update_interval == 1 else self._chosen(m, taps)
+            self._decode(m, applied, mask, self.applied, sample=_GRADIENT, name="applied")
         else:
             self._choose_late(m, taps[-1], mask)
         return m
+
+    def _taps(self, m, beat):
+        """Beats of the rows before, nearest first, beside ``beat``; of rows that come in every
+        cycle only that of the row to apply.
+        """
+        if self.config.update_interval == 1:
+            m.submodules.queue = queue = BeatQueue(config=self.config)
+            m.d.comb += [queue.clear.eq(self.start), queue.slot.eq(self.slots[0]),
+                         queue.beat.eq(beat)]
+            return [queue.o]
+        m.submodules.lines = lines = DelayLines(config=self.config)
+        m.d.comb += [lines.valid.eq(self.slots[0].valid), lines.index.eq(self.slots[0].index),
+                     lines.beat.eq(beat)]
+        return [lines.previous_beats[line] for line in range(self.config.lookahead + 1)]
 
     def _choose_late(self, m, last_tap, mask):
         """Drive ``applied``: memory blocks are slow to answer, so what they say is in registers

@@ -56,13 +56,16 @@ class Phases(wiring.Component):
     With ``drains`` every batch ends likewise, with or without a proximal step. It begins with a row
     without data, if it is at a boundary of corrections, and with what ``batch_starts`` begins.
 
+    With ``carries_on`` a batch that neither a proximal step nor a boundary follows ends with D rows
+    without data, and rows go on: the next one carries the batch's last update.
+
     A phase is there one cycle after the strobe that led to it. Stores two counters of rows, and
     one more with ``proximal``.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``proximal``, ``refetch`` and ``drains``.
+        Gives ``proximal``, ``refetch``, ``drains``, ``carries_on`` and ``update_interval``.
 
     Members
     -------
@@ -95,6 +98,8 @@ class Phases(wiring.Component):
     batch_ends, corrects : In(1)
         With ``drains``: the row that ends now is the last of its batch; the next row with data is
         the first of a period between corrections.
+    will_correct : In(1)
+        With ``carries_on``: the row with data after the next one is that.
     batch_ready : In(1)
         With ``drains``, strobe: what ``batch_starts`` began is done.
     phase : Out(Phase)
@@ -136,6 +141,7 @@ class Phases(wiring.Component):
             "replay_alone": Out(1), "discard": Out(1), "rewind": Out(1),
             "proximal": Out(1), "done": Out(1),
             "batch_ends": In(1), "corrects": In(1), "batch_ready": In(1), "batch_starts": Out(1),
+            **({"will_correct": In(1)} if config.carries_on else {}),
         })
 
     def elaborate(self, platform):
@@ -154,7 +160,10 @@ class Phases(wiring.Component):
         # Compared a cycle before it is asked: rows are 2 cycles apart at least.
         last_row = Signal()
         none_left = Signal()
-        m.d.sync += [last_row.eq(self.rows_left == 1), none_left.eq(self.rows_left == 0)]
+        is_last = self.rows_left == 1
+        if self.config.update_interval == 1:
+            is_last = Mux(self.counted, self.rows_left == 2, is_last)
+        m.d.sync += [last_row.eq(is_last), none_left.eq(self.rows_left == 0)]
         ends = last_row | self.step_due
         if self.config.drains:
             ends = ends | self.batch_ends
@@ -169,6 +178,8 @@ class Phases(wiring.Component):
             m.d.sync += flush_left.eq(flush_left - 1)
             with m.If(flush_left == 1):
                 m.d.comb += upcoming.eq(Phase.SETTLE)
+        if self.config.carries_on:
+            self._carry_on(m, upcoming, flush_left, last_row)
         begins = self._begin_batch(m, upcoming) if self.config.drains else Phase.ROWS
         self._settle(m, upcoming, none_left, self._step_follows(m, last_row), begins)
         if self.config.refetch:
@@ -180,6 +191,21 @@ class Phases(wiring.Component):
             m.d.comb += upcoming.eq(Phase.IDLE)
             m.d.sync += self.discard.eq(0)
         return m
+
+    def _carry_on(self, m, upcoming, flush_left, last_row):
+        """Leave rows after a batch for D rows without data at most, if neither the epoch ends nor a
+        proximal step or a correction follows.
+        """
+        goes_on, resumes = Signal(), Signal()
+        m.d.comb += goes_on.eq(self.batch_ends & ~(last_row | self.step_due | self.will_correct))
+        with m.If(self.counted):
+            m.d.sync += resumes.eq(goes_on)
+            with m.If(goes_on):
+                m.d.sync += flush_left.eq(self.lookahead)
+                with m.If(self.lookahead == 0):
+                    m.d.comb += upcoming.eq(Phase.ROWS)
+        with m.If(self.row_ends & (self.phase == Phase.FLUSH) & (flush_left == 1) & resumes):
+            m.d.comb += upcoming.eq(Phase.ROWS)
 
     def _count_to_step(self, m):
         """Count the rows before a proximal step."""

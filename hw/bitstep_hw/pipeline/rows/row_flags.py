@@ -13,6 +13,11 @@ class RowFlags(wiring.Component):
     Rows with and without data count for ``apply``, rows with data alone for the batch. Flags
     change in the cycle after ``row_ends``. Stores the row's place in its batch.
 
+    Parameters
+    ----------
+    every_cycle : bool
+        Rows may end in every cycle; else they are at least 2 cycles apart.
+
     Members
     -------
     batch : In(32)
@@ -38,12 +43,14 @@ class RowFlags(wiring.Component):
     freeze : Out(1)
         The row stores its words as the model at the batch's start.
     batch_ends : Out(1)
-        Register: the next row with data is the last of its batch; right 2 cycles after ``counted``.
+        Register: the next row with data is the last of its batch; right 2 cycles after ``counted``,
+        with ``every_cycle`` in the next one.
     misaligned : Out(1)
         Strobe, a cycle later: a boundary or a proximal step falls into a batch.
     """
 
-    def __init__(self):
+    def __init__(self, *, every_cycle=False):
+        self.every_cycle = every_cycle
         super().__init__({
             "batch": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "start": In(1), "issue": In(1), "row_ends": In(1), "counted": In(1),
@@ -57,7 +64,13 @@ class RowFlags(wiring.Component):
         position = Signal(32)                           # in the batch
         age = Signal(range(MAX_LOOKAHEAD + 2))          # rows before this one, if few
         batch_end = Signal(32)
-        m.d.sync += [batch_end.eq(self.batch - 1), self.batch_ends.eq(position == batch_end)]
+        ends = position == batch_end
+        if self.every_cycle:
+            before_end = Signal(32)
+            m.d.sync += before_end.eq(self.batch - 2)
+            # A batch of one row ends with each of them.
+            ends = Mux(self.counted, Mux(ends, batch_end == 0, position == before_end), ends)
+        m.d.sync += [batch_end.eq(self.batch - 1), self.batch_ends.eq(ends)]
         m.d.comb += [
             self.apply.eq(age > self.lookahead),
             self.skip.eq(Mux(position > MAX_LOOKAHEAD, MAX_LOOKAHEAD, position)),

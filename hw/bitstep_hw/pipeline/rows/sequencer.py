@@ -37,8 +37,8 @@ class Sequencer(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``latency``, ``update_interval``, ``proximal``, ``refetch`` and
-        ``drains``.
+        Gives ``max_beats``, ``latency``, ``update_interval``, ``proximal``, ``refetch``,
+        ``drains`` and ``carries_on``.
 
     Members
     -------
@@ -118,8 +118,9 @@ class Sequencer(wiring.Component):
         m = Module()
         m.submodules.gate = gate = IssueGate(config=self.config)
         m.submodules.phases = phases = Phases(config=self.config)
-        m.submodules.periods = periods = CorrectionPeriods(drains=self.config.drains)
-        m.submodules.flags = flags = RowFlags()
+        m.submodules.periods = periods = CorrectionPeriods(
+            drains=self.config.drains, carries_on=self.config.carries_on)
+        m.submodules.flags = flags = RowFlags(every_cycle=self.config.update_interval == 1)
         m.submodules.causes = causes = WaitCauses()
         parts = (gate, phases, periods, flags, causes)
         idle_row = Signal()

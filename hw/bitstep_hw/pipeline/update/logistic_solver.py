@@ -29,8 +29,8 @@ class LogisticSolver(wiring.Component):
     c_(i-1) and c_i are six cycles: product with G_1, subtraction, argument, chord, value, product
     with K. The terms of all rows further back are subtracted before.
 
-    Latency is 7 cycles from ``dot``, with ``rounded_updates``
-    ``ROUNDING_STAGES`` more; throughput a row every 6 cycles.
+    Latency is ``config.stages.solver.cycles`` cycles from ``dot``, with ``rounded_updates``
+    ``ROUNDING_STAGES`` more; throughput a row every ``update_interval`` cycles.
     Multipliers: one of c and a product of rows for every row of look-ahead, one of 12 and 10 bits
     in the chord, one of 47 and 17 bits for K. Golden model: the logistic loss of
     :func:`bitstep.golden.steps.update_rule`, with :mod:`bitstep.golden.sigmoid`.
@@ -69,11 +69,9 @@ class LogisticSolver(wiring.Component):
                                 clear=self.clear)
         stage_valid = history.stage_valid
         steps = RowSteps(m, self, history)
-        # Rows are six cycles apart, so the label of one stays until 2 cycles are left.
-        positive = Signal(reset_less=True)
+        positive_at = self._kept(m, stage_valid, ~self.label[-1], history.entry, name="positive")
+        positive = positive_at(2)
         centre, derivatives = None, C(0)
-        with m.If(stage_valid[history.entry]):
-            m.d.sync += positive.eq(~self.label[-1])
         if self.config.row_format == BIT_PLANES:
             derivatives = self.derivatives
             centre = Signal(VALUE_FRACTION + 1, reset_less=True)
@@ -81,15 +79,12 @@ class LogisticSolver(wiring.Component):
             with m.If(stage_valid[history.entry] & derivatives):
                 m.d.sync += [positive.eq(self.label[0]),
                              centre.eq(Mux(self.label[0], -derivative, derivative))]
-        margin = self._margin(m, history, positive)
+        margin = self._margin(m, history, positive_at(5))
         argument = self._argument(m, stage_valid, margin)
         value = self._value(m, stage_valid, argument,
                             None if centre is None else Mux(derivatives, centre, 0))
         m.d.comb += self.take.eq(stage_valid[history.dotted] & ~history.stage_idle[history.dotted])
-        # That of a row stays until 2 cycles are left, likewise.
-        dither = Signal(DITHER_WIDTH, reset_less=True)
-        with m.If(stage_valid[history.dotted]):
-            m.d.sync += dither.eq(self.dither)
+        dither = self._kept(m, stage_valid, self.dither, history.dotted, name="dither")(2)
         # The sign goes into the factor: -floor(x + d) is floor(-x - d + 1) without its last bit.
         if self.config.rounded_updates:
             self._round(m, stage_valid, history.stage_idle, value, positive, dither, steps)
@@ -112,6 +107,17 @@ class LogisticSolver(wiring.Component):
         if self.config.stages.solver.fine:
             self._refine(m, history, margin, positive, dither, steps)
         return m
+
+    def _kept(self, m, stage_valid, value, entered, *, name):
+        """``value`` of the row with ``entered`` cycles left, when it has fewer left, at least 2: a
+        function of these. Of rows that are six cycles apart one register keeps it.
+        """
+        if self.config.update_interval == 1:
+            return lambda left: delay(m, value, entered - left, name=f"{name}_until_{left}")
+        register = Signal(value.shape(), name=name, reset_less=True)
+        with m.If(stage_valid[entered]):
+            m.d.sync += register.eq(value)
+        return lambda left: register
 
     def _refine(self, m, history, margin, positive, dither, steps):
         """Give the updates of the finer sigmoid instead in a run that has it."""

@@ -30,6 +30,7 @@ CONFIGS = [
     PipelineConfig(bits=8, max_features=24, corrections=False),
 ]
 FAST = [replace(config, update_interval=4) for config in CONFIGS[:3]]
+EVERY_CYCLE = [replace(config, update_interval=1) for config in (*CONFIGS[:3], CONFIGS[4])]
 FLAG_LATENCY = 8            # a bound: the flags of all lanes take a few cycles more
 LOW, HIGH = -1 << 31, (1 << 31) - 1
 
@@ -66,7 +67,8 @@ def words_latency(config):
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("config", [*CONFIGS, *FAST], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*CONFIGS, *FAST, *EVERY_CYCLE],
+                         ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats", [1, 2, 3])
 def test_slots(config, gap, beats):
@@ -77,8 +79,11 @@ def test_slots(config, gap, beats):
     reference = Reference(start, 12345, level)
     cycles, expected, corrections = [], {}, {}
     flags, update, frozen_once = {}, 0, False
-    for place in in_rows([beats] * 40, rng, gap=gap, pitch=2,
-                         apart=4 if config.clock.fast else 2):
+    apart = config.update_interval
+    kinds = ["plain", "plain", "correct", "commit", "freeze", "frozen"]
+    if beats == apart == 1:     # no slot follows one that commits
+        kinds.remove("commit")
+    for place in in_rows([beats] * 40, rng, gap=gap, pitch=min(apart, 2), apart=apart):
         now = len(cycles)
         cycle = {"slot": {"valid": 0, "index": rng.randrange(beats)},
                  "levels": [rng.randint(-level, level) for _ in range(config.rows.lanes)],
@@ -87,7 +92,7 @@ def test_slots(config, gap, beats):
         if place is not None:
             _, beat, first, last = place
             if first:
-                kind = rng.choice(["plain", "plain", "correct", "commit", "freeze", "frozen"])
+                kind = rng.choice(kinds)
                 correct = config.corrections and kind in ("correct", "commit")
                 freeze = config.minibatch and (kind == "freeze" or not frozen_once)
                 flags = {"correct": correct, "commit": correct and kind == "commit",

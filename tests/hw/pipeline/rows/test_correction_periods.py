@@ -79,6 +79,24 @@ def test_epochs_do_not_know_of_each_other():
     assert first == third
 
 
+def test_boundaries_are_known_a_row_before():
+    """In the cycle in which the row before ends, in every cycle if need be; with a row without data
+    before each, as where batches begin with an empty pipeline.
+    """
+    row, opens = QUIET | {"counted": 1, "row_ends": 1}, QUIET | {"opens": 1, "row_ends": 1}
+    for period, places in ((1, [0, 1, 2, 3, 4, 5]), (2, [1, 3, 5]), (3, [2, 5])):
+        cycles, ends = [QUIET | {"opens": 0}, QUIET | {"start": 1}], []
+        for number in range(6):
+            if number % period == 0:
+                cycles += [opens, QUIET | {"opens": 0}]
+            cycles.append(row)
+            ends.append(len(cycles) - 1)
+        recorded = trace(once(CorrectionPeriods, drains=True, carries_on=True), cycles,
+                         ["will_correct"], tail=0, rows=9, period=period, lookahead=1)
+        assert places == [number for number, end in enumerate(ends)
+                          if recorded[end]["will_correct"]]
+
+
 def test_boundary_waits_for_the_rows_before():
     cycles = [QUIET, QUIET | {"start": 1}, QUIET | {"open_rows": 2}, QUIET,
               QUIET | {"counted": 1, "row_ends": 1}, QUIET | {"open_rows": 2}]

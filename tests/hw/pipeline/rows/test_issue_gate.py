@@ -34,7 +34,8 @@ class Model:
         data = inputs["entering"] and not inputs["fill"]
         missing = (inputs["first"] and inputs["stuck"]) or not inputs["beat_valid"] \
             or (inputs["last"] and not inputs["label_valid"])
-        idle = inputs["carrying"] or (inputs["entering"] and inputs["fill"])
+        stuck = self.config.drains and inputs["first"] and inputs["stuck"]
+        idle = (inputs["carrying"] and not stuck) or (inputs["entering"] and inputs["fill"])
         issue = (idle or (data and not missing)) and not (too_close or too_many or inputs["held"])
         ends = issue and inputs["last"]
         if ends:
@@ -44,7 +45,7 @@ class Model:
                 "outstanding": outstanding}
 
 
-@pytest.mark.parametrize("update_interval", [2, 4])
+@pytest.mark.parametrize("update_interval", [1, 2, 4])
 @pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 2), (2, 1), (3, 8), (4, 2), (1, 8)])
 @each("busy", [0.5, 0.95, 1.0])
 def test_every_cycle(update_interval, beats, lookahead, busy):

@@ -14,8 +14,8 @@ from bitstep_sim.testing.harness import once, simulate
 
 def schedule_of(config, beats, n_rows, gap, rng):
     """A place in a row for each cycle, or None."""
-    apart = 4 if config.clock.fast else 2
-    return in_rows([beats] * n_rows, rng, gap=gap, pitch=2, apart=apart)
+    apart = {1: 1, 2: 2, 4: 4}[config.update_interval]
+    return in_rows([beats] * n_rows, rng, gap=gap, pitch=min(apart, 2), apart=apart)
 
 
 class Rows:
@@ -46,7 +46,7 @@ class Rows:
 @pytest.mark.parametrize("beats, lookahead", [(1, 3), (2, 2), (3, 1), (3, 0)])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("one_level", 5), ("two_levels", 2),
                                           ("two_levels", 4)])
-@pytest.mark.parametrize("update_interval", [2, 4])
+@pytest.mark.parametrize("update_interval", [1, 2, 4])
 def test_each_level_in_its_cycle(row_format, bits, update_interval, beats, lookahead, gap):
     config = PipelineConfig(bits=bits, row_format=row_format, update_interval=update_interval,
                             lookahead=3, max_features=64 // bits * 3)
@@ -56,7 +56,8 @@ def test_each_level_in_its_cycle(row_format, bits, update_interval, beats, looka
     stages, tail = config.stages.store.words, 12
     places = [*[None] * stages, *schedule_of(config, beats, 12, gap, rng), *[None] * tail]
     slots = [{"valid": 0} if place is None else
-             {"valid": 1, "index": place[1], "first": place[2], "last": place[3]}
+             {"valid": 1, "index": place[1], "first": place[2], "last": place[3],
+              "apply": place[0] > lookahead}
              for place in places]
     late = config.stages.dot.product - config.stages.dot.term
     seen = []
@@ -81,7 +82,8 @@ def test_each_level_in_its_cycle(row_format, bits, update_interval, beats, looka
         now -= stages
         assert seen[now + 2]["dot"] == rows.levels(row, beat, 0)
         assert seen[now + stages]["late_dot"] == rows.levels(row, beat, 0)
-        for line in range(1, min(row, lookahead) + 1):
+        lines = 0 if update_interval == 1 else min(row, lookahead)
+        for line in range(1, lines + 1):
             assert seen[now + 2]["previous"][line - 1] == rows.levels(row - line, beat, 1)
         if row > lookahead:
             assert seen[now + 2 + late]["applied"] == rows.levels(row - lookahead - 1, beat, 1)

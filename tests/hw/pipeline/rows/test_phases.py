@@ -73,6 +73,61 @@ def test_no_proximal_steps_without_the_part():
     assert not cycles_of(recorded, "proximal") + cycles_of(recorded, "step_due")
 
 
+EVERY_CYCLE = PipelineConfig(bits=8, max_features=40, lookahead=11, update_interval=1,
+                             proximal=True)
+LAST_ROW = ROW | {"batch_ends": 1}
+
+
+def run_batches(events, **constant):
+    """:func:`run` of batches whose rows enter one beat a cycle, with what begins a batch done at
+    once.
+    """
+    events = {cycle: {"batch_ends": 0, "will_correct": 0, "corrects": 0, "batch_ready": 1} | event
+              for cycle, event in ({cycle: {} for cycle in range(40)} | events).items()}
+    return run(events, config=EVERY_CYCLE, **constant)
+
+
+def test_rows_go_on_after_a_batch():
+    """After D rows without data; after none if D is 0. The epoch's last batch is flushed."""
+    recorded = run_batches({0: {"start": 1}, 3: ROW, 4: LAST_ROW, 6: IDLE_ROW, 7: IDLE_ROW, 8: ROW,
+                            9: LAST_ROW, 10: IDLE_ROW, 11: IDLE_ROW, 12: LAST_ROW, 13: IDLE_ROW,
+                            14: IDLE_ROW, 15: IDLE_ROW}, rows=5, lookahead=2)
+    assert phases(recorded)[2:] == [
+        (2, Phase.ROWS), (5, Phase.FLUSH), (8, Phase.ROWS), (10, Phase.FLUSH), (12, Phase.ROWS),
+        (13, Phase.FLUSH), (16, Phase.SETTLE), (17, Phase.IDLE)]
+    assert cycles_of(recorded, "done") == [16]
+    recorded = run_batches({0: {"start": 1}, 3: LAST_ROW, 4: LAST_ROW, 6: LAST_ROW, 8: IDLE_ROW},
+                           rows=3, lookahead=0)
+    assert phases(recorded)[2:] == [(2, Phase.ROWS), (7, Phase.FLUSH), (9, Phase.SETTLE),
+                                    (10, Phase.IDLE)]
+
+
+def test_batches_before_a_step_or_a_correction_are_flushed():
+    """And so is one that the epoch's end cuts off."""
+    flushed = {4: LAST_ROW, 5: IDLE_ROW, 6: IDLE_ROW, 8: {"proximal_done": 1}}
+    recorded = run_batches({0: {"start": 1}, 3: ROW, **flushed}, rows=9, lookahead=1,
+                           proximal_period=2)
+    assert phases(recorded)[3:] == [(5, Phase.FLUSH), (7, Phase.SETTLE), (8, Phase.PROXIMAL),
+                                    (9, Phase.BATCH), (10, Phase.ROWS)]
+    flushed[4] = LAST_ROW | {"will_correct": 1}
+    flushed[7] = {"corrects": 1}
+    flushed[8] = IDLE_ROW
+    recorded = run_batches({0: {"start": 1}, 3: ROW, **flushed}, rows=9, lookahead=1)
+    assert phases(recorded)[3:] == [(5, Phase.FLUSH), (7, Phase.SETTLE), (8, Phase.BOUNDARY),
+                                    (9, Phase.READY), (10, Phase.BATCH), (11, Phase.ROWS)]
+    recorded = run_batches({0: {"start": 1}, 3: ROW, 4: ROW, 5: IDLE_ROW, 6: IDLE_ROW}, rows=2,
+                           lookahead=1)
+    assert phases(recorded)[3:] == [(5, Phase.FLUSH), (7, Phase.SETTLE), (8, Phase.IDLE)]
+
+
+@each("rows", [1, 2, 3, 4])
+def test_last_row_is_known_at_once(rows):
+    """Where rows may end in every cycle."""
+    recorded = run_batches({0: {"start": 1}, **{3 + row: ROW for row in range(rows)}}, rows=rows,
+                           lookahead=5)
+    assert phases(recorded)[3:] == [(3 + rows, Phase.FLUSH)]
+
+
 @each("first", [0, 1])
 def test_replay(first):
     """Two rows come again. A row that has begun ends as one without data, and counts as one more

@@ -46,6 +46,23 @@ def test_rows(batch, lookahead):
     assert found == expected
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3, 7])
+@each("gap", [0, 1, 2])
+def test_ends_of_batches(batch, gap):
+    """Known as soon as the row before has ended, where rows may end in every cycle."""
+    row = QUIET | {"row_ends": 1, "counted": 1}
+    for every_cycle, pause in ((True, gap), (False, gap + 1)):
+        cycles = [QUIET, QUIET, QUIET | {"start": 1}, QUIET]
+        ends = []
+        for _ in range(20):
+            cycles += [*[QUIET] * pause, row]
+            ends.append(len(cycles) - 1)
+        recorded = trace(once(RowFlags, every_cycle=every_cycle), cycles, ["batch_ends"], tail=0,
+                         batch=batch, lookahead=2)
+        assert [recorded[cycle]["batch_ends"] for cycle in ends] == [
+            row % batch == batch - 1 for row in range(20)]
+
+
 @each("rows_before, inputs, misaligned", [
     (0, {"issue": 1, "boundary": 1}, 0),        # a period begins with a batch
     (2, {"issue": 1, "boundary": 1}, 1),        # within one

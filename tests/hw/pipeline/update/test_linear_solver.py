@@ -75,7 +75,8 @@ def record(config, rows, distances, outputs, **constant):
     length = now + decided + 1
     cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.getrandbits(31),
                "dot": rng.getrandbits(30), "dither": rng.getrandbits(16),
-               "products": signed_numbers(rng, config.rows.gram_width, config.lookahead)}
+               "products": signed_numbers(rng, config.rows.gram_width,
+                                          config.stages.solver.correlated_rows)}
               for _ in range(length)]
     for start, row in zip(starts, rows, strict=True):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
@@ -113,6 +114,23 @@ def random_rows(config, rng, count, *, idle=0.0):
              "dot": signed_number(rng, config.rows.dot_width), "dither": dither,
              "products": [rng.randrange(-limit, limit) for _ in range(config.lookahead)]}
             for dither in random_dithers(rng, count)]
+
+
+@pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER])
+@each("spread", [0, 1, 3])
+def test_a_row_in_every_cycle(loss, spread):
+    """Each with its own label, dither and dot product."""
+    config = PipelineConfig(bits=4, max_features=48, lookahead=11, update_interval=1)
+    rng = random.Random(f"{loss}-{spread}")
+    rows = [row | {"products": []} for row in random_rows(config, rng, 60, idle=0.15)]
+    for row in rows:
+        row["dot"] >>= 12
+    steps = {"mantissa": 150, "shift": 2, "label_shift": 3, "loss": loss,
+             "derivative_step": (5 << 16) + 40_000, "bound": 150 << 14}
+    expected = solve(rows, **steps)
+    assert len(set(expected)) > (40 if loss == Loss.LEAST_SQUARES else 2)
+    distances = [1 + rng.randint(0, spread) for _ in rows]
+    assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
 @pytest.mark.covering(2)

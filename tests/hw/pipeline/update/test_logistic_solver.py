@@ -39,7 +39,8 @@ def rows_for(margins, config, rng, *, derivative_step, label_shift, idle=0.0):
     limit = min(1 << config.rows.gram_width - 1, reach)
     rows, history = [], []
     for z, dither in zip(margins, random_dithers(rng, len(margins)), strict=True):
-        products = [rng.randrange(-limit, limit) for _ in range(config.lookahead)]
+        products = [rng.randrange(-limit, limit)
+                    for _ in range(config.stages.solver.correlated_rows)]
         dot = z + sum(c * product
                       for c, product in zip(reversed(history), products, strict=False))
         assert abs(dot) < 1 << config.rows.dot_width - 1
@@ -63,7 +64,8 @@ def run(config, rows, distances, **constant):
     rng = random.Random(0)
     cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.choice([1, -1]),
                "dot": rng.getrandbits(30), "dither": rng.getrandbits(16),
-               "products": signed_numbers(rng, config.rows.gram_width, config.lookahead)}
+               "products": signed_numbers(rng, config.rows.gram_width,
+                                          config.stages.solver.correlated_rows)}
               for _ in range(now + 2)]
     for start, row in zip(starts, rows, strict=True):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
@@ -74,9 +76,23 @@ def run(config, rows, distances, **constant):
     assert [cycle for cycle, outputs in enumerate(recorded) if outputs["take"]] == [
         start + 1 for start, row in zip(starts, rows, strict=True) if not row["idle_row"]]
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
-    assert ends == [start + 1 + 7 for start in starts]
+    latency = 1 + config.stages.solver.cycles
+    assert ends == [start + latency for start in starts]
     assert not any(outputs["overflowed"] for outputs in recorded if not outputs["o_valid"])
     return [(recorded[end]["o"], recorded[end]["overflowed"]) for end in ends]
+
+
+@each("spread", [0, 1, 3])
+def test_a_row_in_every_cycle(spread):
+    """Each with its own label and dither, without a row before that it would see."""
+    config = make_config(14, update_interval=1)
+    rng = random.Random(spread)
+    steps = {"derivative_step": (123_456_789 << 16) + 12_345, "label_shift": 20}
+    margins = [rng.randrange(-9 << 20, 9 << 20) for _ in range(60)]
+    rows, expected = rows_for(margins, config, rng, idle=0.15, **steps)
+    distances = [1 + rng.randint(0, spread) for _ in rows]
+    assert len(set(expected)) > 40
+    assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])

@@ -6,7 +6,7 @@ from support import put
 
 from bitstep.golden.dither import DITHER_WIDTH, dithers
 from bitstep.pipeline.parts.stages import PACKED_DITHER_STAGES
-from bitstep_hw.packed.dithers import BeatDithers
+from bitstep_hw.parts.beat_dithers import BeatDithers
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, simulate
 

@@ -1,0 +1,68 @@
+"""Beats of rows whose updates are to come."""
+
+from amaranth import C, Module, Signal
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep_hw.parts import memories
+from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.pipeline.slot import slot_layout
+
+
+class BeatQueue(wiring.Component):
+    """Queue of beats from a row's slots to the slots that it is applied to.
+
+    Where no row meets the rows before it, each of their beats is wanted once more, when the row's
+    update is there. So one memory does for all of them, in the place of
+    :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`.
+
+    One slot a cycle; a slot's own beat may be wanted 2 cycles later at the earliest. Latency: the
+    older row's beat comes with the slot's. Storage: ``config.beats_in_flight`` beats, rounded up to
+    a power of two.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``beat_width`` and ``beats_in_flight``.
+
+    Members
+    -------
+    clear : In(1)
+        Forgets every beat; between epochs.
+    slot : In(slot_layout)
+        A slot, one cycle before its beat.
+    beat : In(beat_width)
+        The beat of the slot announced in the cycle before.
+    o : Out(beat_width)
+        With ``beat``: the beat of the row that is applied, if the slot applies one.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        self.depth = 1 << (config.beats_in_flight - 1).bit_length()
+        super().__init__({
+            "clear": In(1), "slot": In(slot_layout(config)),
+            "beat": In(config.rows.beat_width), "o": Out(config.rows.beat_width),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.beats = store = memory.Memory(
+            shape=self.config.rows.beat_width, depth=self.depth, init=[],
+            attrs=memories.attributes(self.config))
+        write, read = store.write_port(), store.read_port()
+        newest, oldest = Signal(range(self.depth)), Signal(range(self.depth))
+        taken = self.slot.valid & self.slot.apply
+        m.d.comb += [
+            read.addr.eq(oldest), read.en.eq(taken | C(self.config.clock.always_read)),
+            self.o.eq(read.data),
+            write.addr.eq(delay(m, newest, 1, name="newest")), write.data.eq(self.beat),
+            write.en.eq(delay(m, self.slot.valid, 1, name="writing")),
+        ]
+        with m.If(self.slot.valid):
+            m.d.sync += newest.eq(newest + 1)
+        with m.If(taken):
+            m.d.sync += oldest.eq(oldest + 1)
+        with m.If(self.clear):
+            m.d.sync += [newest.eq(0), oldest.eq(0)]
+        return m
