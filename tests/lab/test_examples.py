@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("matplotlib").use("Agg")
+pytest.importorskip("distributed")
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPTS = sorted((DOCS / "examples").glob("*.py"))
@@ -46,7 +47,7 @@ def test_script(script, tmp_path, monkeypatch, capsys):
 
 
 def test_gallery():
-    assert len(SCRIPTS) == 5
+    assert len(SCRIPTS) == 6
     text = (DOCS / "gallery.md").read_text("utf-8")
     for script in SCRIPTS:
         assert f"<!-- source: {script.name} -->" in text

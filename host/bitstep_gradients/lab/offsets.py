@@ -160,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bitstep_gradients.lab.offsets",
                                      description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--data-home", metavar="DIR", help="folder of cadata and cpusmall")
-    parser.add_argument("--sets", nargs="+", default=["cadata", "cpusmall", "200000x100"],
+    parser.add_argument("--sets", nargs="+", default=["cadata", "cpusmall", "50000x100"],
                         metavar="SET", help="names, or drawn ones such as 20000x20")
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--steps", type=int, default=40, help="outer steps (default: 40)")

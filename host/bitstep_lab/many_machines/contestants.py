@@ -18,7 +18,7 @@ from bitstep.training.shards.passes import train_shards
 from bitstep_lab.many_machines.clusters import bytes_between
 
 WEAK = 1e-12                # of a penalty that a contestant cannot do without
-ADMM_ROUNDS = 60
+ADMM_ROUNDS = 20
 
 
 @dataclass
