@@ -90,7 +90,7 @@ def _show_configuration(config: PipelineConfig) -> None:
     _show({"pipeline": config.name, "lanes": config.rows.lanes, **level,
            "capacity": f"{config.rows.capacity} features, {config.rows.max_beats} beats",
            "dot product": f"{config.rows.dot_width} bits", "latency": f"{config.latency} cycles",
-           "update": f"{config.update_interval} cycles",
+           "update": f"{config.update_interval} cycle" + "s" * (config.update_interval > 1),
            "look-ahead": f"{config.lookahead} rows"})
     print()
     rows = []
@@ -100,8 +100,10 @@ def _show_configuration(config: PipelineConfig) -> None:
             rows.append([features, beats, config.stages.required_lookahead(beats),
                          config.effective_lookahead(beats), _pitch(config, beats)])
     print(text_table(["features", "beats", "look-ahead needed", "used", "cycles per row"], rows))
-    print("\nCycles per row: with memory that is always ready"
-          + ("; a row that is read again takes more." if config.refetch else "."))
+    more = "; a row that is read again takes more" if config.refetch else \
+        "; between two batches come rows without data, as many as the look-ahead used" \
+        if config.carries_on else ""
+    print(f"\nCycles per row: with memory that is always ready{more}.")
 
 
 def _show_packed(config):

@@ -35,7 +35,8 @@ def _sequencer(s, update_interval):
     # Whatever is waited for is there, and epochs begin as soon as they may.
     s.seek(dut.i_rows.valid & dut.i_labels.valid & dut.corrected & dut.proximal_done)
     s.seek(dut.start == ((phase == Phase.IDLE) & s.started))
-    s.helper(inside(fragment, "phases.carrying") == (phase == Phase.FLUSH))
+    s.helper(inside(fragment, "phases.carrying")
+             == ((phase == Phase.FLUSH) | (phase == Phase.BOUNDARY)))
     s.helper(inside(fragment, "phases.entering")
              == ((phase == Phase.ROWS) | (phase == Phase.REPLAY)))
     index, beats = inside(fragment, "index"), given["beats"]
@@ -84,7 +85,8 @@ def order(update_interval):
         # Row i takes the update of row i - D - 1, from the first row on that has one.
         s.check(implies(slot.valid, slot.apply == (rows > lookahead)))
         # Same words not in two slots that follow each other; rows `update_interval` apart.
-        s.check(~(slot.valid & s.past(slot.valid)) | (slot.index != s.past(slot.index)))
+        if update_interval > 1:
+            s.check(~(slot.valid & s.past(slot.valid)) | (slot.index != s.past(slot.index)))
         for age in (2, 3) if update_interval == 4 else ():
             s.check(~(slot.valid & s.past(slot.valid, age))
                     | (slot.index != s.past(slot.index, age)))

@@ -464,6 +464,10 @@ def test_info(capsys):
     assert "update            6 cycles" in shown
     assert re.search(r"^ +8 +4 +\d+ +\d+ +6$", shown, re.MULTILINE)
     config = PipelineConfig(refetch=True, lookahead=0)
+    assert main(["info", "--bits", "4", "--update-interval", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "update         1 cycle\n" in out
+    assert "; between two batches come rows without data, as many as the look-ahead used.\n" in out
     assert main(["info", "--refetch", "--lookahead", "0"]) == 0
     shown = capsys.readouterr().out
     assert config.name in shown

@@ -42,6 +42,39 @@ def test_with_lookahead(n_features, lookahead):
     assert C(bits=4).with_lookahead(n_features) == C(bits=4, lookahead=lookahead)
 
 
+@pytest.mark.parametrize("beats, batch, lookahead", [
+    (1, 1, 0), (1, 2, 11), (1, 64, 11), (2, 64, 6), (6, 2, 2), (11, 2, 1), (40, 4, 1),
+    # Rows of 100 beats: a batch of 9 waits 9 x 11 cycles, one of 10 puts in a row of 100.
+    (100, 9, 0), (100, 10, 1)])
+def test_lookahead_of_batches_without_waiting(beats, batch, lookahead):
+    """That of rows which never wait, or none where each row had better wait for the one before."""
+    config = C(bits=4, update_interval=1, lookahead=0).with_lookahead()       # latency 12
+    assert config.latency == 12
+    assert config.run_lookahead(beats, batch) == lookahead
+    assert C(bits=4, rounded_updates=True).run_lookahead(beats, batch) \
+        == min(batch - 1, C(bits=4, rounded_updates=True).effective_lookahead(beats))
+
+
+def test_where_the_pipeline_carries_on():
+    assert C(update_interval=1).carries_on
+    assert C(update_interval=1, rounded_updates=True).carries_on
+    assert not C(update_interval=1, model_bits=4).carries_on    # each batch rounds the model
+    assert C(update_interval=1, model_bits=4).drains
+    assert not C(rounded_updates=True).carries_on
+
+
+def test_lookahead_that_is_part_of_a_result():
+    """Of floating-point rows alone; 0 where every update reaches the words before a batch."""
+    drained, waits, ahead = (C(bits=32, row_format="float32", update_interval=cycles, lookahead=d)
+                             for cycles, d in ((1, 12), (4, 0), (4, 3)))
+    assert [one.result_lookahead(1) for one in (drained, waits, ahead)] == [0, 0, 3]
+    assert drained.keeps_lookahead(waits, 1)
+    assert waits.keeps_lookahead(drained, 1)
+    assert ahead.keeps_lookahead(drained, 1)    # a run may ask for less
+    assert not drained.keeps_lookahead(ahead, 1)
+    assert C(update_interval=1).keeps_lookahead(C(), 1)
+
+
 def test_names_differ():
     configs = [C(), C(bits=3), C(bus_width=128), C(row_format="two_levels"), C(max_features=64),
                C(lookahead=2), C(update_interval=4), C(minibatch=False), C(corrections=False),

@@ -122,9 +122,10 @@ def test_a_row_in_every_cycle(loss, spread):
     """Each with its own label, dither and dot product."""
     config = PipelineConfig(bits=4, max_features=48, lookahead=11, update_interval=1)
     rng = random.Random(f"{loss}-{spread}")
-    rows = [row | {"products": []} for row in random_rows(config, rng, 60, idle=0.15)]
+    rows = random_rows(config, rng, 60, idle=0.15)
     for row in rows:
         row["dot"] >>= 12
+        row["products"] = []
     steps = {"mantissa": 150, "shift": 2, "label_shift": 3, "loss": loss,
              "derivative_step": (5 << 16) + 40_000, "bound": 150 << 14}
     expected = solve(rows, **steps)
