@@ -24,6 +24,7 @@ from bitstep_lab.many_machines.clusters import local_cluster, resident_mb
 from bitstep_lab.many_machines.sets import NAMED, generated, named_set, optimum
 from bitstep_lab.markdown import print_header, print_row
 
+LOSSES = ("least-squares", "logistic")
 SHARDS = (1, 4, 16, 64)
 GOALS = (1e-2, 1e-4, 1e-6)
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -84,8 +85,9 @@ def _against_scikit(client: Any, features: np.ndarray, labels: np.ndarray, shard
 def race(arguments: argparse.Namespace) -> None:
     """Contestants on the same persisted partitions."""
     n_rows, n_features = arguments.rows
-    for classes, correlation in product((False, True), arguments.correlations):
-        print(f"\n{'Logistic loss' if classes else 'Least squares'}, {n_rows:,} x {n_features}, "
+    for loss, correlation in product(arguments.losses, arguments.correlations):
+        classes = loss == LOSSES[1]
+        print(f"\nLoss {loss}, {n_rows:,} x {n_features}, "
               f"neighbouring columns correlated by {correlation:g}, {arguments.parts} partitions, "
               f"{arguments.workers} workers")
         with local_cluster(arguments.workers) as client:
@@ -230,6 +232,7 @@ def main() -> None:
     one = command("race", race)
     one.add_argument("--rows", type=shape_of, default=(1_000_000, 100), metavar="ROWSxFEATURES")
     one.add_argument("--parts", type=int, default=16)
+    one.add_argument("--losses", nargs="+", choices=LOSSES, default=LOSSES)
     one.add_argument("--correlations", nargs="+", type=float, default=[0.0, 0.9])
     one = command("memory", memory)
     one.add_argument("--sizes", nargs="+", type=int, default=[200_000, 4_000_000])
