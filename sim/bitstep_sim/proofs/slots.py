@@ -167,15 +167,52 @@ def done(s: Surrounding):
     s.helper(implies((phase == Phase.IDLE) | ended, inside(fragment, "index") == 0))
 
 
+def batches(s: Surrounding):
+    """Where rows come in every cycle, D rows without data lie between two batches at least: so the
+    next one's first row carries the last update, or comes after it.
+    """
+    dut, fragment, _, given = _sequencer(s, 1)
+    lookahead, batch = given["lookahead"], given["batch"]
+    phase, flush_left, resumes = (inside(fragment, f"phases.{name}")
+                                  for name in ("phase", "flush_left", "resumes"))
+    position, batch_end = (inside(fragment, f"flags.{name}") for name in ("position", "batch_end"))
+    slot, m = dut.slot, s.m
+    idle, begun = Signal(3), Signal()       # rows without data since the last one with data; is one
+    with m.If(slot.valid & slot.last):
+        m.d.sync += [idle.eq(Mux(slot.idle_row, Mux(idle == 7, 7, idle + 1), 0)),
+                     begun.eq(begun | ~slot.idle_row)]
+    with m.If(dut.start):
+        m.d.sync += begun.eq(0)
+    opens = slot.valid & ~slot.idle_row & (slot.skip == 0) & begun      # the next batch
+    s.check(implies(opens, idle >= lookahead))
+    s.reach(opens & (lookahead == 2))
+    s.reach(opens & (lookahead == 0))
+    s.helper(implies(phase != Phase.IDLE, (batch_end == batch - 1) & (position <= batch_end)))
+    s.helper(implies(phase != Phase.IDLE, inside(fragment, "flags.before_end") == (batch - 2)[:32]))
+    # From the second cycle of an epoch on.
+    known = (phase == Phase.ROWS) | (phase == Phase.FLUSH)
+    s.helper(implies(known, inside(fragment, "flags.batch_ends") == (position == batch_end)))
+    s.helper(implies((phase == Phase.ROWS) & begun & (position == 0), idle >= lookahead))
+    s.helper(implies(phase == Phase.FLUSH, (flush_left != 0) & begun
+                     & (idle + flush_left + resumes >= lookahead + 1)))
+    between = (phase >= Phase.SETTLE.value) & begun
+    s.helper(implies(between, idle > lookahead))
+    s.helper(~inside(fragment, "periods.fill"))
+    s.helper((phase != Phase.REPLAY) & (phase != Phase.DECISION))
+    s.helper(inside(fragment, "index") < given["beats"])
+
+
 _GATE = "pipeline/rows/issue_gate.py"
 PROPERTIES = [
     *(Property(f"slots-order-{update_interval}", "Sequencer",
-               "beats of a row in order; applies from row D + 1 on; same words at least "
-               f"{4 if update_interval == 4 else 2} cycles apart; rows "
-               f"{update_interval} cycles apart",
+               "beats of a row in order; applies from row D + 1 on" + (
+                   f"; same words at least {4 if update_interval == 4 else 2} cycles apart; rows "
+                   f"{update_interval} cycles apart" if update_interval > 1 else ""),
                order(update_interval), mutation, others=tuple(others),
                depth=update_interval + 2, reaches_at=60)
       for update_interval, mutation, *others in (
+          (1, Mutation("pipeline/rows/row_flags.py", "with m.If(self.row_ends):",
+                       "with m.If(self.counted):")),
           (2, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
                        "self.apply.eq(age >= self.lookahead)")),
           (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)"),
@@ -186,10 +223,19 @@ PROPERTIES = [
                "D + 1 rows are in flight",
                update(update_interval), mutation, depth=2, breaks_at=24, reaches_at=60)
       for update_interval, mutation in (
+          (1, Mutation(_GATE, "self.outstanding + 1 - finished > self.lookahead",
+                       "self.outstanding - finished > self.lookahead")),
           (2, Mutation(_GATE, "self.outstanding - finished > self.lookahead)",
                        "self.outstanding - finished > self.lookahead + 1)")),
           (4, Mutation(_GATE, "delay(m, row_ends, self.config.latency - 1",
                        "delay(m, row_ends, self.config.latency - 2")))),
+    Property("slots-batches", "Sequencer",
+             "where rows come in every cycle: D rows without data or more between two batches",
+             batches, Mutation("pipeline/rows/phases.py", "flush_left.eq(self.lookahead)\n",
+                               "flush_left.eq(self.lookahead - 1)\n"),
+             others=(Mutation("pipeline/rows/row_flags.py", "before_end.eq(self.batch - 2)",
+                              "before_end.eq(self.batch - 1)"),),
+             depth=2, breaks_at=30, reaches_at=40),
     Property("slots-done", "Sequencer",
              "done and proximal steps: no row in flight, D + 1 rows without data after the last",
              done, Mutation("pipeline/rows/phases.py", "with m.If(flush_left == 1):",
