@@ -132,7 +132,7 @@ def coded_training(features: np.ndarray, labels: np.ndarray, shards: int, epochs
     """
     estimator = LowPrecisionRegressor(solver="bit-centred", l2=0.0, epochs=epochs, tol=0.0,
                                       random_state=0)
-    ends = np.linspace(0, len(features), shards + 1).astype(int)
+    ends = np.linspace(0, len(features), shards + 1).astype(np.intp)
     parts = [Part(f"Part {number}", features[start:stop], labels[start:stop])
              for number, (start, stop) in enumerate(pairwise(ends))]
     summaries = [summarize(one, False) for one in parts]

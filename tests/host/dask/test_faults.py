@@ -1,6 +1,5 @@
 """What is lost while a model is trained: workers, scheduler, client; and Ctrl-C."""
 
-import _thread
 import os
 import signal
 from typing import Any
@@ -147,7 +146,7 @@ def test_interrupt_keeps_the_last_outer_step(client, expected, monkeypatch):
         if name == "inner-passes":
             seen.append(name)
             if len(seen) == 3:
-                _thread.interrupt_main()
+                raise KeyboardInterrupt
         return submit(self, name, *arguments)
 
     monkeypatch.setattr(Engine, "submit", interrupting)
