@@ -1,19 +1,13 @@
 """Faults in what lets rows of a batch enter one beat a cycle, and the tests that must find them."""
 
-from bitstep_sim.fault_runs import Fault
-from bitstep_sim.proofs.mutation import Mutation
+from bitstep_sim.fault_runs import fault_of as _fault
 
 _PHASES, _FLAGS = "pipeline/rows/phases.py", "pipeline/rows/row_flags.py"
 _QUEUE, _STORE = "pipeline/rows/beat_queue.py", "pipeline/model/store.py"
 
 
-def _fault(kind, file, old, new):
-    folder, _, name = file.rpartition("/")
-    return Fault(kind, Mutation(file, old, new), (f"{folder}/test_{name}",))
-
-
 def _on_board(kind, file, old, new, words):
-    return Fault(kind, Mutation(file, old, new), board=f"board/test_every_cycle.py::{words}")
+    return _fault(kind, file, old, new, board=f"board/test_every_cycle.py::{words}")
 
 
 EVERY_CYCLE_FAULTS = [

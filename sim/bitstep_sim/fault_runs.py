@@ -42,6 +42,22 @@ class Fault:
         return [f"tests/sim/{name}", "-k", words]
 
 
+def fault_of(kind: str, file: str, old: str, new: str, *tests: str, board: str = "",
+             equivalent: str = "") -> Fault:
+    """A fault of one change in a file; where nothing else is said, the tests of that file find it.
+
+    Parameters
+    ----------
+    kind, file, old, new
+        See :class:`Fault` and :class:`bitstep_sim.proofs.mutation.Mutation`.
+    tests, board, equivalent
+        See :class:`Fault`.
+    """
+    folder, _, name = file.rpartition("/")
+    names = tests or (() if board else (f"{folder}/test_{name}",))
+    return Fault(kind, Mutation(file, old, new), names, board, equivalent)
+
+
 def run_fault(fault: Fault) -> str:
     """Run the tests that must find a fault.
 

@@ -2,25 +2,12 @@
 
 from bitstep_sim.bit_plane_faults import BIT_PLANE_FAULTS
 from bitstep_sim.every_cycle_faults import EVERY_CYCLE_FAULTS
-from bitstep_sim.fault_runs import Fault
+from bitstep_sim.fault_runs import fault_of as _fault
 from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
 from bitstep_sim.lane_faults import LANE_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.packed_faults import PACKED_FAULTS
-from bitstep_sim.proofs.mutation import Mutation
 from bitstep_sim.weight_faults import WEIGHT_FAULTS
-
-
-def _test_of(file):
-    """Test of a component: the same folder, ``test_`` before the name."""
-    folder, _, name = file.rpartition("/")
-    return f"{folder}/test_{name}"
-
-
-def _fault(kind, file, old, new, *tests, board="", equivalent=""):
-    names = tests or (() if board else (_test_of(file),))
-    return Fault(kind, Mutation(file, old, new), names, board, equivalent)
-
 
 FAULTS = [
     _fault("delay too short", "pipeline/products/dot_product.py",

@@ -1,19 +1,13 @@
 """Faults in what rounds models and updates to few bits, and the tests that must find them."""
 
-from bitstep_sim.fault_runs import Fault
-from bitstep_sim.proofs.mutation import Mutation
+from bitstep_sim.fault_runs import fault_of as _fault
 
 _MODEL, _UPDATE = "pipeline/model/rounded_model.py", "pipeline/update/update_rounding.py"
 _PHASES = "pipeline/rows/phases.py"
 
 
-def _fault(kind, file, old, new):
-    folder, _, name = file.rpartition("/")
-    return Fault(kind, Mutation(file, old, new), (f"{folder}/test_{name}",))
-
-
 def _on_board(kind, file, old, new, words):
-    return Fault(kind, Mutation(file, old, new), board=f"board/test_few_bits.py::{words}")
+    return _fault(kind, file, old, new, board=f"board/test_few_bits.py::{words}")
 
 
 FEW_BITS_FAULTS = [
@@ -36,8 +30,8 @@ FEW_BITS_FAULTS = [
     _fault("wrong width", "pipeline/products/dot_product.py",
            "row = Signal(signed(largest.bit_length() + 1)",
            "row = Signal(signed(largest.bit_length())"),
-    *(Fault(kind, Mutation(f"pipeline/update/{file}", old, new),
-            ("pipeline/update/test_rounded_solvers.py",)) for kind, file, old, new in (
+    *(_fault(kind, f"pipeline/update/{file}", old, new,
+             "pipeline/update/test_rounded_solvers.py") for kind, file, old, new in (
         ("dither of another row", "update_rounding.py", "history.dotted - 1, name=\"row_dither\"",
          "3, name=\"row_dither\""),
         ("wrong flag", "logistic_solver.py", "rounding.idle.eq(stage_idle[1])",

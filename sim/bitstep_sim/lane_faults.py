@@ -1,13 +1,6 @@
 """Faults in the products of lanes and in their sum, and the tests that must find them."""
 
-from bitstep_sim.fault_runs import Fault
-from bitstep_sim.proofs.mutation import Mutation
-
-
-def _fault(kind, file, old, new, *tests):
-    folder, _, name = file.rpartition("/")
-    return Fault(kind, Mutation(file, old, new), tests or (f"{folder}/test_{name}",))
-
+from bitstep_sim.fault_runs import fault_of as _fault
 
 _SUM, _PRODUCT, _DOT = ("parts/arithmetic.py", "parts/lane_product.py",
                         "pipeline/products/dot_product.py")

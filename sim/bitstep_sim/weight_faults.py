@@ -1,19 +1,13 @@
 """Faults in what gives rows their weights, and the tests that must find them."""
 
-from bitstep_sim.fault_runs import Fault
-from bitstep_sim.proofs.mutation import Mutation
+from bitstep_sim.fault_runs import fault_of as _fault
 
 _UNPACKER, _FEEDER = "shell/label_unpacker.py", "shell/job_feeders.py"
 _PATH, _PORTS = "pipeline/model_path.py", "pipeline/update/solver_ports.py"
 
 
-def _fault(kind, file, old, new):
-    folder, _, name = file.rpartition("/")
-    return Fault(kind, Mutation(file, old, new), (f"{folder}/test_{name}",))
-
-
 def _on_board(kind, file, old, new, words):
-    return Fault(kind, Mutation(file, old, new), board=f"board/test_row_weights.py::{words}")
+    return _fault(kind, file, old, new, board=f"board/test_row_weights.py::{words}")
 
 
 WEIGHT_FAULTS = [

@@ -9,6 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import bitstep
 from bitstep.quantization.bounds import Bounds, ClippingWarning, fixed_bounds, given_bounds
+from bitstep.training import chunks
 from bitstep.training.chunks import chunk_seed, fingerprint, opened_model
 
 LowPrecisionClassifier = partial(bitstep.LowPrecisionClassifier, device="golden")
@@ -224,6 +225,11 @@ def test_rows_of_a_stream_are_rounded_independently():
     seeds = {chunk_seed(0, np.array([[float(number)]]), 0) for number in range(1000)}
     assert len(seeds) == 1000
     assert chunk_seed(7, X, fingerprint(X)) == 7
+    # Of many rows evenly spaced ones, the first and the last among them, and the shape.
+    many = np.zeros((2 * chunks.FINGERPRINT_VALUES, 1))
+    changed = many.copy()
+    changed[-1] = 1
+    assert len({fingerprint(one) for one in (many, many[:-1], changed)}) == 3
     assert chunk_seed(7, X, fingerprint(X[:5])) != chunk_seed(8, X, fingerprint(X[:5]))
     # With the same numbers for every row, the column would be a second intercept.
     model = LowPrecisionRegressor(bits=1, random_state=0, schedule="constant", step=0.05,

@@ -2,11 +2,12 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from drawn_jobs import FLOAT, LOGISTIC, REFETCH
+from drawn_jobs import EVERY_CYCLE, FLOAT, LOGISTIC, REFETCH, WEIGHTED
 from uart_line import SYSTEM, Faulty, flipped, write_manifest
 
 from bitstep.cli import main
@@ -45,7 +46,7 @@ def named(report, title):
 
 @pytest.mark.parametrize("config",
                          [CONFIG, DOUBLE, pytest.param(WIDE, marks=pytest.mark.slow), FLOAT,
-                          LOGISTIC, REFETCH, BIT_PLANES, TWO],
+                          LOGISTIC, REFETCH, BIT_PLANES, TWO, WEIGHTED[0], EVERY_CYCLE[0]],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)
@@ -59,6 +60,26 @@ def test_all_is_well(config):
         assert len(line) <= 100
     with pytest.raises(DeviceError, match="is closed"):
         device.read(0)
+
+
+def test_weights_that_do_nothing(monkeypatch):
+    """Rows with weights are trained where the pipeline has them, and nowhere else."""
+    right = SimDevice.train
+
+    def train(self, job, **options):
+        return right(self, replace(job, weights=None), **options)
+
+    monkeypatch.setattr(SimDevice, "train", train)
+    report = diagnose(SimDevice(WEIGHTED[0], memory_bytes=8 * MIB))
+    assert "weights differ" in named(report, "training (rows with weights)")
+
+
+def test_register_that_should_not_be_there():
+    class Answering(Broken):
+        def read(self, offset):
+            return 1 if NAMES.get(offset) == "WEIGHTED" else super().read(offset)
+
+    assert "0x0f8 gave 0x00000001" in named(diagnose(Answering()), "addresses without a register")
 
 
 def test_wrong_model_beside_another(monkeypatch):
