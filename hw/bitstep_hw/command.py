@@ -29,10 +29,10 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(arguments.out)
     config = configuration(arguments)
     try:
-        from bitstep_hw.top import identity, to_verilog
+        from bitstep_hw.top import identity, verilog_of
     except ImportError as error:
         raise RuntimeError(f'RTL needs Amaranth ({error}): pip install "bitstep[hw]"') from error
-    text = to_verilog(config)
+    text = verilog_of(config)
     write_text(arguments.out, text)
     print(f"wrote {arguments.out}: {config.name}, {len(text):,} characters, identity "
           f"{identity(config):032x}")

@@ -7,10 +7,11 @@ import gc
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from amaranth import Cat, Module, Signal, Value
 from amaranth.back import rtlil, verilog
-from amaranth.hdl import Fragment, _ir
+from amaranth.hdl import _ir
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -269,22 +270,49 @@ def to_rtlil(top) -> str:
     """Return the RTLIL of a top, free of paths; the same text on every machine with the same minor
     version of Python, by whose bytecode Amaranth names signals.
     """
-    with without_cycle_search():
-        return rtlil.convert(top, name=TOP, emit_src=False)
+    return _netlist(top)[0]
 
 
 def cells(top) -> str:
     """Return the cells of a top's netlist as text: numbered, without names but those of its ports
     and memories. Another Python gives the same text.
     """
-    # Amaranth's own, so its version is exact (pyproject.toml); RTLIL has the names.
-    ports = {"__".join(map(str, path)): (
-        Value.cast(value),
-        _ir.PortDirection.Input if member.flow == In else _ir.PortDirection.Output)
-        for path, member, value in top.signature.flatten(top)}
-    with without_cycle_search():
-        netlist = _ir.build_netlist(Fragment.get(top, None), ports=ports, name=TOP)
-        return "\n".join(f"{cell.module_idx} {cell!r}" for cell in netlist.cells)
+    return _netlist(top)[1]
+
+
+def _netlist(top) -> tuple[str, str]:
+    """RTLIL and cells of a top. They share the netlist, which takes most of the time."""
+    kept = []
+
+    def build(*args, **options):
+        kept.append(build_netlist(*args, **options))
+        return kept[-1]
+
+    # Amaranth's own, so its version is exact (pyproject.toml).
+    build_netlist = _ir.build_netlist
+    with without_cycle_search(), patch.object(_ir, "build_netlist", build):
+        text = rtlil.convert(top, name=TOP, emit_src=False)
+        return text, "\n".join(f"{cell.module_idx} {cell!r}" for cell in kept[0].cells)
+
+
+# Stands in a netlist where the identity will, which is known from the netlist alone: four words
+# that nothing else in it has.
+_PLACE = 0x5BD1E995_C2B2AE35_9E3779B1_85EBCA77
+
+
+def _words(number: int) -> list[int]:
+    return [number >> 32 * word & 0xFFFFFFFF for word in range(IDENTITY_BITS // 32)]
+
+
+def _put(number: int, text: str, form: str) -> str:
+    for place, word in zip(_words(_PLACE), _words(number), strict=True):
+        text = text.replace(format(place, form), format(word, form))
+    return text
+
+
+@functools.lru_cache(maxsize=1)         # who asks for the identity often asks for the netlist next
+def _netlist_of(config: PipelineConfig) -> tuple[str, str]:
+    return _netlist(Top(config, number=_PLACE))
 
 
 @functools.cache
@@ -302,12 +330,26 @@ def identity(config: PipelineConfig) -> int:
     config : PipelineConfig
         Configuration of the pipeline.
     """
-    digest = hashlib.sha256(cells(Top(config)).encode()).digest()
+    digest = hashlib.sha256(_put(0, _netlist_of(config)[1], "d").encode()).digest()
     return int.from_bytes(digest[:IDENTITY_BITS // 8], "little")
 
 
-def to_verilog(config: PipelineConfig) -> str:
-    """Return the Verilog of the top with its identity; the same text on every machine."""
-    with without_cycle_search():
-        return verilog.convert(Top(config, number=identity(config)), name=TOP, emit_src=False,
-                               strip_internal_attrs=True)
+def rtlil_of(config: PipelineConfig) -> str:
+    """Return the RTLIL of the top with its identity."""
+    return _put(identity(config), _netlist_of(config)[0], "032b")
+
+
+def to_verilog(text: str) -> str:
+    """Return the Verilog that Yosys writes of RTLIL, with its modules; the same on every machine.
+
+    Parameters
+    ----------
+    text : str
+        What :func:`to_rtlil` or :func:`rtlil_of` gives.
+    """
+    return verilog._convert_rtlil_text(text, strip_internal_attrs=True)
+
+
+def verilog_of(config: PipelineConfig) -> str:
+    """Return the Verilog of the top with its identity."""
+    return to_verilog(rtlil_of(config))

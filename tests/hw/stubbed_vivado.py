@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw.top import to_verilog
+from bitstep_hw.top import verilog_of
 
 STUB = Path(__file__).with_suffix(".tcl")
 SMALL = PipelineConfig(bits=4, max_features=32, lookahead=0)
@@ -36,7 +36,7 @@ def bitstream(payload=b"bits", part=b"7z020clg400"):
 
 @functools.cache
 def verilog(config):
-    return to_verilog(config)
+    return verilog_of(config)
 
 
 def tclsh():

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 
 import dataclasses
+import hashlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,15 @@ from amaranth import tracer
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw import top
 from bitstep_hw.shell import register_bank
-from bitstep_hw.top import IDENTITY_BITS, Top, cells, identity, to_rtlil, to_verilog
+from bitstep_hw.top import (
+    IDENTITY_BITS,
+    Top,
+    cells,
+    identity,
+    rtlil_of,
+    to_rtlil,
+    verilog_of,
+)
 
 CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=0, minibatch=False, corrections=False)
 
@@ -35,6 +44,7 @@ def test_another_pipeline_has_another_identity(change):
 
 def test_a_constant_of_the_library_that_the_hardware_has_changes_the_identity(monkeypatch):
     monkeypatch.setattr(register_bank, "MAP_VERSION", register_bank.MAP_VERSION + 1)
+    top._netlist_of.cache_clear()
     assert identity.__wrapped__(CONFIG) != identity(CONFIG)
 
 
@@ -46,6 +56,7 @@ def test_the_identity_is_that_of_the_top_without_a_number():
 def test_names_of_signals_change_no_identity(monkeypatch):
     """Amaranth reads them from Python's bytecode, which other versions of Python have otherwise."""
     expected, text, name_of = identity(CONFIG), to_rtlil(Top(CONFIG)), tracer.get_var_name
+    top._netlist_of.cache_clear()
 
     def name_nothing(depth=2, default=None):
         return name_of(depth + 1) if default is None else default
@@ -55,15 +66,10 @@ def test_names_of_signals_change_no_identity(monkeypatch):
     assert identity.__wrapped__(CONFIG) == expected
 
 
-def test_verilog_has_the_identity(monkeypatch):
-    numbers = []
-
-    class Noted(Top):
-        def __init__(self, config, *, number=0):
-            numbers.append(number)
-            super().__init__(config, number=number)
-
-    found = identity(CONFIG)
-    monkeypatch.setattr(top, "Top", Noted)
-    assert "module bitstep_top(" in to_verilog(CONFIG)
-    assert numbers == [found]
+@pytest.mark.parametrize("config", [CONFIG, dataclasses.replace(CONFIG, models=2)])
+def test_a_netlist_has_its_identity(config):
+    """As if it were generated again with the identity that the first netlist gave."""
+    number = int.from_bytes(hashlib.sha256(cells(Top(config)).encode()).digest()[:16], "little")
+    assert identity(config) == number
+    assert rtlil_of(config) == to_rtlil(Top(config, number=number))
+    assert "module bitstep_top(" in verilog_of(config)

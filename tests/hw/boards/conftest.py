@@ -6,4 +6,4 @@ from stubbed_vivado import verilog
 
 @pytest.fixture(autouse=True)
 def _once(monkeypatch):
-    monkeypatch.setattr("bitstep_hw.boards.vivado.sources.to_verilog", verilog)
+    monkeypatch.setattr("bitstep_hw.boards.vivado.sources.verilog_of", verilog)

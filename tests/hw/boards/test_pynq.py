@@ -32,7 +32,7 @@ from bitstep_hw.top import Top, identity
 from bitstep_sim.board.verilator import find_verilator
 from bitstep_sim.pynq_board.handoff import make_handoff
 
-TO_VERILOG = "bitstep_hw.boards.vivado.sources.to_verilog"
+VERILOG_OF = "bitstep_hw.boards.vivado.sources.verilog_of"
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -507,7 +507,7 @@ def test_the_others_are_built(tmp_path, monkeypatch, install, capsys):
     monkeypatch.chdir(tmp_path)
     configs = {bits: dataclasses.replace(SMALL, bits=bits, lookahead=1) for bits in (1, 2, 4, 8)}
     monkeypatch.setattr(BoardFacts, "config", lambda board, bits: configs[bits])
-    monkeypatch.setattr(TO_VERILOG, lambda config: verilog(SMALL) + f"module {config.name} ();\n")
+    monkeypatch.setattr(VERILOG_OF, lambda config: verilog(SMALL) + f"module {config.name} ();\n")
     missed = f"pathlib.Path.cwd().name == 'pynq-z2-{configs[2].name}' and sys.exit(3)"
     install(action=f"if {missed}: pass")
     assert boards.main(["pynq-z2"]) == 1
@@ -551,7 +551,7 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
     ([], BOARDS["pynq-z2"].facts.bit_plane_config()),
     (["max_features=8,lookahead=0,minibatch=False,corrections=False"], BIT_PLANES)])
 def test_sources_of_bit_plane_rows(tmp_path, monkeypatch, texts, config):
-    monkeypatch.setattr(TO_VERILOG, lambda config: verilog(BIT_PLANES))
+    monkeypatch.setattr(VERILOG_OF, lambda config: verilog(BIT_PLANES))
     assert boards.main(["pynq-z2", "--bit-planes", "--tcl-only", str(tmp_path), *texts]) == 0
     assert [path.name for path in tmp_path.iterdir()] == [f"pynq-z2-{config.name}"]
 

@@ -44,10 +44,10 @@ def test_an_identity_is_kept_for_one_configuration_one_code_and_one_version(cach
 def test_verilog_is_kept_by_identity(cache, monkeypatch):
     """Another code with the same netlist generates no Verilog, and so compiles nothing."""
     monkeypatch.setattr(top, "identity", lambda config: 5)
-    numbers = []
-    monkeypatch.setattr(top, "Top", lambda config, number: numbers.append(number))
-    monkeypatch.setattr(verilog, "convert_flat", lambda top: "text")
+    made = []
+    monkeypatch.setattr(top, "rtlil_of", lambda config: made.append(config) or "rtlil")
+    monkeypatch.setattr(verilog, "simplified", lambda text: "text")
     assert verilog.generate(CONFIG) == "text"
     monkeypatch.setattr(code, "code_digest", lambda: "another")
     assert verilog.generate(CONFIG) == "text"
-    assert numbers == [5]
+    assert made == [CONFIG]

@@ -17,7 +17,7 @@ from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
 from bitstep_hw.boards.vivado.processing_system import ps_settings
 from bitstep_hw.boards.vivado.wrapper import wrapper
 from bitstep_hw.boards.zynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
-from bitstep_hw.top import to_verilog
+from bitstep_hw.top import verilog_of
 
 ACCESS = {"ro": "read-only", "rw": "read-write", "wo": "write-only"}
 SOURCES = ("bitstep_top.v", "bitstep_ip.v", "settings.tcl", "build.tcl", "run.tcl")
@@ -137,7 +137,7 @@ def sources(board: PynqBoard, config: PipelineConfig, *, jobs: int = 2) -> dict[
     which Vivado writes beside its results. Parameters as of :func:`settings`.
     """
     here = resources.files("bitstep_hw.boards.vivado")
-    top = to_verilog(config)
+    top = verilog_of(config)
     texts: dict[str, str] = dict(zip(SOURCES, (
         top, wrapper(top, title=config.name), settings(board, config, jobs=jobs),
         *((here / name).read_text("utf-8") for name in SOURCES[3:])), strict=True))

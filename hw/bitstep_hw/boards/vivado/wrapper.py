@@ -51,7 +51,7 @@ def buses(verilog: str) -> tuple[list[Bus], list[Port]]:
     Parameters
     ----------
     verilog : str
-        What :func:`bitstep_hw.top.to_verilog` gives.
+        What :func:`bitstep_hw.top.verilog_of` gives.
     """
     text = re.search(rf"^module {TOP}\(.*?^endmodule", verilog, re.MULTILINE | re.DOTALL)
     if text is None:
@@ -83,7 +83,7 @@ def wrapper(verilog: str, *, title: str) -> str:
     Parameters
     ----------
     verilog : str
-        What :func:`bitstep_hw.top.to_verilog` gives.
+        What :func:`bitstep_hw.top.verilog_of` gives.
     title : str
         Of the pipeline, for a comment.
     """
