@@ -35,13 +35,15 @@ ORDER = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data",
 CONTRACT = [
     LowPrecisionRegressor(), LowPrecisionRegressor(bits=32, l1=0.01, box=1e6),
     LowPrecisionRegressor(bits=2, encoding="double", batch=24), LowPrecisionClassifier(),
-    LowPrecisionClassifier(loss="hinge", bits=1),
-    LowPrecisionClassifier(loss="log_loss", bits=1, batch=1000, l2=0.01)]
+    LowPrecisionClassifier(loss="hinge"),
+    LowPrecisionClassifier(loss="log_loss", solver="sgd", batch=1000, l2=0.01)]
 OTHERS = [
     LowPrecisionRegressor(bits=1), LowPrecisionRegressor(bits=2, scaler="maxabs"),
     LowPrecisionRegressor(bits=2, encoding="double"),
     LowPrecisionRegressor(batch=64, schedule="constant"), LowPrecisionRegressor(batch=24),
-    LowPrecisionClassifier(bits=1), *(LowPrecisionClassifier(loss=loss) for loss in LOSSES),
+    LowPrecisionClassifier(bits=1), LowPrecisionClassifier(loss="hinge", bits=1),
+    LowPrecisionClassifier(loss="log_loss", bits=1, batch=1000, l2=0.01),
+    *(LowPrecisionClassifier(loss=loss) for loss in LOSSES),
     LowPrecisionClassifier(loss="hinge", refetch=False, bits=32),
     LowPrecisionClassifier(loss="log_loss", bits=32)]
 

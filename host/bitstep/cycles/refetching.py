@@ -59,6 +59,27 @@ class OpenRows:
         return zip(self.rows.tolist(), self.outcomes.tolist(), strict=True)
 
 
+class KeptRows:
+    """Open rows in at most three bits a row of the epoch, since every epoch of a training keeps
+    its own until somebody asks how long it took.
+
+    Parameters
+    ----------
+    opened : OpenRows
+    """
+
+    def __init__(self, opened: OpenRows):
+        is_open = np.zeros(opened.rows.max(initial=-1) + 1, bool)
+        is_open[opened.rows] = True
+        self._rows = np.packbits(is_open)
+        self._outcomes = np.packbits(opened.outcomes[:, None] >> np.arange(2) & 1)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        rows = np.flatnonzero(np.unpackbits(self._rows))
+        bits = np.unpackbits(self._outcomes, count=2 * rows.size).reshape(-1, 2)
+        return zip(rows.tolist(), (bits @ np.array([1, 2])).tolist(), strict=True)
+
+
 def first_take(shape: Shape, time: int) -> int:
     """Return the cycle in which the first pair of a beat can be taken, if it is there, when the
     row is asked for, or the last pair of the beat before is taken, at ``time``.

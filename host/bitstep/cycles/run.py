@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from bitstep.cycles.refetching import OpenRows
+from bitstep.cycles.refetching import KeptRows, OpenRows
 from bitstep.cycles.rows.epoch import EpochClock
 from bitstep.cycles.rows.packed import PackedClock
 from bitstep.cycles.rows.sequencer import CAUSES
@@ -80,8 +80,8 @@ def counting(job: TrainingJob, memory: Memory | None = None, *,
              lookahead: int | None = None, others: Sequence[TrainingJob] = (),
              gradient: bool = False,
              derivatives: bool = False) -> Callable[[], Counted]:
-    """Prepare :func:`count_epochs`: return what counts when it is called. It can be pickled, and
-    keeps sizes of the job alone unless rows are fetched again.
+    """Prepare :func:`count_epochs`: return what counts when it is called, once. It can be pickled,
+    and keeps sizes of the job alone unless rows are fetched again.
     """
     kind = {"gradient": gradient, "derivatives": derivatives}
     shape = Shape.of(job, config or job.config, lookahead, others, **kind)
@@ -94,8 +94,33 @@ def counting(job: TrainingJob, memory: Memory | None = None, *,
                          f"not {len(open_rows)}")
     shape, memory = shape if overflowed else replace(shape, epochs=epochs), memory or Memory()
     if shape.refetching:
-        return functools.partial(_run, shape, memory, epochs, overflowed, open_rows)
+        rows = [KeptRows(one) for one in open_rows]
+        return Once(functools.partial(_run, shape, memory, epochs, overflowed, rows))
     return functools.partial(_count, shape, memory, epochs, overflowed)
+
+
+class Once:
+    """Counts when it is called for the first time, and keeps the numbers alone from then on; they
+    are what is pickled.
+    """
+
+    def __init__(self, count: Callable[[], Counted]):
+        self._count: Callable[[], Counted] | None = count
+        self._found: Counted = {}, []
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Counted:
+        with self._lock:
+            if self._count is not None:
+                self._found, self._count = self._count(), None
+        return self._found
+
+    def __reduce__(self):
+        return functools.partial, (_given, *self())
+
+
+def _given(counters: dict[str, int | None], ends: list[int]) -> Counted:
+    return counters, ends
 
 
 def _count(shape: Shape, memory: Memory, epochs: int, overflowed: bool) -> Counted:

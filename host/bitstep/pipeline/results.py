@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -289,6 +290,45 @@ class Counters(Mapping[str, int | None]):
 
     def __len__(self) -> int:
         return len(self._known())
+
+    def __repr__(self) -> str:
+        return repr(self._known())
+
+
+class Ends(Sequence[int]):
+    """Cycles to the end of each epoch, counted when somebody asks for one; a part of them, too.
+    The numbers are what is pickled.
+
+    Parameters
+    ----------
+    count : callable
+        Returns them.
+    length : int
+        Number of epochs.
+    """
+
+    def __init__(self, count: Callable[[], Sequence[int]], length: int):
+        self._count, self._length = count, length
+        self._found: list[int] | None = None
+
+    def _known(self) -> list[int]:
+        if self._found is None:
+            self._found = list(self._count())
+        return self._found
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return Ends(lambda: self._known()[place], len(range(self._length)[place]))
+        return self._known()[place]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._known())
+
+    def __reduce__(self):
+        return list, (self._known(),)
 
     def __repr__(self) -> str:
         return repr(self._known())

@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.results import RunResult, sum_counters
+from bitstep.pipeline.results import Ends, RunResult, sum_counters
 from bitstep.quantization import QuantizedDataset, Scaler
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import Plan, plan
@@ -54,7 +54,7 @@ def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], i
         still=np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
         step_error=max(made.step_error for made in plans),
         model_range=max(made.model_range for made in plans), interrupted=interrupted,
-        epoch_cycles=_epoch_cycles(results, epochs),
+        ends=_ends(results, epochs),
         planes=None if planes is None
         else np.array([one[:epochs] for one in planes]).T.reshape(epochs, -1),
         bytes_read=None if planes is None else np.array([
@@ -62,12 +62,12 @@ def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], i
             for one in planes], np.int64).sum(axis=0))
 
 
-def _epoch_cycles(results, epochs):
+def _ends(results, epochs):
     """Cycles to the end of each epoch, the sum over the runs; None where not known."""
     ends = [result.epoch_cycles for result in results]
     if any(run is None for run in ends):
         return None
-    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
+    return Ends(lambda: [sum(one) for one in zip(*ends, strict=False)], epochs)
 
 
 def _still(job, result):

@@ -1,7 +1,7 @@
 """Trained models in the units of the features."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ class TrainedModel:
         the outputs.
     interrupted : bool
         True if Ctrl-C or SIGTERM ended the training.
-    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
+    ends : sequence of int, or None
         Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
     planes : ndarray of int, shape (epochs_done, n_outputs), or None
         Bit planes of bit-plane rows that each epoch read; None for others. Of solver
@@ -95,13 +95,18 @@ class TrainedModel:
     step_error: float
     model_range: float
     interrupted: bool = False
-    epoch_cycles: np.ndarray | None = None
+    ends: Sequence[int] | None = None
     planes: np.ndarray | None = None
     bytes_read: np.ndarray | None = None
     gradients: np.ndarray | None = None
     gaps: np.ndarray | None = None
     best: int | None = None
     restarts: tuple[Restart, ...] = ()
+
+    @property
+    def epoch_cycles(self) -> np.ndarray | None:
+        """``ends`` as an array of int64, counted now; None where not known."""
+        return None if self.ends is None else np.array(list(self.ends), np.int64)
 
     @property
     def epochs_done(self) -> int:

@@ -36,6 +36,7 @@ from bitstep.pipeline.results import (
     UPDATES_LIMIT,
     ClassSums,
     Counters,
+    Ends,
     GradientSum,
     RunResult,
     check_job,
@@ -121,12 +122,10 @@ class CpuDevice(SoftwareDevice):
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         count = counting(job, self.memory, config=self.config, epochs=len(epochs),
                          open_rows=opened)
-        if job.config.row_format == BIT_PLANES:
-            # Nearly all cycles are simulated, which takes longer than most trainings.
-            return replace(known, counters=Counters(functools.partial(_counters, count)),
-                           epoch_cycles=_Ends(count, len(epochs)))
-        counters, ends = count()
-        return replace(known, counters=counters, epoch_cycles=tuple(ends))
+        # Of bit planes and of rows that are fetched again most cycles are simulated, which takes
+        # longer than most trainings.
+        return replace(known, counters=Counters(functools.partial(_counters, count)),
+                       epoch_cycles=Ends(functools.partial(_ends, count), len(epochs)))
 
     def epochs(self, job: TrainingJob) -> Iterator[EpochModel | None]:
         """Compute a job; yield the model after each epoch, and None every few milliseconds."""
@@ -273,14 +272,5 @@ def _counters(count: Callable[[], Counted]) -> dict[str, int | None]:
     return count()[0]
 
 
-class _Ends(Sequence):
-    """Cycles to the end of each epoch, counted when somebody asks for them."""
-
-    def __init__(self, count: Callable[[], Counted], length: int):
-        self._count, self._length = count, length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, number):
-        return self._count()[1][number]
+def _ends(count: Callable[[], Counted]) -> list[int]:
+    return count()[1]

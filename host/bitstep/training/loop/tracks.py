@@ -7,6 +7,7 @@ import numpy as np
 
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.results import (
+    Ends,
     Outcome,
     RangeOverflowError,
     RunError,
@@ -165,10 +166,11 @@ def joined(runs: list[RunResult], job: TrainingJob) -> RunResult:
         return runs[0]
     models = [np.zeros((0, job.n_features), np.int32), *(run.models for run in runs)]
     intercepts = [np.zeros(0, np.int32), *(run.intercepts for run in runs)]
-    known = bool(runs) and all(run.epoch_cycles is not None for run in runs)
+    ends = [run.epoch_cycles for run in runs if run.epoch_cycles is not None]
+    known = bool(runs) and len(ends) == len(runs)
     return RunResult(np.concatenate(models), np.concatenate(intercepts),
                      sum_counters([run.counters for run in runs]) if runs else {},
-                     tuple(_ends(runs)) if known else None)
+                     Ends(lambda: list(_ends(runs)), sum(map(len, ends))) if known else None)
 
 
 def _ends(runs: list[RunResult]) -> Iterator[int]:
