@@ -55,6 +55,7 @@ class Recorder:
         return found
 
 
+@pytest.mark.covering(1)
 @every_exchange
 @pytest.mark.parametrize("name", list_codecs())
 def test_all_ranks_have_the_same_bits(name, exchange):

@@ -28,6 +28,7 @@ def small(name: str, data_home: Any = None) -> Problem:
     return Problem("small", features, targets, True, "synthetic, here")
 
 
+@pytest.mark.slow
 def test_page_of_a_race(tmp_path, monkeypatch):
     """All contestants are in the page, in JSON and in CSV; a second call takes what is there."""
     monkeypatch.setattr(race, "problem", small)

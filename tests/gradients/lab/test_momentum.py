@@ -31,6 +31,7 @@ def loss(text, momentum):
     return model.score(parameters, samples.features, samples.labels).loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["none", "one-bit:feedback=1", "sign:feedback=1",
                                   "top-k:share=0.01,feedback=1"])
 def test_table_of_the_documentation(text):

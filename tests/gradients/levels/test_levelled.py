@@ -35,6 +35,7 @@ def make(name, options, vector, bucket_size):
     return codec
 
 
+@pytest.mark.slow
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("bucket_size", [0, 1, 64, 100])
 @pytest.mark.parametrize("name, options", SETTINGS)

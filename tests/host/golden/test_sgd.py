@@ -222,7 +222,7 @@ def correlated():
 
 @pytest.mark.parametrize("encoding, bits, biased", [
     ("stochastic", 2, True), ("compensated", 2, False), ("double-symmetric", 3, False),
-    ("double", 3, False)])
+    pytest.param("double", 3, False, marks=pytest.mark.slow)])
 def test_point_of_convergence(correlated, encoding, bits, biased):
     features, labels = correlated
     data = quantize(features, labels, bits=bits, encoding=encoding, copies=4)

@@ -52,7 +52,8 @@ def loss(cadata, bits, encoding, steps: np.ndarray | None = STEPS):
 
 
 @pytest.mark.parametrize("bits, encoding", [
-    (4, "compensated"), (8, "compensated"), (5, "double-symmetric")])
+    (4, "compensated"), pytest.param(8, "compensated", marks=pytest.mark.slow),
+    pytest.param(5, "double-symmetric", marks=pytest.mark.slow)])
 def test_cadata_is_within_one_and_a_half_per_cent_of_float(cadata, float_loss, bits, encoding):
     assert loss(cadata, bits, encoding) <= 1.015 * float_loss
 

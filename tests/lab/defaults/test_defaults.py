@@ -45,6 +45,7 @@ def test_score_is_the_mean_of_the_folds():
     assert len(list(problem.parts())) == problems.FOLDS
 
 
+@pytest.mark.slow
 def test_rows_are_evenly_spaced_and_in_order(monkeypatch):
     whole, short = (next(one for one in problems.problems(max_rows=rows) if one.name == "digits")
                     for rows in (6000, 100))

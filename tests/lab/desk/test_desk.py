@@ -11,6 +11,7 @@ pytest.importorskip("numba")
 from bitstep_lab.desk import __main__ as desk
 
 
+@pytest.mark.slow
 def test_table(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["desk", "--shapes", "300x4", "--tasks", "regression"])
     desk.main()

@@ -157,6 +157,7 @@ def test_rows_without_labels():
     run(LINEAR, none)
 
 
+@pytest.mark.slow
 def test_verilog_by_the_command_line(tmp_path, capsys):
     out = tmp_path / "top.v"
     assert main(["rtl", "--bit-planes", "--max-features", "64", "--lookahead", "1",

@@ -54,8 +54,10 @@ def test_checkpoints_cost_no_cycles(tmp_path):
 
 @pytest.mark.parametrize("options, line", [
     (["--model", "svm", "--bits", 5], "were read again with 16 bits a value"),
-    (["--model", "logistic"], "Loss: 1/K sum of log(1 + exp(-y f(x)))"),
-    (["--model", "ls-svm", "--bits", 32], "32 bits float, device sim")],
+    pytest.param(["--model", "logistic"], "Loss: 1/K sum of log(1 + exp(-y f(x)))",
+                 marks=pytest.mark.slow),
+    pytest.param(["--model", "ls-svm", "--bits", 32], "32 bits float, device sim",
+                 marks=pytest.mark.slow)],
     ids=["svm with refetching", "logistic", "32 bits"])
 def test_every_loss_is_that_of_golden(tmp_path, capsys, options, line):
     reports = {}
@@ -75,6 +77,7 @@ def test_every_loss_is_that_of_golden(tmp_path, capsys, options, line):
         assert counters["stall_cycles"]["refetch"] > 0
 
 
+@pytest.mark.slow
 def test_estimators_of_every_loss():
     """Refetching of several classes, and logistic regression with L1 and a box."""
     from sklearn.datasets import load_digits

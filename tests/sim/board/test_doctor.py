@@ -503,6 +503,7 @@ def test_command_line(tmp_path, capsys):
     assert "RESULT: all is well (2" in shown
 
 
+@pytest.mark.slow
 def test_serial_board(tmp_path):
     line = UartBoard(SYSTEM)
     faulty = Faulty(line, reads=dict.fromkeys(range(500, 2000, 500), flipped))

@@ -238,11 +238,9 @@ def cycles_of(sweep, stride):
     return range(first.randrange(stride), sweep.length + 20, stride)
 
 
-def stride_of(config, memory):
-    """Cycles between two ends that CI tries. Runs with a far memory are long, and mostly waiting:
-    pipelines with many lanes, which take long to simulate, leave some of them to ``-m slow``.
-    """
-    return 1 if memory == "near" or config.rows.lanes * (config.lookahead + 1) < 120 else 3
+# Cycles between two ends that CI tries; `-m slow` tries all. Runs with a far memory are long, and
+# mostly waiting.
+STRIDES = {"near": 4, "far": 13}
 
 
 every_config = pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
@@ -253,7 +251,7 @@ every_memory = pytest.mark.parametrize("memory", MEMORIES)
 @every_config
 def test_abort(config, memory):
     with Sweep(config, memory, short_jobs(config)) as sweep:
-        sweep.abort(cycles_of(sweep, stride_of(config, memory)))
+        sweep.abort(cycles_of(sweep, STRIDES[memory]))
 
 
 @every_memory
@@ -261,7 +259,7 @@ def test_abort(config, memory):
 def test_abort_while_the_memory_does_nothing(config, memory):
     """As a driver does whose run makes no progress."""
     with Sweep(config, memory, short_jobs(config)) as sweep:
-        sweep.time_out(cycles_of(sweep, 4 * stride_of(config, memory)))
+        sweep.time_out(cycles_of(sweep, 4 * STRIDES[memory]))
 
 
 @every_memory
@@ -270,10 +268,10 @@ def test_every_answer_is_an_error_once(config, memory):
     with Sweep(config, memory, short_jobs(config)) as sweep:
         for port in PORTS if config.refetch else PORTS[:3]:
             for response in (SLVERR, DECERR):
-                sweep.fail(port, response)
+                sweep.fail(port, response, 1 if memory == "near" else 3)
 
 
-@pytest.mark.parametrize("memory, stride", [("near", 5), ("far", 11)])
+@pytest.mark.parametrize("memory, stride", [("near", 11), ("far", 37)])
 def test_abort_with_hundreds_of_features(memory, stride):
     """With a fast clock and corrections, where the walk of an engine may be cut off anywhere."""
     with Sweep(LARGE, memory, short_jobs(LARGE, beats=40)) as sweep:
@@ -314,7 +312,7 @@ def test_more_aborts_of_long_walks(name, memory):
 
 @pytest.mark.slow
 @every_memory
-@pytest.mark.parametrize("beats", [1, 3])
+@pytest.mark.parametrize("beats", [1, 2, 3])
 @every_config
 def test_more_aborts(config, beats, memory):
     """Every cycle, with rows of other lengths."""

@@ -11,6 +11,7 @@ from bitstep.training.pipelines import pipeline_of
 from bitstep.training.train import target_outputs, train_model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss, bits, refetch", [
     (Loss.LOGISTIC, 8, False), (Loss.HINGE, 3, True)])
 def test_one_of_two_classes_grows(loss, bits, refetch):

@@ -79,7 +79,9 @@ CASES = {       # configuration, job, run, least label shift
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [
+    pytest.param(case, marks=pytest.mark.slow if CASES[case][0] is FLOAT else ())
+    for case in CASES])
 def test_least_label_shift(case):
     config, drawn, run, least = CASES[case]
     job = replace(drawn, label_shift=least)

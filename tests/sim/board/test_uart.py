@@ -195,6 +195,7 @@ def test_lights(line, manifest):
     assert line.lights & 0b000100                       # a damaged request
 
 
+@pytest.mark.slow
 def test_refetching(tmp_path):
     pipeline = PipelineConfig(bits=4, max_features=64, lookahead=0, refetch=True)
     system = replace(SYSTEM, pipeline=pipeline)

@@ -132,7 +132,8 @@ def test_mutations_follow_the_source(prop):
 @pytest.mark.parametrize("name, place", [
     ("splitter-bursts", 1),                     # a counter too narrow
     ("read-bus", 1), ("write-bus", 1),          # a burst more than allowed
-    ("pipeline-d2", 1), ("pipeline-d2-fast", 1),    # the row before the last does not count
+    pytest.param("pipeline-d2", 1, marks=pytest.mark.slow),     # the row before the last does not
+    pytest.param("pipeline-d2-fast", 1, marks=pytest.mark.slow),    # count
 ])
 def test_fault_that_only_a_proof_finds(name, place):
     is_broken, _, text = _breaks(name, find(name).mutations[place])
