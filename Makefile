@@ -162,7 +162,7 @@ coverage-jobs: $(VENV)/.stamp   ## configurations and options that the tests of 
 	$(BIN)/python -m bitstep_sim.coverage jobs
 
 coverage-faults: $(VENV)/.stamp ## which faults in the RTL the tests find; an hour
-	$(BIN)/python -m bitstep_sim.coverage faults
+	$(BIN)/python -m bitstep_sim.coverage faults --jobs $(JOBS)
 
 # Graphviz (Debian: graphviz) is needed for the drawing alone; without it the stored one stays.
 docs: $(VENV)/.stamp            ## what is generated in docs/, and the site in build/site

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -240,17 +241,20 @@ def print_jobs(jobs: list[dict[str, str]]) -> None:
         print(f"never: {pair}")
 
 
-def print_faults(word: str) -> int:
-    """Run every fault with ``word`` in its kind or file; return the number of survivors."""
+def print_faults(word: str, jobs: int = 1) -> int:
+    """Run every fault with ``word`` in its kind or file, so many at a time; return the number of
+    survivors.
+    """
     chosen = [fault for fault in FAULTS if word in f"{fault.kind} {fault.mutation.file}"]
     survivors = 0
-    for fault in chosen:
-        result = run_fault(fault)
-        if result == "survives" and fault.equivalent:
-            result = "equal"
-        survivors += result == "survives"
-        print(f"{result:<9} {fault.kind:<24} {fault.mutation.file}: {fault.mutation.old.strip()!r}"
-              f" -> {fault.mutation.new.strip()!r} {fault.equivalent}".rstrip(), flush=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        for fault, result in zip(chosen, pool.map(run_fault, chosen), strict=True):
+            if result == "survives" and fault.equivalent:
+                result = "equal"
+            survivors += result == "survives"
+            print(f"{result:<9} {fault.kind:<24} {fault.mutation.file}: "
+                  f"{fault.mutation.old.strip()!r} -> {fault.mutation.new.strip()!r} "
+                  f"{fault.equivalent}".rstrip(), flush=True)
     print(f"{survivors} of {len(chosen)} faults survive")
     return survivors
 
@@ -260,6 +264,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bitstep_sim.coverage", description=__doc__)
     parser.add_argument("what", choices=["rtl", "jobs", "faults"])
     parser.add_argument("word", nargs="?", default="", help="only faults with this word")
+    parser.add_argument("--jobs", type=int, default=1, help="faults at a time")
     parser.add_argument("--missing", action="store_true", help="list lines and bits never reached")
     options = parser.parse_args(arguments)
     if options.what == "rtl":
@@ -267,7 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
     elif options.what == "jobs":
         print_jobs(measure_jobs())
     else:
-        return 1 if print_faults(options.word) else 0
+        return 1 if print_faults(options.word, options.jobs) else 0
     return 0
 
 

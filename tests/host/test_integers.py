@@ -139,7 +139,7 @@ def test_cycles_of_a_long_run(narrow):
     run = RunResult(np.zeros((1, 2), np.int32), np.zeros(1, np.int32), {}, (2**30,))
     narrow(tracks)
     whole = tracks.joined([run] * 3, make_job([[1, 2]], [1]))
-    assert whole.epoch_cycles == (2**30, 2**31, 3 * 2**30)
+    assert tuple(whole.epoch_cycles or ()) == (2**30, 2**31, 3 * 2**30)
 
 
 def test_bytes_of_several_outputs(monkeypatch):
