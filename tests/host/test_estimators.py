@@ -36,7 +36,7 @@ CONTRACT = [
     LowPrecisionRegressor(), LowPrecisionRegressor(bits=32, l1=0.01, box=1e6),
     LowPrecisionRegressor(bits=2, encoding="double", batch=24), LowPrecisionClassifier(),
     LowPrecisionClassifier(loss="hinge"),
-    LowPrecisionClassifier(loss="log_loss", solver="sgd", batch=1000, l2=0.01)]
+    LowPrecisionClassifier(loss="log_loss", solver="sgd", batch=1000, l2=0.01, epochs=50)]
 OTHERS = [
     LowPrecisionRegressor(bits=1), LowPrecisionRegressor(bits=2, scaler="maxabs"),
     LowPrecisionRegressor(bits=2, encoding="double"),

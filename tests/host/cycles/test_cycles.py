@@ -1,6 +1,7 @@
 """Counters of the cycle model, worked out by hand from docs/pipeline.md."""
 
 import dataclasses
+import pickle
 import time
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from fakes import make_job
 
 from bitstep.cycles import Memory, OpenRows, count_epochs, run
-from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE
+from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE, KeptRows
 from bitstep.cycles.run import RunClock
 from bitstep.cycles.shape import Shape
 from bitstep.cycles.streams.ample import AmpleStreams
@@ -308,6 +309,31 @@ def test_open_rows_are_needed_for_every_epoch():
         count_epochs(job, open_rows=[NOTHING])
     with pytest.raises(ValueError, match="the same length"):
         OpenRows(np.zeros(2, int), np.zeros(3, int))
+
+
+@pytest.mark.parametrize("rows, outcomes", [
+    ([], []), ([0], [ACTIVE]), ([7, 8, 16], [INACTIVE, BY_CODES, ACTIVE]),
+    (list(range(64)), [BY_CODES, INACTIVE, ACTIVE, ACTIVE] * 16), ([70_001], [BY_CODES])])
+def test_kept_rows_are_the_open_ones(rows, outcomes):
+    opened = OpenRows(np.array(rows, int), np.array(outcomes, int))
+    kept = KeptRows(opened)
+    assert list(kept) == list(kept) == list(opened) == list(zip(rows, outcomes, strict=True))
+
+
+def test_rows_that_are_fetched_again_are_counted_once_and_when_asked(monkeypatch):
+    """Also of what was pickled, which holds the numbers alone."""
+    job = job_of(REFETCH, cell_half_levels=1)
+    opened = [OpenRows(np.array([3, 50]), np.array([INACTIVE, ACTIVE]))]
+    expected, runs = count_epochs(job, open_rows=opened), []
+    plain = RunClock.run
+    monkeypatch.setattr(RunClock, "run", lambda *arguments: runs.append(1) or plain(*arguments))
+    count = run.counting(job, open_rows=opened)
+    assert not runs
+    assert count() == count() == expected
+    copy = pickle.dumps(count)
+    assert pickle.loads(copy)() == expected
+    assert len(runs) == 1
+    assert b"KeptRows" not in copy
 
 
 @pytest.mark.parametrize("numbers, message", [

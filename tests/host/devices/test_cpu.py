@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -23,7 +24,12 @@ from bitstep.pipeline.levels import decode
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
-from bitstep.pipeline.results import RangeOverflowError, RunTimeoutError, TrainingInterrupted
+from bitstep.pipeline.results import (
+    Ends,
+    RangeOverflowError,
+    RunTimeoutError,
+    TrainingInterrupted,
+)
 from bitstep.quantization import quantize_bit_planes
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -350,3 +356,32 @@ def test_threads_share_decoded_rows():
     finally:
         sys.setswitchinterval(interval)
     assert not failed
+
+
+def test_a_training_counts_no_cycles_unless_asked(monkeypatch):
+    """Counting rows that are fetched again takes ten times as long as training on them."""
+    from bitstep import LowPrecisionClassifier
+    from bitstep.cycles.run import RunClock
+
+    def count(*arguments):
+        raise AssertionError(f"nobody asked for cycles of {arguments}")
+
+    features = np.random.default_rng(0).uniform(-1, 1, size=(60, 3))
+    svm = LowPrecisionClassifier(loss="hinge", bits=2, epochs=3, random_state=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(RunClock, "run", count)
+        svm.fit(features, features[:, 0] > 0.2)
+        with pytest.raises(AssertionError, match="nobody asked"):
+            dict(svm.counters_)
+    assert svm.counters_["refetched_rows"] > 0
+
+
+def test_ends_of_epochs():
+    asked = []
+    ends = Ends(lambda: asked.append(1) or [5, 9, 20], 3)
+    some = ends[1:]
+    assert (len(ends), len(some), len(ends[:0]), asked) == (3, 2, 0, [])
+    assert (ends[0], ends[-1], list(some), list(ends)) == (5, 20, [9, 20], [5, 9, 20])
+    assert repr(some) == "[9, 20]"
+    assert pickle.loads(pickle.dumps(ends)) == [5, 9, 20]
+    assert asked == [1]
