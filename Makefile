@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+# Else each of the processes of the tests compiles all their files, and those of bitstep, anew.
+unexport PYTHONDONTWRITEBYTECODE
 BOARD ?= ecp5-85
 
 .PHONY: demo test test-slow night test-arm test-pynq test-torch test-wheel sim lint rtl speed pipelines
