@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BOARD ?= ecp5-85
 
 .PHONY: demo test test-slow night test-arm test-pynq test-torch test-wheel sim lint rtl speed pipelines
-.PHONY: area wheel bitstream bitstream-check prove prove-mutations docs
+.PHONY: area wheel bitstream bitstream-check prove prove-all prove-mutations docs
 .PHONY: coverage coverage-rtl coverage-jobs coverage-faults site examples clean
 .DEFAULT_GOAL := demo
 , := ,
@@ -77,7 +77,7 @@ test-slow: $(VENV)/.stamp       ## the other tests: more widths and buses, other
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 # Each of them ends, whatever became of those before.
-NIGHT := test-slow prove-mutations coverage-rtl coverage-jobs coverage-faults test-pynq \
+NIGHT := test-slow prove-all prove-mutations coverage-rtl coverage-jobs coverage-faults test-pynq \
 	test-arm test-wheel
 
 night:                          ## all that takes long, with a table at the end; a night
@@ -150,6 +150,10 @@ bitstream-check: $(VENV)/.stamp ## that the sources give what bitstreams/ says, 
 prove: $(VENV)/.stamp           ## proofs of the RTL, with limits on time; some minutes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
 	$(BIN)/python -m bitstep_sim.proofs --jobs $(JOBS)
+
+prove-all: $(VENV)/.stamp       ## all proofs, those that take a minute or more among them
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
+	$(BIN)/python -m bitstep_sim.proofs --all --jobs $(JOBS)
 
 prove-mutations: $(VENV)/.stamp ## that each proof breaks by faults in the RTL; some minutes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'

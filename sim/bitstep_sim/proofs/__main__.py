@@ -1,6 +1,6 @@
-"""``python -m bitstep_sim.proofs``: prove every property and find runs that reach what it claims;
-print a table, exit with 1 if one is not proved or not reached. ``--mutations``: show that each
-property breaks by each of its faults in the RTL.
+"""``python -m bitstep_sim.proofs``: prove every property but the slow ones and find runs that reach
+what it claims; print a table, exit with 1 if one is not proved or not reached. ``--mutations``:
+show that each property breaks by each of its faults in the RTL.
 """
 
 import argparse
@@ -38,7 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
         outcome = prove(find(options.word), search=True)
         print(f"{outcome.result}\t{outcome.seconds:.1f}\t{outcome.detail}")
         return 0
-    chosen = [prop for prop in PROPERTIES if options.word in f"{prop.name} {prop.component}"]
+    everything = options.all or options.mutations or bool(options.word)
+    chosen = [prop for prop in PROPERTIES if everything or not prop.slow]
+    left = len(PROPERTIES) - len(chosen)
+    chosen = [prop for prop in chosen if options.word in f"{prop.name} {prop.component}"]
     if not chosen:
         print(f"No property has {options.word!r} in its name or component", file=sys.stderr)
         return 1
@@ -65,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
                   f"{text}".rstrip(), flush=True)
     print(f"{good} of {tasks} " + ("faults break their properties" if options.mutations
                                    else "properties proved"))
+    if left:
+        print(f"{left} slow properties are left to --all")
     return 0 if good == tasks else 1
 
 
@@ -84,7 +89,10 @@ def find(name: str) -> Property:
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m bitstep_sim.proofs", description=__doc__)
-    parser.add_argument("word", nargs="?", default="", help="only properties with this word")
+    parser.add_argument("word", nargs="?", default="",
+                        help="only properties with this word, the slow ones among them")
+    parser.add_argument("--all", action="store_true",
+                        help="the slow ones, too, which take a minute or more each")
     parser.add_argument("--mutations", action="store_true",
                         help="faults for each property, each of which must break it")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")

@@ -243,6 +243,8 @@ class Property:
     wires : tuple of pairs of str
         Instead of cycles, a structure: no path without a register from the first port to the
         second.
+    slow : bool
+        If true, the proof takes a minute or more, and is left to ``--all``.
     """
 
     name: str
@@ -259,6 +261,7 @@ class Property:
     skip: int = 0
     reaches_at: int = 0
     others: tuple[Mutation, ...] = ()
+    slow: bool = False
 
     @property
     def mutations(self) -> tuple[Mutation, ...]:

@@ -95,7 +95,7 @@ PROPERTIES = [
              "register, nothing while locked",
              write, Mutation("shell/register_bank.py", "selected.eq(bus.awaddr[2:] == offset >> 2)",
                              "selected.eq(bus.awaddr[3:] == offset >> 3)"),
-             depth=12, bounded=True),
+             depth=12, bounded=True, slow=True),
     Property("registers-read", "RegisterBank",
              "a read gives the register of its address, 0 where there is none, a counter's high "
              "half as it was with the low one",

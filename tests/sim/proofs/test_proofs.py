@@ -4,6 +4,7 @@
 
 import importlib.util
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,22 @@ def test_exit_code_and_table(capsys):
     assert capsys.readouterr().out.endswith("1 of 1 properties proved\n")
     assert main(["nothing"]) == 1
     assert capsys.readouterr().err == "No property has 'nothing' in its name or component\n"
+
+
+@pytest.mark.parametrize("arguments, left", [([], 4), (["--all"], 0), (["d2-gaps"], 0)])
+def test_slow_proofs_are_left_out_unless_asked_for(monkeypatch, capsys, arguments, left):
+    monkeypatch.setattr(command, "check_tools", lambda: None)
+    monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(command, "_proved", lambda name, keep: (True, "1.0", "proved"))
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    absent = [prop.name for prop in PROPERTIES if f"\n{prop.name} " not in shown]
+    if "d2-gaps" in arguments:
+        assert len(absent) == len(PROPERTIES) - 1
+        return
+    assert absent == [prop.name for prop in PROPERTIES if prop.slow][:left]
+    assert all(f"`{name}`" in PAGE for name in absent)
+    assert (f"{left} slow properties are left to --all" in shown) == bool(left)
 
 
 def test_mutation_that_does_not_fit(tmp_path):
