@@ -373,7 +373,7 @@ def test_a_training_counts_no_cycles_unless_asked(monkeypatch):
         svm.fit(features, features[:, 0] > 0.2)
         with pytest.raises(AssertionError, match="nobody asked"):
             dict(svm.counters_)
-    assert svm.counters_["refetched_rows"] > 0
+    assert (svm.counters_["refetched_rows"] or 0) > 0
 
 
 def test_ends_of_epochs():

@@ -502,6 +502,7 @@ def test_collect_nothing(tmp_path, capsys):
         capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_others_are_built(tmp_path, monkeypatch, install, capsys):
     """One that misses the clock stops no other, and each says which file to watch."""
     monkeypatch.chdir(tmp_path)

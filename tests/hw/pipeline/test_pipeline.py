@@ -104,7 +104,7 @@ def garble(memory, platform):
 
 
 @pytest.mark.parametrize("n_features", [
-    5, *(pytest.param(count, marks=pytest.mark.slow) for count in (12, 20)), 30])
+    5, *(pytest.param(count, marks=pytest.mark.slow) for count in (12, 20, 30))])
 def test_no_word_is_used_that_is_being_written(n_features, monkeypatch):
     """Rows of 1 to 4 beats for a fast clock, with everything that keeps words in memories."""
     monkeypatch.setattr(memory.Memory, "elaborate", garble)
@@ -127,8 +127,8 @@ def test_stalls_change_nothing(stall):
 
 
 @pytest.mark.parametrize("bits, cell, lookahead, update_interval", [
-    (5, 2, 4, 2), pytest.param(3, 1, 0, 2, marks=pytest.mark.slow), (3, 1, 4, 4),
-    pytest.param(8, 2, 4, 2, marks=pytest.mark.slow)])
+    (5, 2, 4, 2), *(pytest.param(*others, marks=pytest.mark.slow)
+                    for others in ((3, 1, 0, 2), (3, 1, 4, 4), (8, 2, 4, 2)))])
 def test_refetching(bits, cell, lookahead, update_interval):
     config = PipelineConfig(bits=bits, lookahead=lookahead, update_interval=update_interval,
                             refetch=True, proximal=True, **SMALL)
@@ -139,7 +139,7 @@ def test_refetching(bits, cell, lookahead, update_interval):
 
 
 @pytest.mark.parametrize("lookahead, update_interval", [
-    (0, 2), pytest.param(4, 2, marks=pytest.mark.slow), (4, 4)])
+    (0, 2), *(pytest.param(*others, marks=pytest.mark.slow) for others in ((4, 2), (4, 4)))])
 def test_refetching_with_small_updates(lookahead, update_interval):
     """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
     decided wrongly by a bound for updates of 0, which K rounds down to.
@@ -159,7 +159,9 @@ def test_refetching_with_small_updates(lookahead, update_interval):
 
 
 @each("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
-@pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 4), ("float32", 32)])
+@pytest.mark.parametrize("row_format, bits", [
+    pytest.param("one_level", 1, marks=pytest.mark.slow), ("one_level", 5), ("two_levels", 4),
+    ("float32", 32)])
 def test_hinges(loss, row_format, bits):
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=3, proximal=True, **SMALL)
     check(config, n_features=5, n_rows=40, batch=2, loss=loss, proximal_period=8)
