@@ -25,6 +25,12 @@ from bitstep_hw.top import (
 CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=0, minibatch=False, corrections=False)
 
 
+@pytest.fixture(autouse=True)
+def fresh():
+    """Tests change what netlists are made of."""
+    top._netlist_of.cache_clear()
+
+
 def test_identity_has_128_bits_and_is_the_same_in_every_process():
     """Also where Python orders sets and dictionaries in another way."""
     code = ("from bitstep.pipeline.config import PipelineConfig\n"
@@ -44,7 +50,6 @@ def test_another_pipeline_has_another_identity(change):
 
 def test_a_constant_of_the_library_that_the_hardware_has_changes_the_identity(monkeypatch):
     monkeypatch.setattr(register_bank, "MAP_VERSION", register_bank.MAP_VERSION + 1)
-    top._netlist_of.cache_clear()
     assert identity.__wrapped__(CONFIG) != identity(CONFIG)
 
 
@@ -56,7 +61,6 @@ def test_the_identity_is_that_of_the_top_without_a_number():
 def test_names_of_signals_change_no_identity(monkeypatch):
     """Amaranth reads them from Python's bytecode, which other versions of Python have otherwise."""
     expected, text, name_of = identity(CONFIG), to_rtlil(Top(CONFIG)), tracer.get_var_name
-    top._netlist_of.cache_clear()
 
     def name_nothing(depth=2, default=None):
         return name_of(depth + 1) if default is None else default
