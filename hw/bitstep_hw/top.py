@@ -5,6 +5,7 @@ text, and its identity.
 import functools
 import gc
 import hashlib
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -270,18 +271,21 @@ def to_rtlil(top) -> str:
     """Return the RTLIL of a top, free of paths; the same text on every machine with the same minor
     version of Python, by whose bytecode Amaranth names signals.
     """
-    return _netlist(top)[0]
+    return _emitted(top)[0]
 
 
 def cells(top) -> str:
     """Return the cells of a top's netlist as text: numbered, without names but those of its ports
     and memories. Another Python gives the same text.
     """
-    return _netlist(top)[1]
+    return _cells(_emitted(top)[1])
 
 
-def _netlist(top) -> tuple[str, str]:
-    """RTLIL and cells of a top. They share the netlist, which takes most of the time."""
+_emitting = threading.Lock()        # which changes Amaranth for the time being
+
+
+def _emitted(top):
+    """RTLIL of a top, and the netlist that Amaranth made it of, which takes most of the time."""
     kept = []
 
     def build(*args, **options):
@@ -290,9 +294,14 @@ def _netlist(top) -> tuple[str, str]:
 
     # Amaranth's own, so its version is exact (pyproject.toml).
     build_netlist = _ir.build_netlist
-    with without_cycle_search(), patch.object(_ir, "build_netlist", build):
+    with _emitting, without_cycle_search(), patch.object(_ir, "build_netlist", build):
         text = rtlil.convert(top, name=TOP, emit_src=False)
-        return text, "\n".join(f"{cell.module_idx} {cell!r}" for cell in kept[0].cells)
+    (netlist,) = kept
+    return text, netlist
+
+
+def _cells(netlist) -> str:
+    return "\n".join(f"{cell.module_idx} {cell!r}" for cell in netlist.cells)
 
 
 # Stands in a netlist where the identity will, which is known from the netlist alone: four words
@@ -312,7 +321,9 @@ def _put(number: int, text: str, form: str) -> str:
 
 @functools.lru_cache(maxsize=1)         # who asks for the identity often asks for the netlist next
 def _netlist_of(config: PipelineConfig) -> tuple[str, str]:
-    return _netlist(Top(config, number=_PLACE))
+    """RTLIL and cells with a place for the identity."""
+    text, netlist = _emitted(Top(config, number=_PLACE))
+    return text, _cells(netlist)
 
 
 @functools.cache

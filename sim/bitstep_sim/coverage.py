@@ -247,7 +247,7 @@ def print_faults(word: str, jobs: int = 1) -> int:
     """
     chosen = [fault for fault in FAULTS if word in f"{fault.kind} {fault.mutation.file}"]
     survivors = 0
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(max(jobs, 1)) as pool:
         for fault, result in zip(chosen, pool.map(run_fault, chosen), strict=True):
             if result == "survives" and fault.equivalent:
                 result = "equal"

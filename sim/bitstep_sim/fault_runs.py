@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from bitstep_sim.proofs.mutation import Mutation, mutated
 
 
+LIMIT_S = 3600      # of the tests of a fault
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault of a kind, and the tests that must find it.
@@ -69,14 +72,19 @@ def run_fault(fault: Fault) -> str:
     Raises
     ------
     RuntimeError
-        If pytest ends in any other way than with passed or failed tests.
+        If pytest ends in any other way than with passed or failed tests, or not within an hour.
     """
     with mutated(fault.mutation) as folder:
         path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-             *fault.arguments],
-            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+                 *fault.arguments],
+                env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+                timeout=LIMIT_S)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"Tests of the fault {fault.mutation} did not end in {LIMIT_S} s; "
+                               "give it tests that end") from error
     if ended.returncode not in (0, 1):
         raise RuntimeError(f"pytest ended with code {ended.returncode}:\n{ended.stdout[-2000:]}")
     return "killed" if ended.returncode else "survives"

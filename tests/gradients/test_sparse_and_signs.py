@@ -18,7 +18,7 @@ SETTINGS = [("top-k", {"share": 0.1}), ("random-k", {"share": 0.1}),
             ("random-k", {"share": 0.1, "unbiased": False}), ("one-bit", {}), ("sign", {})]
 
 
-@pytest.mark.slow
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("bucket_size", [0, 1, 64, 100])
 @pytest.mark.parametrize("name, options", SETTINGS)
 def test_statistics(name, options, bucket_size):

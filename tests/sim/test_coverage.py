@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
+from bitstep_sim import coverage, fault_runs
 from bitstep_sim.coverage import (
     Point,
     component,
@@ -18,7 +20,7 @@ from bitstep_sim.coverage import (
     read_points,
     unmet_pairs,
 )
-from bitstep_sim.fault_runs import run_fault
+from bitstep_sim.fault_runs import fault_of, run_fault
 from bitstep_sim.faults import FAULTS
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -104,12 +106,34 @@ def test_words_of_a_fault_choose_tests(arguments):
     assert chosen.returncode == 0, chosen.stdout
 
 
-def test_a_fault_is_found_by_its_tests_alone():
+def test_a_fault_is_found_by_its_tests_alone(monkeypatch):
     fault = next(fault for fault in FAULTS if fault.mutation.file == "pipeline/model/walk.py")
     assert run_fault(fault) == "killed"
     assert run_fault(replace(fault, tests=("pipeline/rows/test_decoder.py",))) == "survives"
     with pytest.raises(RuntimeError, match="pytest ended with code 5"):
         run_fault(replace(fault, board="test_coverage.py::no_such_test"))
+    monkeypatch.setattr(fault_runs, "LIMIT_S", 0.1)
+    with pytest.raises(RuntimeError, match="did not end in 0.1 s; give it tests that end"):
+        run_fault(fault)
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 3])
+def test_table_of_faults(monkeypatch, capsys, jobs):
+    """In the order of the table; one that changes nothing is no survivor."""
+    def run(fault):
+        time.sleep(0.05 if fault.kind == "first" else 0.0)
+        return "killed" if fault.kind == "first" else "survives"
+
+    made = [fault_of("first", "a.py", "x", "y"), fault_of("second", "b.py", "x", "y"),
+            fault_of("third", "c.py", "x", "y", equivalent="the same")]
+    monkeypatch.setattr(coverage, "FAULTS", made)
+    monkeypatch.setattr(coverage, "run_fault", run)
+    assert coverage.main(["faults", "--jobs", str(jobs)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["killed", "first"], ["survives", "second"], ["equal", "third"], ["1", "of"]]
+    monkeypatch.setattr(coverage, "FAULTS", made[::2])
+    assert coverage.main(["faults"]) == 0
 
 
 def test_page_counts_the_faults():

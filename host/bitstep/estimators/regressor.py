@@ -196,9 +196,11 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
     first_rows_ : int
         Checksum of the first rows. The same rows are rounded alike in later calls, others by random
         numbers of their own.
-    counters_ : dict
+    counters_ : mapping of str to int or None
         Counters of the last run, by lower-case name of
-        :data:`bitstep.pipeline.registers.COUNTERS`; None where the device cannot know.
+        :data:`bitstep.pipeline.registers.COUNTERS`; None where the device cannot know. Device
+        ``cpu`` counts when one is read. Of rows that are fetched again it also counts when the
+        estimator is pickled, which may take several times as long as the training.
     n_features_in_ : int
         Features of a row.
     feature_names_in_ : ndarray of str

@@ -207,7 +207,7 @@ _NO_FAR_FAST = Mutation(_SOLVER, "history.before(d, entry), 1,", "history.before
 _GAPS = Mutation("pipeline/update/update_history.py", "for left in range(1, cycles_left))",
                  "for left in range(2, cycles_left))")
 # Proofs that take more than a minute each.
-_SLOW = ("pipeline-d2-gaps", "pipeline-d2-fast", "pipeline-d2-fast-gaps")
+_SLOW = ("pipeline-d2-gaps", "pipeline-d2-fast-gaps")
 # Name, look-ahead, cycles per update, epoch, cycles until it has surely ended, faults.
 _EPOCHS = [
     ("pipeline-d2", 2, 2, FIRST, 40,

@@ -35,10 +35,11 @@ def make(name, options, vector, bucket_size):
     return codec
 
 
-@pytest.mark.slow
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("bucket_size", [0, 1, 64, 100])
-@pytest.mark.parametrize("name, options", SETTINGS)
+@pytest.mark.parametrize("name, options", [
+    pytest.param(*one, marks=() if one in (("nuqsgd", {}), ("alq", {}), ("amq", {}))
+                 else pytest.mark.slow) for one in SETTINGS])
 def test_statistics(name, options, bucket_size):
     vector = VECTOR.astype(np.float32)
     if name == "optimal" and bucket_size == 1:

@@ -139,7 +139,7 @@ def test_refetching(bits, cell, lookahead, update_interval):
 
 
 @pytest.mark.parametrize("lookahead, update_interval", [
-    (0, 2), *(pytest.param(*others, marks=pytest.mark.slow) for others in ((4, 2), (4, 4)))])
+    (0, 2), pytest.param(4, 2, marks=pytest.mark.slow), (4, 4)])
 def test_refetching_with_small_updates(lookahead, update_interval):
     """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
     decided wrongly by a bound for updates of 0, which K rounds down to.

@@ -322,6 +322,15 @@ def test_more_aborts(config, beats, memory):
 
 
 @pytest.mark.slow
+@every_config
+def test_every_answer_of_a_far_memory_is_an_error_once(config):
+    with Sweep(config, "far", short_jobs(config)) as sweep:
+        for port in PORTS if config.refetch else PORTS[:3]:
+            for response in (SLVERR, DECERR):
+                sweep.fail(port, response)
+
+
+@pytest.mark.slow
 @every_memory
 def test_every_cycle_with_hundreds_of_features(memory):
     with Sweep(LARGE, memory, short_jobs(LARGE, beats=40)) as sweep:
