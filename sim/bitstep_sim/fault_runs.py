@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from bitstep_sim.proofs.mutation import Mutation, mutated
 
-
 LIMIT_S = 3600      # of the tests of a fault
 
 

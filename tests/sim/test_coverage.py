@@ -113,7 +113,7 @@ def test_a_fault_is_found_by_its_tests_alone(monkeypatch):
     with pytest.raises(RuntimeError, match="pytest ended with code 5"):
         run_fault(replace(fault, board="test_coverage.py::no_such_test"))
     monkeypatch.setattr(fault_runs, "LIMIT_S", 0.1)
-    with pytest.raises(RuntimeError, match="did not end in 0.1 s; give it tests that end"):
+    with pytest.raises(RuntimeError, match=r"did not end in 0\.1 s; give it tests that end"):
         run_fault(fault)
 
 

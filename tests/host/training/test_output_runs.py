@@ -56,6 +56,16 @@ def test_same_models_as_one_after_the_other(outputs, batch, models):
     assert not result.interrupted
 
 
+def test_cycles_are_those_of_all_outputs(outputs):
+    """Outputs run one after the other, and their rows have one shape."""
+    one, several = (trained(CpuDevice, chosen) for chosen in (outputs[:1], outputs))
+    assert one.epoch_cycles is not None
+    assert several.epoch_cycles is not None
+    assert several.epoch_cycles.tolist() == (5 * one.epoch_cycles).tolist()
+    assert several.epoch_cycles[-1] + 5 * 64 == several.counters["cycles"]
+    assert trained(GoldenDevice, outputs).epoch_cycles is None
+
+
 @pytest.mark.parametrize("models", [1, 64])
 def test_overflow_names_the_class(outputs, models):
     with pytest.raises(RangeOverflowError, match=r"^Class [1-5] of 5: Training left") as caught:
