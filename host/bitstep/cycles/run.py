@@ -100,8 +100,8 @@ def counting(job: TrainingJob, memory: Memory | None = None, *,
 
 
 class Once:
-    """Counts when it is called for the first time, and keeps the numbers alone from then on; they
-    are what is pickled.
+    """Counts when it is called for the first time, and keeps the numbers alone from then on. If it
+    is pickled before, the copy counts: that may take minutes, which nobody expects of a pickle.
     """
 
     def __init__(self, count: Callable[[], Counted]):
@@ -116,7 +116,9 @@ class Once:
         return self._found
 
     def __reduce__(self):
-        return functools.partial, (_given, *self())
+        if self._count is not None:
+            return Once, (self._count,)
+        return functools.partial, (_given, *self._found)
 
 
 def _given(counters: dict[str, int | None], ends: list[int]) -> Counted:

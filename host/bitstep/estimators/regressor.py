@@ -199,8 +199,9 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
     counters_ : mapping of str to int or None
         Counters of the last run, by lower-case name of
         :data:`bitstep.pipeline.registers.COUNTERS`; None where the device cannot know. Device
-        ``cpu`` counts when one is read. Of rows that are fetched again it also counts when the
-        estimator is pickled, which may take several times as long as the training.
+        ``cpu`` counts when one is read, which takes minutes for millions of rows that are fetched
+        again. Until then the estimator, pickled or not, holds three bits for each of their rows and
+        epochs.
     n_features_in_ : int
         Features of a row.
     feature_names_in_ : ndarray of str

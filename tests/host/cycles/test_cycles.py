@@ -321,19 +321,23 @@ def test_kept_rows_are_the_open_ones(rows, outcomes):
 
 
 def test_rows_that_are_fetched_again_are_counted_once_and_when_asked(monkeypatch):
-    """Also of what was pickled, which holds the numbers alone."""
+    """Pickled before, the copy counts; afterwards it holds the numbers alone."""
     job = job_of(REFETCH, cell_half_levels=1)
     opened = [OpenRows(np.array([3, 50]), np.array([INACTIVE, ACTIVE]))]
     expected, runs = count_epochs(job, open_rows=opened), []
     plain = RunClock.run
     monkeypatch.setattr(RunClock, "run", lambda *arguments: runs.append(1) or plain(*arguments))
     count = run.counting(job, open_rows=opened)
+    before = pickle.dumps(count)
     assert not runs
     assert count() == count() == expected
-    copy = pickle.dumps(count)
-    assert pickle.loads(copy)() == expected
+    after = pickle.dumps(count)
     assert len(runs) == 1
-    assert b"KeptRows" not in copy
+    assert b"KeptRows" in before
+    assert b"KeptRows" not in after
+    for copy in (before, after):
+        assert pickle.loads(copy)() == expected
+    assert len(runs) == 2
 
 
 @pytest.mark.parametrize("numbers, message", [
