@@ -22,7 +22,9 @@ def run_processes(n_ranks, folder, work, *arguments) -> "list[Any]":
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    context = multiprocessing.get_context("spawn")
+    # Ranks are forked from a process that has imported torch, which takes each of them seconds.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch.distributed", "bitstep_gradients.torch"])
     processes = [context.Process(target=_run, args=(rank, n_ranks, str(folder), work, arguments),
                                  daemon=True) for rank in range(n_ranks)]
     for process in processes:
