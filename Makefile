@@ -74,7 +74,7 @@ test: libpython                 ## the tests of each change, the cocotb benches 
 	$(BIN)/python -m pytest -n $(JOBS)
 
 test-slow: $(VENV)/.stamp       ## the other tests: more widths and buses, others each time; fresh jobs
-	$(BIN)/python -m pytest -n $(JOBS) -m slow
+	$(BIN)/python -m pytest -n $(JOBS) -m slow -o faulthandler_timeout=3600
 
 # Each of them ends, whatever became of those before.
 NIGHT := test-slow prove-all prove-mutations coverage-rtl coverage-jobs coverage-faults test-pynq \
@@ -95,7 +95,7 @@ TORCH_VENV := build/torch
 $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m venv --clear $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e '.[torch]' 'pytest>=8' 'matplotlib>=3.8'
+		-e '.[torch]' 'pytest>=9' 'matplotlib>=3.8'
 	@touch $@
 
 test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel and races, in 1 to 8 processes

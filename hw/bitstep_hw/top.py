@@ -281,23 +281,27 @@ def cells(top) -> str:
     return _cells(_emitted(top)[1])
 
 
-_emitting = threading.Lock()        # which changes Amaranth for the time being
+# Amaranth is changed for the time being. A system asks for its pipeline's identity while it is
+# elaborated, so a thread comes here again before it has left.
+_emitting = threading.RLock()
 
 
 def _emitted(top):
     """RTLIL of a top, and the netlist that Amaranth made it of, which takes most of the time."""
-    kept = []
+    last, thread = None, threading.get_ident()
 
     def build(*args, **options):
-        kept.append(build_netlist(*args, **options))
-        return kept[-1]
+        nonlocal last
+        netlist = build_netlist(*args, **options)
+        if threading.get_ident() == thread:     # and not another, which converts by itself
+            last = netlist
+        return netlist
 
     # Amaranth's own, so its version is exact (pyproject.toml).
     build_netlist = _ir.build_netlist
     with _emitting, without_cycle_search(), patch.object(_ir, "build_netlist", build):
         text = rtlil.convert(top, name=TOP, emit_src=False)
-    (netlist,) = kept
-    return text, netlist
+    return text, last       # those of its parts' identities came before
 
 
 def _cells(netlist) -> str:

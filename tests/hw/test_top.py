@@ -5,9 +5,14 @@ import hashlib
 import os
 import subprocess
 import sys
+from threading import Thread
 
 import pytest
-from amaranth import tracer
+from amaranth import Module, tracer
+from amaranth.back import rtlil
+from amaranth.hdl import _ir
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw import top
@@ -77,3 +82,43 @@ def test_a_netlist_has_its_identity(config):
     assert identity(config) == number
     assert rtlil_of(config) == to_rtlil(Top(config, number=number))
     assert "module bitstep_top(" in verilog_of(config)
+
+
+class Numbered(wiring.Component):
+    """A system that asks for its pipeline's identity while it is elaborated, if for none other."""
+
+    o: Out(IDENTITY_BITS)
+
+    def __init__(self, number=None):
+        self.number = number
+        super().__init__()
+
+    def elaborate(self, platform):
+        m = Module()
+        number = identity.__wrapped__(CONFIG) if self.number is None else self.number
+        m.d.comb += self.o.eq(number)
+        return m
+
+
+def test_an_identity_is_asked_for_during_elaboration():
+    number = identity(CONFIG)
+    top._netlist_of.cache_clear()
+    assert cells(Numbered()) == cells(Numbered(number)) != cells(Numbered(number ^ 1))
+
+
+def test_another_thread_converts_meanwhile(monkeypatch):
+    """By Amaranth's own functions, behind no lock of ours."""
+    build, threads = _ir.build_netlist, []
+
+    def build_and_let_another(*args, **options):
+        netlist = build(*args, **options)
+        if not threads:
+            threads.append(Thread(target=rtlil.convert, args=(Numbered(2),)))
+            threads[0].start()
+            threads[0].join()
+        return netlist
+
+    expected = cells(Numbered(1))
+    monkeypatch.setattr(_ir, "build_netlist", build_and_let_another)
+    assert cells(Numbered(1)) == expected != cells(Numbered(2))
+    assert threads

