@@ -6,7 +6,7 @@ from pathlib import Path
 # very machine halve the time.
 FAST, SLOW = ("-O2", "-march=native", "-fvect-cost-model=dynamic"), ("-O0",)
 
-UNIT_BYTES = 300_000        # of C++ in a unit, but for a file that is longer
+UNIT_BYTES = 800_000        # of C++ in a unit, but for a file that is longer
 
 
 def compilation_units(folder: Path, main: Path) -> list[tuple[Path, tuple[str, ...]]]:
