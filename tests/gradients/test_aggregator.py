@@ -62,6 +62,7 @@ SETTINGS = [
     {"codec": dq_sgd(), "error_feedback": True, "overrides": {"b.*": "bf16"}}]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("number", range(len(SETTINGS)))
 @pytest.mark.parametrize("is_open", [False, True])

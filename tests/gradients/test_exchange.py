@@ -55,9 +55,15 @@ class Recorder:
         return found
 
 
+# For an exchange they are as alq.
+LIKE_ALQ = ("alq-n", "alq-gd", "alq-n-gd")
+
+
 @pytest.mark.covering(1)
 @every_exchange
-@pytest.mark.parametrize("name", list_codecs())
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow) if name in LIKE_ALQ else name
+    for name in list_codecs()])
 def test_all_ranks_have_the_same_bits(name, exchange):
     for n_ranks in (1, 3):
         for feedback in (False, 0.5):
@@ -314,6 +320,7 @@ def test_traffic():
     assert traffic.total() == Count(31, 11, 2)
 
 
+@pytest.mark.covering(1)
 @every_exchange
 @pytest.mark.parametrize("n_ranks", [1, 3])
 def test_made_bytes_are_those_of_all_encoded_messages(exchange, n_ranks, monkeypatch):

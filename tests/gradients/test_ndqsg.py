@@ -79,7 +79,7 @@ def test_unfold_inverts_within_half_a_coarse_step(ratio):
     assert (unfold(fold(indices, ratio), beyond, ratio, fraction) == indices + ratio).all()
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("deviation", [None, 0, 0.05, 1])
 @pytest.mark.parametrize("bucket_size", [0, 1, 64, 100])
 @pytest.mark.parametrize("options", SETTINGS)

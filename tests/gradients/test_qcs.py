@@ -25,6 +25,7 @@ def matrix(order):
     return found
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("bucket_size", [0, 1, 64, 100])
 @pytest.mark.parametrize("name, options", SETTINGS)
 def test_statistics(name, options, bucket_size):

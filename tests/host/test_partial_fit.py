@@ -50,8 +50,10 @@ def test_a_single_row_after_a_hundred():
 
 
 @pytest.mark.parametrize("bits, sizes, given", [
-    (4, [1], {}), (1, [2], {}), (4, [2], GIVEN), (1, [7], GIVEN), (32, [7], {}), (8, [100], {}),
-    (1, [1, 100], {}), (4, [100, 1, 2, 7], {}), (32, [100, 1, 2, 7], GIVEN)])
+    (4, [1], {}), (1, [7], GIVEN), (8, [100], {}), (1, [1, 100], {}), (4, [100, 1, 2, 7], {}),
+    (32, [100, 1, 2, 7], GIVEN),
+    *(pytest.param(*case, marks=pytest.mark.slow)
+      for case in ((1, [2], {}), (4, [2], GIVEN), (32, [7], {})))])
 def test_streams_learn(bits, sizes, given):
     model = LowPrecisionRegressor(bits=bits, schedule="constant", random_state=0, **given)
     for passes in range(2 if sizes[0] < 3 else 5):
@@ -193,6 +195,7 @@ def test_without_intercept():
     assert model.score(X, Y - Y.mean()) > 0.2
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("loss", ["squared_error", "squared_hinge", "hinge", "log_loss"])
 @pytest.mark.parametrize("bits", [2, 4])
 def test_chunks_of_one_class(loss, bits):
@@ -300,7 +303,8 @@ def test_bad_ranges(parameters, message):
 def test_model_range():
     fine = LowPrecisionRegressor(random_state=0, model_range=3).fit(X, Y)
     assert fine.model_range_ == 3
-    assert LowPrecisionRegressor(random_state=0, solver="sgd").fit(X, Y).model_range_ == 32
+    plain = LowPrecisionRegressor(random_state=0, solver="sgd", epochs=2)
+    assert plain.fit(X, Y).model_range_ == 32
     assert fine.score(X, Y) > 0.48
 
 

@@ -117,7 +117,8 @@ def test_candidates_with_few_bits_of_model_and_updates(data):
             alone = clone(model).set_params(**chosen).fit(X, labels)
             assert np.array_equal(found.coef_, alone.coef_)
             assert found.history_ == alone.history_
-    model = LowPrecisionClassifier(loss="hinge", bits=8, encoding="nearest", random_state=0)
+    model = LowPrecisionClassifier(loss="hinge", bits=8, encoding="nearest", random_state=0,
+                                   epochs=10)
     with pytest.raises(ValueError, match="would fetch rows of the hinge loss again, and"):
         model.fit_candidates(X, y > 0, candidates)
     few, whole = model.set_params(refetch=False).fit_candidates(

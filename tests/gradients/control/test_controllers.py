@@ -63,7 +63,8 @@ def test_budget_of_error(budget, interval):
         assert schedule.schedule_error(bits, norms, alpha) > 0.9 * planned.budget
 
 
-@pytest.mark.parametrize("name, fixed", [("constant", 3), ("constant", 5), ("falling", 4)])
+@pytest.mark.parametrize("name, fixed", [
+    ("constant", 3), pytest.param("constant", 5, marks=pytest.mark.slow), ("falling", 4)])
 def test_table_of_the_documentation(name, fixed):
     """Mean bits of equal error, and error of equal bits: docs/results/gradients.md."""
     norms = np.ones(STEPS) if name == "constant" else NORMS

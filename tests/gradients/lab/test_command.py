@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bitstep import cli
-from bitstep_gradients.lab import command
+from bitstep_gradients.lab import command, drawings
 from bitstep_gradients.lab import race as races
 
 SHORT = ("race", "logreg", "--rows", "100", "--steps", "4", "--every", "2", "--seeds", "1",
@@ -17,6 +17,12 @@ SHORT = ("race", "logreg", "--rows", "100", "--steps", "4", "--every", "2", "--s
 def _only_this_command(monkeypatch):
     """The command is there whether the package was installed with it or before it."""
     monkeypatch.setattr(cli, "subcommands", lambda name: [command])
+
+
+@pytest.fixture
+def nothing_drawn(monkeypatch):
+    """Reports without drawings, which take most of a short race's time."""
+    monkeypatch.setattr(drawings, "draw", lambda *arguments: False)
 
 
 def run(*arguments):
@@ -51,6 +57,7 @@ def test_race_writes_its_report_and_goes_on(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(races, "train", forbidden)
     monkeypatch.setattr(races, "probe", forbidden)
+    monkeypatch.setattr(drawings, "draw", lambda *arguments: False)     # takes long
     assert run(*arguments) == 0
     assert "seed 0" not in capsys.readouterr().err
 
@@ -69,7 +76,7 @@ def test_interrupt_keeps_what_is_finished(tmp_path, capsys, monkeypatch):
     assert len(list((tmp_path / "runs").glob("train-*.json"))) == 1
 
 
-def test_error_feedback_for_all(tmp_path):
+def test_error_feedback_for_all(tmp_path, nothing_drawn):
     assert run(*SHORT, "--codecs", "none", "sign", "top-k:feedback=0.5", "--error-feedback",
                "--out", tmp_path) == 0
     found = json.loads((tmp_path / "races.json").read_text("utf-8"))
@@ -105,7 +112,7 @@ def test_out_is_checked_before_the_training(tmp_path, capsys):
     assert "cannot be made" in capsys.readouterr().err
 
 
-def test_two_phase_race(tmp_path, capsys):
+def test_two_phase_race(tmp_path, capsys, nothing_drawn):
     """Ranks as threads, and the counters of the exchange."""
     assert run(*SHORT, "--exchange", "two-phase", "--codecs", "none", "dqsg", "--out",
                tmp_path) == 0

@@ -36,10 +36,16 @@ def result(found):
     return {**found, **dict.fromkeys(NO_RESULT)}
 
 
-@pytest.mark.parametrize("text", [
-    "none", "dqsg:bucket_size=64", "ndqsg", "alq:bits=3,payload=huffman", "one-bit:feedback=0.5",
-    "top-k:share=0.1,feedback=1", "dq-sgd:interval=2,alpha=loss"])
-@pytest.mark.parametrize("n_workers, min_size", [(1, 0), (3, 0), (2, 100)])
+RANKS = [(1, 0), (3, 0), (2, 100)]      # and the size below which tensors are sent whole
+LEVELS = "alq:bits=3,payload=huffman"   # are long to find, on every rank anew
+
+
+@pytest.mark.parametrize("text, n_workers, min_size", [
+    *((text, *ranks) for ranks in RANKS for text in (
+        "none", "dqsg:bucket_size=64", "ndqsg", "one-bit:feedback=0.5",
+        "top-k:share=0.1,feedback=1", "dq-sgd:interval=2,alpha=loss")),
+    *(pytest.param(LEVELS, *ranks, marks=() if ranks == (2, 100) else pytest.mark.slow)
+      for ranks in RANKS)])
 def test_ranks_have_the_bits_of_workers_without_an_exchange(text, n_workers, min_size):
     chosen = setting(n_workers=n_workers, min_size=min_size)
     arguments = (*task(), parse_contestant(text), chosen)

@@ -125,10 +125,16 @@ def test_rounding_in_python_integers():
             assert symbol == i + (u * gap < offset << 32)
 
 
+# Their levels are long to find, and others have the same corners.
+LONG = [("alq", {"bits": 8}), ("alq", {"symmetric": False, "bits": 4}),
+        ("alq-n", {"payload": "radix"}), ("alq-n-gd", {"bits": 4})]
+
+
 @pytest.mark.parametrize("name, options", [
-    *SETTINGS, ("alq", {"bits": 8}), ("amq", {"bits": 8, "zero": True}), ("nuqsgd", {"bits": 5}),
-    ("alq", {"bits": 1}), ("amq", {"levels": 2}), ("alq", {"levels": 2, "symmetric": False}),
-    ("optimal", {"bits": 8})])
+    pytest.param(*one, marks=pytest.mark.slow) if one in LONG else one for one in (
+        *SETTINGS, ("alq", {"bits": 8}), ("amq", {"bits": 8, "zero": True}),
+        ("nuqsgd", {"bits": 5}), ("alq", {"bits": 1}), ("amq", {"levels": 2}),
+        ("alq", {"levels": 2, "symmetric": False}), ("optimal", {"bits": 8}))])
 def test_corners(name, options):
     for vector in (np.zeros(0), np.zeros(7), np.full(9, 3e38), np.full(5, 1e-44), np.ones((2, 0)),
                    np.array(-2.5), np.array([0, 0, 0, 0, 3e-30, 1.0]), np.full(6, 0.7),

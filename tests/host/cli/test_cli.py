@@ -181,7 +181,8 @@ def test_device_seconds_and_lookahead(numbers, tmp_path, monkeypatch):
     monkeypatch.setattr("bitstep.cli.device.device_class", lambda name: bitstep_sim_signature)
     report = tmp_path / "run.json"
     assert main(["train", numbers[0], "--solver", "sgd", "--device", "sim", "--lookahead", "3",
-                 "--clock-mhz", "50", "--memory-latency", "9", "--report", str(report)]) == 0
+                 "--clock-mhz", "50", "--memory-latency", "9", "--epochs", "20", "--report",
+                 str(report)]) == 0
     (device, options), = opened
     assert options == {"clock_hz": 50e6, "memory_latency": 9, "few_bits": False}
     assert device.closed
@@ -254,7 +255,9 @@ def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoc
 
 
 @pytest.mark.parametrize("device, rows, epochs", [
-    ("golden", 2000, 1000), ("golden", 20, 100_000), ("cpu", 20, 100_000), ("sim", 20, 2000)])
+    ("golden", 2000, 1000), ("golden", 20, 20_000), ("cpu", 20, 20_000),
+    # By day test_ctrl_c of tests/sim/board/test_command_line.py does the same.
+    pytest.param("sim", 20, 2000, marks=pytest.mark.slow)])
 def test_ctrl_c_of_a_process(tmp_path, device, rows, epochs):
     if device == "sim":
         pytest.importorskip("bitstep_sim.board.device")
@@ -434,7 +437,7 @@ def test_predict_of_a_libsvm_file_without_the_last_columns(tmp_path, capsys):
     test_file.write_text("1 1:1\n2 1:2\n")
     other.write_text("1,1\n2,2\n")
     model, out = tmp_path / "m.npz", tmp_path / "p.txt"
-    assert train(train_file, "--out", model, "--bits", 8) == 0
+    assert train(train_file, "--epochs", 5, "--out", model, "--bits", 8) == 0
     assert main(["predict", str(model), str(test_file), "--out", str(out)]) == 0
     found = load_model(model)
     np.testing.assert_allclose(np.loadtxt(out), found.predict(np.array([[1., 0, 0], [2, 0, 0]])))

@@ -83,8 +83,8 @@ def test_floating_point_rows(numbers, tmp_path):
 
 
 def test_l1_and_box(numbers, tmp_path, capsys):
-    plain, sparse, boxed = (run_of(tmp_path, numbers[0], *options) for options in (
-        [], ["--l1", 4], ["--box", 2]))
+    plain, sparse, boxed = (run_of(tmp_path, numbers[0], "--epochs", 100, *options)
+                            for options in ([], ["--l1", 4], ["--box", 2]))
     assert 0.0 not in plain["coef"]
     assert 0.0 in sparse["coef"]
     half_ranges = np.ptp(np.loadtxt(numbers[0], delimiter=",")[:, :3], axis=0) / 2
@@ -107,9 +107,9 @@ def test_quantized_file_for_refetching(tmp_path, capsys):
         in capsys.readouterr().out
     assert main(["info", stored]) == 0
     assert "fine rows        a copy with 16 bits a value" in capsys.readouterr().out
-    codes = run_of(tmp_path, stored, "--model", "svm")
+    codes = run_of(tmp_path, stored, "--model", "svm", "--epochs", 20)
     assert "over K rows, as fine rows (there are no features)" in capsys.readouterr().out
-    features = run_of(tmp_path, "breast_cancer", "--model", "svm")
+    features = run_of(tmp_path, "breast_cancer", "--model", "svm", "--epochs", 20)
     assert codes["coef"] == features["coef"]
     assert codes["loss_on"] == "fine_rows"
     assert codes["history"][-1]["train_loss"] == pytest.approx(
@@ -118,12 +118,12 @@ def test_quantized_file_for_refetching(tmp_path, capsys):
 
     assert main(["quantize", "breast_cancer", "--model", "svm", "--no-fine-rows", "--out",
                  straw]) == 0
-    found = run_of(tmp_path, straw, "--model", "svm")
+    found = run_of(tmp_path, straw, "--model", "svm", "--epochs", 3)
     assert not found["config"]["refetch"]
     assert found["loss_on"] == "codes"
     assert f"note: {straw} has no fine rows, so rows are used as quantized; `bitstep" \
         in capsys.readouterr().err
-    run_of(tmp_path, straw, "--model", "svm", "--no-refetch")
+    run_of(tmp_path, straw, "--model", "svm", "--no-refetch", "--epochs", 3)
     assert capsys.readouterr().err == ""
 
     # With another model or more classes, too.
@@ -140,8 +140,8 @@ def test_quantized_floating_point_file(tmp_path, capsys):
     assert main(["quantize", "diabetes", "--bits", "32", "--out", stored]) == 0
     assert main(["info", stored]) == 0
     assert "fine rows        all rows are exact" in capsys.readouterr().out
-    codes = run_of(tmp_path, stored, "--out", out)
-    features = run_of(tmp_path, "diabetes", "--bits", 32)
+    codes = run_of(tmp_path, stored, "--epochs", 5, "--out", out)
+    features = run_of(tmp_path, "diabetes", "--bits", 32, "--epochs", 5)
     assert codes["coef"] == features["coef"]
     assert codes["loss_on"] == "fine_rows"
     assert codes["history"][-1]["train_loss"] == pytest.approx(

@@ -1,6 +1,6 @@
 """Runs that are killed at any moment, and go on to the words of one that was not.
 
-``pytest -m slow`` kills 50 runs instead of 6.
+``pytest -m slow`` kills 50 runs instead of 4.
 """
 
 import os
@@ -128,9 +128,9 @@ def drawn(name):
 
 
 def test_killed_runs(files, whole, tmp_path):
-    """Six kills: two in each of three runs."""
+    """Four kills: two in each of two runs."""
     draw = drawn("kills")
-    for case in ("compensated", *draw.sample(sorted(set(CASES) - {"compensated"}), 2)):
+    for case in ("compensated", draw.choice(sorted(set(CASES) - {"compensated"}))):
         kill_and_resume(files, whole, tmp_path, case, "golden", draw, most=2)
 
 

@@ -94,7 +94,8 @@ print("peak", status.split("VmHWM:")[1].split()[0])
 
 
 @needs_proc
-@pytest.mark.parametrize(("n_features", "bits"), [(8, 1), (100, 4)])
+@pytest.mark.parametrize(("n_features", "bits"), [
+    (8, 1), pytest.param(100, 4, marks=pytest.mark.slow)])
 def test_peak_of_a_training_around_the_device(tmp_path, n_features, bits):
     """Three classes of a file whose labels would fill much memory as numbers."""
     n_rows = 2_000_000 if n_features == 8 else 200_000

@@ -71,21 +71,29 @@ def test_bits_of_model_and_updates(numbers, tmp_path, capsys):
         last = json.loads((tmp_path / "alone.json").read_text())["history"][-1]
         assert entry["train_loss"] == pytest.approx(last["train_loss"], rel=1e-12)
     capsys.readouterr()
+    # The simulated board of this pipeline is that of tests/sim/board/test_command_line.py.
     assert sweep(numbers[0], "--sweep", "model-bits=0,4", device="sim") == 1
     assert "has a model of all bits, and a job asks for 4 bits" in capsys.readouterr().err
-    for device in ("sim", "cpu"):       # one pipeline, the widest
-        assert sweep(numbers[0], "--sweep", "model-bits=3,5", "--sweep", "update-bits=0,4",
-                     "--report", tmp_path / f"{device}.json", device=device) == 0
-    on_sim, on_cpu = (json.loads((tmp_path / f"{name}.json").read_text())["sweep"]
-                      for name in ("sim", "cpu"))
-    assert on_sim == on_cpu
-    capsys.readouterr()
     with pytest.raises(SystemExit):
         sweep(numbers[0], "--sweep", "model-bits=1,4")
     assert "must be an integer from 2 to 16, or 0 for all, not '1'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         sweep(numbers[0], "--sweep", "model-bits=4,8", "--model-bits", 6)
     assert "--model-bits does not go together with --sweep" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", [
+    "golden", pytest.param("sim", marks=pytest.mark.slow)])     # a board of its own
+def test_candidates_with_few_bits_share_a_pipeline(numbers, tmp_path, device):
+    """One pipeline, the widest, and the same candidates on every device."""
+    for name in (device, "cpu"):
+        assert sweep(numbers[0], "--sweep", "model-bits=3,5", "--sweep", "update-bits=0,4",
+                     "--report", tmp_path / f"{name}.json", device=name) == 0
+    found, on_cpu = (json.loads((tmp_path / f"{name}.json").read_text())
+                     for name in (device, "cpu"))
+    assert found["sweep"] == on_cpu["sweep"]
+    pipeline = found["config"]["pipeline"]
+    assert (pipeline["model_bits"], pipeline["rounded_updates"]) == (5, True)
 
 
 def test_candidates_that_leave_their_range(numbers, capsys):

@@ -122,6 +122,7 @@ def test_sizes_that_users_have(row_format, bits, n_features, batch, period):
     assert compare(job) is None
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("bits", range(1, 6))
 @pytest.mark.parametrize("n_features, batch", [(256, 256), (4095, 64), (1000, 1)])
 def test_tables_of_levels(bits, n_features, batch):

@@ -316,6 +316,7 @@ def short_portions(request, monkeypatch):
     monkeypatch.setattr("bitstep.devices.cpu.device.available_cores", lambda: 3)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("planes", range(1, 17))
 @pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.LOGISTIC, Loss.SQUARED_HINGE])
 def test_cpu_in_portions(short_portions, loss, planes):

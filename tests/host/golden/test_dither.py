@@ -47,6 +47,7 @@ def test_round_dithered(value, shift, dither, rounded):
     assert round_dithered(value, shift, dither) == rounded
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shift", [1, 2, 8, 16, 24, 32, 40, 48, 56])
 @pytest.mark.parametrize("seed", range(3))
 def test_mean_over_all_dithers(shift, seed):

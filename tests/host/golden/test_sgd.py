@@ -224,7 +224,7 @@ def correlated():
     ("stochastic", 2, True), ("compensated", 2, False), ("double-symmetric", 3, False),
     pytest.param("double", 3, False, marks=pytest.mark.slow)])
 def test_point_of_convergence(correlated, encoding, bits, biased):
-    features, labels = correlated
+    features, labels = (values[:10_000] for values in correlated)
     data = quantize(features, labels, bits=bits, encoding=encoding, copies=4)
     u = np.hstack([data.scaler.transform(features), np.ones((len(features), 1))])
     gram, moments = u.T @ u / len(u), u.T @ labels / len(u)

@@ -72,6 +72,7 @@ def changes_of(job):
     return np.append(epoch.model - job.model, epoch.intercept - job.intercept)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("row_format", ["one_level", "float32"])
 @pytest.mark.parametrize("loss", Loss)
 def test_the_mean_is_that_of_float64(monkeypatch, row_format, loss):

@@ -189,6 +189,7 @@ def test_weights_stay_within_their_limit(monkeypatch):
     assert np.abs(slope(last)[free]).max() < 1e-4
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("columns", ["as they are", "twice", "and their sum"])
 @pytest.mark.parametrize("classes", ["apart", "mixed"])
 @pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.LEAST_SQUARES])

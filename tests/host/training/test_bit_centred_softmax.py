@@ -92,6 +92,7 @@ def points_of(model):
     return np.concatenate([model.weights, model.scaled_intercepts[:, :, None]], axis=2)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("count", [2, 3, 7])
 @pytest.mark.parametrize("planes", [1, 4, 16])
 def test_reaches_the_optimum(count, planes):

@@ -141,6 +141,7 @@ class Stopped(GoldenDevice):
                 raise KeyboardInterrupt
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("stopping", [False, True])
 @pytest.mark.parametrize("name", ["logistic", "planes that follow"])
 def test_a_stopped_training_goes_on_across_a_restart(tmp_path, name, stopping):

@@ -43,8 +43,8 @@ def shares(seed, *, signal, bits=4, n_rows=3000, encoding="compensated", **optio
 
 
 @pytest.mark.parametrize("options", [
-    {"bits": 4}, {"bits": 3}, {"bits": 4, "batch": 16}, {"bits": 4, "encoding": "double-symmetric"},
-    {"bits": 4, "schedule": "constant"}], ids=str)
+    {"bits": 4}, pytest.param({"bits": 3}, marks=pytest.mark.slow), {"bits": 4, "batch": 16},
+    {"bits": 4, "encoding": "double-symmetric"}, {"bits": 4, "schedule": "constant"}], ids=str)
 def test_clean_sets_are_estimated_within_a_factor(options):
     """R2 is 0.98; a run differs by its draws, so the mean of some counts."""
     runs = [shares(seed, signal=7, **options) for seed in range(50, 54)]

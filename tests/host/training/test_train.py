@@ -79,6 +79,7 @@ def test_losses_against_float64(loss, encoding, bits, batch):
     assert model.scaled_intercepts[-1, 0] == pytest.approx(intercept, abs=tolerance)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("loss", MARGINS)
 @pytest.mark.parametrize("encoding, bits", [("nearest", 8), ("float", 32)])
 def test_l2_against_float64(loss, encoding, bits):
@@ -94,7 +95,7 @@ def test_l2_against_float64(loss, encoding, bits):
     assert np.abs(weights).max() < 0.9 * np.abs(free).max()
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("loss", Loss)
 @pytest.mark.parametrize("encoding, bits", [("nearest", 8), ("float", 32)])
 @pytest.mark.parametrize("batch, penalties", [

@@ -123,6 +123,7 @@ def test_hogwild_of_one_thread_is_sgd(batch):
     np.testing.assert_array_equal(one.intercepts, other.intercepts)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("method", ["hogwild", "lowprec"])
 @pytest.mark.parametrize("loss", TRAINED)
 @pytest.mark.parametrize("batch", [1, 16])
