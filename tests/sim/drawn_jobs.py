@@ -102,6 +102,9 @@ EVERY_CYCLE = [
                    loss_family="logistic", row_weights=True),
     PipelineConfig(bits=32, row_format="float32", max_features=7, lookahead=13, update_interval=1),
 ]
+# The widths, buses and clocks of the others, in other combinations (conftest.py).
+BY_NIGHT = [CONFIGS[0], CONFIGS[2], CONFIGS[3], *WIDE[1:], LARGE, TABLES[1], WEIGHTED[1],
+            EVERY_CYCLE[2]]
 
 
 def tonight(cases, count):

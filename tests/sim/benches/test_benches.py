@@ -10,7 +10,7 @@ from bitstep_sim.board.verilator import ToolError
 def marked(bench):
     """A bench with its name; some of them take a minute, and `make sim` runs all."""
     name = f"{bench.name}-{bench.configuration}"
-    slow = any(word in name for word in ("-planes-", "-m3", "refetch", "w128", "f32"))
+    slow = any(word in name for word in ("-planes-", "-m", "refetch", "w128", "f32", "256"))
     return pytest.param(bench, marks=pytest.mark.slow if slow else (), id=name)
 
 

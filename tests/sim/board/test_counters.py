@@ -129,7 +129,7 @@ def test_refetching_is_the_cause_of_waiting():
     assert many["stall_refetch"] >= 10 * many["refetched_rows"] > 0
 
 
-CONFIG = CONFIGS[2]         # 2 cycles per update, look-ahead as needed
+CONFIG = CONFIGS[5]         # 2 cycles per update, look-ahead as needed
 
 
 def test_rows_never_wait_for_updates_with_enough_look_ahead():

@@ -33,10 +33,11 @@ SMOOTH = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=64, lookahe
 LINEAR_LOSSES = [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER]
 
 
-OTHERS = [pytest.param(config, marks=pytest.mark.slow) for config in (FAST, FEW_BITS, LOGISTIC)]
+OTHERS = [pytest.param(config, marks=pytest.mark.slow)
+          for config in (PLANES, FAST, FEW_BITS, LOGISTIC)]
 
 
-@pytest.fixture(scope="module", params=[SEVERAL, PLANES, SMOOTH, *OTHERS],
+@pytest.fixture(scope="module", params=[SEVERAL, SMOOTH, *OTHERS],
                 ids=lambda config: config.name)
 def board(request):
     with open_board(request.param, clock_hz=CLOCK_HZ) as device:
