@@ -22,7 +22,10 @@ REFETCHING = PipelineConfig(bits=8, max_features=8, lookahead=0, refetch=True, m
 BIT_PLANES = PipelineConfig(bits=16, row_format="bit_planes", max_features=8, lookahead=0,
                             minibatch=False, corrections=False)
 MODELS = PipelineConfig(bits=4, max_features=32, lookahead=0, models=2)
-CONFIGS = {"two ports": SMALL, "three ports": REFETCHING, "bit-plane rows": BIT_PLANES}
+# Bit-plane rows have the ports of the first (test_same_ports_as_the_others).
+WITH_OTHER_PORTS = [
+    pytest.param(SMALL, id="two ports"), pytest.param(REFETCHING, id="three ports"),
+    pytest.param(BIT_PLANES, id="bit-plane rows", marks=pytest.mark.slow)]
 
 
 def bitstream(payload=b"bits", part=b"7z020clg400"):

@@ -34,13 +34,18 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [
+    pytest.param(config, marks=pytest.mark.slow if number in (0, 2, 8, 13) else [])
+    for number, config in enumerate(CONFIGS)], ids=lambda config: config.name)
 def test_no_register_is_made_inside_a_condition(config):
     assert registers_in_conditions(Top(config)) == []
 
 
-@pytest.mark.parametrize("config", [CONFIGS[0], CONFIGS[8]], ids=lambda config: config.name)
-def test_nor_on_boards(config):
+@pytest.mark.parametrize("config", [CONFIGS[0], pytest.param(CONFIGS[8], marks=pytest.mark.slow)],
+                         ids=lambda config: config.name)
+def test_nor_on_boards(config, monkeypatch):
+    """Whatever the pipeline's identity is, which takes longer to find."""
+    monkeypatch.setattr("bitstep_hw.boards.serial.system.identity", lambda _: 1)
     system = SystemConfig(pipeline=config, clock_hz=40_000_000)
     assert registers_in_conditions(SerialSystem(system), Ulx3s(system),
                                    ClockHarness(Top(config))) == []

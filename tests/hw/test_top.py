@@ -1,7 +1,9 @@
 # amaranth: UnusedElaboratable=no
 
 import dataclasses
+import functools
 import hashlib
+import inspect
 import os
 import subprocess
 import sys
@@ -12,10 +14,12 @@ from amaranth import Module, tracer
 from amaranth.back import rtlil
 from amaranth.hdl import _ir
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import ADDRESS_WIDTH
 from bitstep_hw import top
+from bitstep_hw.axi.buses import AxiLite
 from bitstep_hw.shell import register_bank
 from bitstep_hw.top import (
     IDENTITY_BITS,
@@ -27,61 +31,108 @@ from bitstep_hw.top import (
     verilog_of,
 )
 
-CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=0, minibatch=False, corrections=False)
+CONFIG = PipelineConfig(bits=8, max_features=8, lookahead=0, minibatch=False, corrections=False)
 
 
 @pytest.fixture(autouse=True)
 def fresh():
     """Tests change what netlists are made of."""
     top._netlist_of.cache_clear()
+    yield
+    top._netlist_of.cache_clear()
 
 
-def test_identity_has_128_bits_and_is_the_same_in_every_process():
+@functools.cache
+def plain():
+    """Identity, RTLIL and cells of the top that nothing has changed; each netlist takes seconds."""
+    top._netlist_of.cache_clear()
+    return identity(CONFIG), rtlil_of(CONFIG), cells(Top(CONFIG))
+
+
+@pytest.mark.parametrize("seed", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_identity_has_128_bits_and_is_the_same_in_every_process(seed):
     """Also where Python orders sets and dictionaries in another way."""
     code = ("from bitstep.pipeline.config import PipelineConfig\n"
             "from bitstep_hw.top import identity\n"
             f"print(identity(PipelineConfig(**{CONFIG.to_dict()!r})))")
-    for seed in ("1", "2"):
-        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                               check=True, env={**os.environ, "PYTHONHASHSEED": seed})
-        assert int(shown.stdout) == identity(CONFIG)
-    assert 0 <= identity(CONFIG) < 1 << IDENTITY_BITS
+    number, *_ = plain()
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                           check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    assert int(shown.stdout) == number
+    assert 0 <= number < 1 << IDENTITY_BITS
 
 
-@pytest.mark.parametrize("change", [{"bits": 5}, {"max_features": 300}, {"proximal": True}])
+@pytest.mark.parametrize("change", [
+    {"proximal": True}, *(pytest.param(change, marks=pytest.mark.slow)
+                          for change in ({"bits": 5}, {"max_features": 300}))])
 def test_another_pipeline_has_another_identity(change):
-    assert identity(dataclasses.replace(CONFIG, **change)) != identity(CONFIG)
+    assert identity(dataclasses.replace(CONFIG, **change)) != plain()[0]
 
 
 def test_a_constant_of_the_library_that_the_hardware_has_changes_the_identity(monkeypatch):
+    number, *_ = plain()
+    top._netlist_of.cache_clear()
     monkeypatch.setattr(register_bank, "MAP_VERSION", register_bank.MAP_VERSION + 1)
-    assert identity.__wrapped__(CONFIG) != identity(CONFIG)
-
-
-def test_the_identity_is_that_of_the_top_without_a_number():
-    assert cells(Top(CONFIG)) == cells(Top(CONFIG, number=0))
-    assert cells(Top(CONFIG, number=1)) != cells(Top(CONFIG))
+    assert identity.__wrapped__(CONFIG) != number
 
 
 def test_names_of_signals_change_no_identity(monkeypatch):
     """Amaranth reads them from Python's bytecode, which other versions of Python have otherwise."""
-    expected, text, name_of = identity(CONFIG), to_rtlil(Top(CONFIG)), tracer.get_var_name
+    (number, text, _), name_of = plain(), tracer.get_var_name
+    top._netlist_of.cache_clear()
 
     def name_nothing(depth=2, default=None):
         return name_of(depth + 1) if default is None else default
 
     monkeypatch.setattr(tracer, "get_var_name", name_nothing)
-    assert to_rtlil(Top(CONFIG)) != text
-    assert identity.__wrapped__(CONFIG) == expected
+    assert rtlil_of(CONFIG) != text
+    assert identity.__wrapped__(CONFIG) == number
 
 
-@pytest.mark.parametrize("config", [CONFIG, dataclasses.replace(CONFIG, models=2)])
-def test_a_netlist_has_its_identity(config):
-    """As if it were generated again with the identity that the first netlist gave."""
-    number = int.from_bytes(hashlib.sha256(cells(Top(config)).encode()).digest()[:16], "little")
-    assert identity(config) == number
-    assert rtlil_of(config) == to_rtlil(Top(config, number=number))
-    assert "module bitstep_top(" in verilog_of(config)
+def check_identity(config, number, text, of_zero):
+    """As if the netlist were made again with the identity that the first netlist gave."""
+    assert number == int.from_bytes(hashlib.sha256(of_zero.encode()).digest()[:16], "little")
+    numbered, netlist = top._emitted(Top(config, number=number))
+    assert text == numbered
+    assert top._cells(netlist) != of_zero
+
+
+def test_a_netlist_has_its_identity():
+    """Which is that of the top without a number, and that is one with the number 0."""
+    assert inspect.signature(Top).parameters["number"].default == 0
+    check_identity(CONFIG, *plain())
+
+
+@pytest.mark.slow
+def test_a_netlist_of_several_models_has_its_identity():
+    config = dataclasses.replace(CONFIG, models=2)
+    check_identity(config, identity(config), rtlil_of(config), cells(Top(config, number=0)))
+
+
+class Registers(wiring.Component):
+    """A top of registers alone."""
+
+    def __init__(self, config, *, number=0):
+        self.number = number
+        super().__init__({"s_axi": In(AxiLite(address_width=ADDRESS_WIDTH))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.bank = bank = register_bank.RegisterBank()
+        wiring.connect(m, wiring.flipped(self.s_axi), bank.bus)
+        m.d.comb += bank.identity.eq(self.number)
+        return m
+
+
+def test_verilog_is_of_the_netlist_with_its_identity(monkeypatch):
+    """Of that of registers, which Yosys takes a short time for."""
+    monkeypatch.setattr(top, "Top", Registers)
+    monkeypatch.setattr(top, "identity", identity.__wrapped__)
+    number = top.identity(CONFIG)
+    assert rtlil_of(CONFIG) == to_rtlil(Registers(CONFIG, number=number))
+    text = verilog_of(CONFIG)
+    assert "module bitstep_top(" in text
+    assert all(f"32'd{number >> 32 * word & 0xFFFFFFFF}" in text for word in range(4))
 
 
 class Numbered(wiring.Component):
@@ -100,8 +151,9 @@ class Numbered(wiring.Component):
         return m
 
 
-def test_an_identity_is_asked_for_during_elaboration():
-    number = identity(CONFIG)
+def test_an_identity_is_asked_for_during_elaboration(monkeypatch):
+    monkeypatch.setattr(top, "Top", Registers)
+    number = identity.__wrapped__(CONFIG)
     top._netlist_of.cache_clear()
     assert cells(Numbered()) == cells(Numbered(number)) != cells(Numbered(number ^ 1))
 

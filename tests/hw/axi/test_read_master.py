@@ -116,7 +116,8 @@ def test_one_beat_per_cycle(beats, latency):
     simulate(dut, source, sink, processes=processes, limit=2000)
 
 
-@each("most", [1, 2, 7, 8, 15])
+@pytest.mark.parametrize("most", [1, 7, 8, *(pytest.param(most, marks=pytest.mark.slow)
+                                            for most in (2, 15))])
 def test_bursts_under_way(most):
     """As many as allowed with a far memory, and never more."""
     dut, _, processes = setup(data_width=64, latency=60, max_outstanding=most)
@@ -204,9 +205,20 @@ def test_an_error_is_told_while_data_is_discarded(response):
     simulate(dut, testbench, processes=processes, limit=200)
 
 
-@each("after", range(0, 60, 3))
-@each("stall", [0.0, 0.6])
+@each("after, stall", [*((after, 0.0) for after in range(0, 60, 3)),
+                       *((after, 0.6) for after in range(0, 60, 9))])
 def test_stop_in_the_middle(after, stall):
+    check_stop(after, stall)
+
+
+@pytest.mark.slow
+@each("after", range(60))
+@each("stall", [0.0, 0.6])
+def test_stop_in_any_cycle(after, stall):
+    check_stop(after, stall)
+
+
+def check_stop(after, stall):
     dut, memory, processes = setup(data_width=64, stall=stall, latency=9, seed=after)
 
     async def testbench(ctx):
@@ -230,9 +242,9 @@ def test_stop_in_the_middle(after, stall):
         await ctx.tick()
         ctx.set(dut.stop, 0)
         ctx.set(dut.o.ready, 0)
-        await put_all(ctx, dut.i_job, jobs_of([(700, 200)], 8), rng=random.Random(0))
-        received = await get_all(ctx, dut.o, 200, rng=random.Random(0))
-        assert received == [memory.word(8 * (700 + i)) for i in range(200)]
+        await put_all(ctx, dut.i_job, jobs_of([(700, 72)], 8), rng=random.Random(0))
+        received = await get_all(ctx, dut.o, 72, rng=random.Random(0))
+        assert received == [memory.word(8 * (700 + i)) for i in range(72)]
         await ctx.tick()
         assert ctx.get(dut.idle)
 

@@ -68,7 +68,7 @@ def check(jobs, *, seed=0, job_stall=0.0, data_stall=0.0, **options):
     return memory, count.errors
 
 
-@pytest.mark.parametrize("data_width", [64, 512])
+@pytest.mark.parametrize("data_width", [64, pytest.param(512, marks=pytest.mark.slow)])
 @each("stall", [0.0, 0.5])
 @each("latency", [1, 30])
 @each("data_stall", [0.0, 0.8])
@@ -150,9 +150,20 @@ def test_errors_are_counted_per_burst(responses):
     assert errors == 2
 
 
-@each("after", range(0, 60, 3))
-@each("stall", [0.0, 0.6])
+@each("after, stall", [*((after, 0.0) for after in range(0, 60, 3)),
+                       *((after, 0.6) for after in range(0, 60, 9))])
 def test_stop_in_the_middle(after, stall):
+    check_stop(after, stall)
+
+
+@pytest.mark.slow
+@each("after", range(60))
+@each("stall", [0.0, 0.6])
+def test_stop_in_any_cycle(after, stall):
+    check_stop(after, stall)
+
+
+def check_stop(after, stall):
     dut, memory, processes, _ = setup(stall=stall, latency=9, seed=after)
 
     async def testbench(ctx):
@@ -175,10 +186,10 @@ def test_stop_in_the_middle(after, stall):
         ctx.set(dut.i.valid, 0)
         await ctx.tick()
         ctx.set(dut.stop, 0)
-        await put_all(ctx, dut.i_job, jobs_of([(2000, 100)], 8), rng=random.Random(0))
-        await put_all(ctx, dut.i, range(1000, 1100), rng=random.Random(0))
+        await put_all(ctx, dut.i_job, jobs_of([(2000, 40)], 8), rng=random.Random(0))
+        await put_all(ctx, dut.i, range(1000, 1040), rng=random.Random(0))
         await wait_idle(ctx, dut)
-        assert [memory.words[8 * (2000 + i)] for i in range(100)] == list(range(1000, 1100))
+        assert [memory.words[8 * (2000 + i)] for i in range(40)] == list(range(1000, 1040))
 
     simulate(dut, testbench, processes=processes, limit=5000)
 

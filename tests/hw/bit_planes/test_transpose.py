@@ -81,7 +81,8 @@ async def take(ctx, dut, chosen, expected, *, stall):
 @pytest.mark.parametrize("n_features, n_rows, planes, bus_width, stall", [
     (1, 130, 1, 64, 0.0), (3, 1, 16, 64, 0.3), (5, 70, 3, 64, 0.5), (16, 65, 2, 64, 0.0),
     (17, 64, 5, 64, 0.3), (20, 300, 2, 64, 0.0), (63, 12, 4, 64, 0.5), (65, 80, 1, 128, 0.2),
-    (256, 17, 16, 64, 0.0), (1000, 5, 2, 64, 0.0), (700, 9, 1, 512, 0.1)])
+    (1000, 5, 2, 64, 0.0), *(pytest.param(*others, marks=pytest.mark.slow) for others in (
+        (256, 17, 16, 64, 0.0), (700, 9, 1, 512, 0.1)))])
 def test_slots(n_features, n_rows, planes, bus_width, stall):
     chosen = config(n_features, bus_width)
     dut = once(BitPlaneTranspose, config=chosen)
@@ -144,7 +145,8 @@ def test_full():
     simulate(dut, source, sink, limit=20_000)
 
 
-@pytest.mark.parametrize("n_features, planes", [(64, 4), (64, 2), (128, 5)])
+@pytest.mark.parametrize("n_features, planes", [
+    (64, 2), (128, 5), pytest.param(64, 4, marks=pytest.mark.slow)])
 def test_full_rate(n_features, planes):
     """A beat a cycle where planes are many, a slot a cycle where they are few."""
     chosen, n_rows = config(n_features), 4 * 4096 // n_features

@@ -6,7 +6,7 @@ and the settings of its processing system.
 import re
 
 import pytest
-from stubbed_vivado import CONFIGS, REFETCHING, SMALL, run_vivado, variables
+from stubbed_vivado import REFETCHING, SMALL, WITH_OTHER_PORTS, run_vivado, variables
 
 from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
@@ -24,7 +24,7 @@ def run_tcl(board, config, folder, **options):
 
 
 @pytest.mark.parametrize("name", BOARDS)
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("config", WITH_OTHER_PORTS)
 def test_block_design(name, config, tmp_path):
     board = BOARDS[name]
     family, ps = board.family, board.family.instance

@@ -8,7 +8,7 @@ from bitstep.golden.dither import DITHER_WIDTH, dithers
 from bitstep.pipeline.parts.stages import PACKED_DITHER_STAGES
 from bitstep_hw.parts.beat_dithers import BeatDithers
 from bitstep_sim.testing.cases import each
-from bitstep_sim.testing.harness import get_all, held, simulate
+from bitstep_sim.testing.harness import get_all, held, once, simulate
 
 KEYS = [0, 0xFFFF_FFFF, 0x1BD1_1BDA]
 
@@ -22,7 +22,7 @@ def rows_of(beats, rows_per_beat):
 @each("stall", [0.0, 0.6])
 def test_rows_of_every_beat(rows_per_beat, stall):
     """Of two epochs, the second of which begins while a beat is offered."""
-    dut, taken = BeatDithers(rows_per_beat=rows_per_beat), []
+    dut, taken = once(BeatDithers, rows_per_beat=rows_per_beat), []
 
     async def testbench(ctx):
         for key in KEYS[:2]:

@@ -7,10 +7,10 @@ from amaranth.lib import memory
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.parts import memories
-from bitstep_hw.top import Top
+from bitstep_hw.pipeline.pipeline import Pipeline
 
-FAST = PipelineConfig(bits=4, max_features=64, lookahead=1, update_interval=4)
-SLOW = PipelineConfig(bits=4, max_features=64, lookahead=1, update_interval=2)
+FAST = PipelineConfig(bits=4, max_features=32, lookahead=1, update_interval=4)
+SLOW = PipelineConfig(bits=4, max_features=32, lookahead=1, update_interval=2)
 UNDEFINED = "COLLISION_X_MASK 1'1"
 
 
@@ -49,6 +49,6 @@ def test_without_a_fast_clock_answers_are_defined():
 @pytest.mark.parametrize("config, marked", [(SLOW, 0), (FAST, 6)], ids=["slow", "fast"])
 def test_memories_of_a_pipeline(config, marked):
     """Model, batch's model, corrections, coefficients, and two rows before."""
-    rtl = rtlil.convert(Top(config), emit_src=False)
+    rtl = rtlil.convert(Pipeline(config=config), emit_src=False)
     assert UNDEFINED not in rtl
     assert memories.with_undefined_collisions(rtl).count(UNDEFINED) == marked

@@ -21,6 +21,7 @@ from bitstep_sim.testing.random_jobs import random_job
 SMALL = {"bus_width": 64, "max_features": 20}
 FORMATS = [("one_level", bits) for bits in range(1, 9)] \
     + [("two_levels", bits) for bits in range(2, 9)]
+BY_DAY = [("one_level", 3), ("one_level", 8), ("two_levels", 2), ("two_levels", 5)]
 
 
 def check(config, *, lookahead=None, stall=0.0, dut=None, **options):
@@ -37,7 +38,8 @@ def check(config, *, lookahead=None, stall=0.0, dut=None, **options):
     return [cycles for *_, cycles in results]
 
 
-@pytest.mark.parametrize("row_format, bits", FORMATS)
+@pytest.mark.parametrize("row_format, bits", [
+    pytest.param(*each, marks=[] if each in BY_DAY else pytest.mark.slow) for each in FORMATS])
 def test_every_format(row_format, bits):
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2, **SMALL)
     check(config, n_features=min(config.rows.lanes + 1, config.rows.capacity), n_rows=9, epochs=2,
@@ -55,7 +57,7 @@ def test_lanes_without_a_feature(row_format, bits, update_interval):
         check(config, n_features=n_features, n_rows=9, seed=bits)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 7])
 @pytest.mark.parametrize("n_features", [3, 20])
@@ -122,7 +124,7 @@ def test_no_word_is_used_that_is_being_written(n_features, monkeypatch):
 @each("stall", [0.3, 0.8])
 def test_stalls_change_nothing(stall):
     config = PipelineConfig(bits=5, lookahead=3, **SMALL)
-    check(config, n_features=15, n_rows=25, batch=2, correction_period=6, stall=stall, warm=True,
+    check(config, n_features=15, n_rows=15, batch=2, correction_period=6, stall=stall, warm=True,
           label_format=LabelFormat.SIGN)
 
 
@@ -138,9 +140,10 @@ def test_refetching(bits, cell, lookahead, update_interval):
           proximal_period=9, warm=True)
 
 
-@pytest.mark.parametrize("lookahead, update_interval", [
-    (0, 2), pytest.param(4, 2, marks=pytest.mark.slow), (4, 4)])
-def test_refetching_with_small_updates(lookahead, update_interval):
+@pytest.mark.parametrize("lookahead, update_interval, epochs", [
+    (0, 2, 1), (4, 4, 1), *(pytest.param(*others, 3, marks=pytest.mark.slow)
+                            for others in ((0, 2), (4, 2), (4, 4)))])
+def test_refetching_with_small_updates(lookahead, update_interval, epochs):
     """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
     decided wrongly by a bound for updates of 0, which K rounds down to.
     """
@@ -150,7 +153,7 @@ def test_refetching_with_small_updates(lookahead, update_interval):
                      warm=True, seed=3)
     job = dataclasses.replace(job, label_shift=6, model=job.model % 9 - 4, intercept=1,
                               epochs=tuple(EpochSteps(614, 2, key=epoch_key(1, number))
-                                           for number in range(3)))
+                                           for number in range(epochs)))
     expected = list(train(job))
     assert all(epoch.refetched_rows >= 3 for epoch in expected)
     results = run_pipeline(once(Pipeline, config=config), job)
@@ -160,8 +163,8 @@ def test_refetching_with_small_updates(lookahead, update_interval):
 
 @each("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
 @pytest.mark.parametrize("row_format, bits", [
-    pytest.param("one_level", 1, marks=pytest.mark.slow), ("one_level", 5), ("two_levels", 4),
-    ("float32", 32)])
+    ("one_level", 5), ("float32", 32), *(pytest.param(*others, marks=pytest.mark.slow)
+                                        for others in (("one_level", 1), ("two_levels", 4)))])
 def test_hinges(loss, row_format, bits):
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=3, proximal=True, **SMALL)
     check(config, n_features=5, n_rows=40, batch=2, loss=loss, proximal_period=8)
@@ -182,7 +185,9 @@ def test_without_parts(parts):
           correction_period=2 if config.corrections else 0, intercept=False)
 
 
-@pytest.mark.parametrize("update_interval, n_features", [(2, 8), (4, 8), (2, 20), (4, 40)])
+@pytest.mark.parametrize("update_interval, n_features", [
+    (4, 8), (2, 20), *(pytest.param(*others, marks=pytest.mark.slow)
+                       for others in ((2, 8), (4, 40)))])
 def test_cycles(update_interval, n_features):
     """Rows follow each other in max(beats, update_interval) cycles; then the last updates."""
     config = PipelineConfig(bits=8, bus_width=64, max_features=40,

@@ -192,7 +192,8 @@ def test_every_port_has_a_pin():
     assert len(sites) == len(set(sites)) == 12
 
 
-def test_top_has_its_pll():
+def test_top_has_its_pll(monkeypatch):
+    monkeypatch.setattr("bitstep_hw.boards.serial.system.identity", lambda _: 1)
     text = rtlil.convert(ulx3s.Ulx3s(SYSTEM), name="ulx3s", emit_src=False)
     assert "EHXPLLL" in text
     assert "CLKFB_DIV" in text
@@ -252,6 +253,7 @@ class FakeFlow:
 
 def test_clock_that_is_not_reached(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ecp5, "Flow", FakeFlow)
+    monkeypatch.setattr("bitstep_hw.boards.serial.system.identity", lambda _: 1)
     monkeypatch.chdir(tmp_path)
     assert boards.main(["ecp5-85", TINY_TEXT, "--memory-kib", "4", "--folder", str(tmp_path)]) == 1
     error = capsys.readouterr().err

@@ -15,20 +15,20 @@ from bitstep.devices.uart.protocol import (
     request,
 )
 from bitstep_hw.boards.serial.link import Link
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 BASE, SIZE = 0x1000_0000, 4096
 GAP = 100                   # cycles without a byte after which a request has broken off
 
 
-async def send(ctx, link, packet):
-    """A packet, a byte every 16 cycles."""
+async def send(ctx, link, packet, apart=16):
+    """A packet, a byte every so many cycles."""
     for byte in packet:
         ctx.set(link.i_byte, byte)
         ctx.set(link.i_valid, 1)
         await ctx.tick()
         ctx.set(link.i_valid, 0)
-        await ctx.tick().repeat(15)
+        await ctx.tick().repeat(apart - 1)
 
 
 def serve(packets):
@@ -37,7 +37,7 @@ def serve(packets):
     The host is silent for so long after a packet that the reply has come, or that it has broken
     off.
     """
-    link = Link(base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
+    link = once(Link, base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
     written, replies = [], []
 
     async def host(ctx):
@@ -106,14 +106,14 @@ def test_what_arrived_damaged_is_carried_out_when_it_is_repeated():
     (BASE + 2048 + 8, 256, Reply.REFUSED)])
 def test_memory_from_end_to_end(address, words, state):
     """The answer to a write, whose words are taken even where they are refused."""
-    link = Link(base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=100)
+    link = once(Link, base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
     packet = request(1, Command.WRITE_MEMORY, address, words, bytes(8 * words))
     asked, reply = set(), []
 
     async def host(ctx):
         ctx.set(link.o.ready, 1)
         ctx.set(link.memory_grant, 1)
-        await send(ctx, link, packet)
+        await send(ctx, link, packet, apart=4 if words > 2 else 16)
         await ctx.tick().repeat(40)
 
     async def watch(ctx):
@@ -154,7 +154,7 @@ def test_memory_is_written_up_to_where_a_request_breaks_off():
     packet = request(1, Command.WRITE_MEMORY, BASE + 8, 3, bytes(range(24)))
     head = len(packet) - 3 * WORD_BYTES - CRC_BYTES
     for end in (head, head + 7, head + 8, head + 23, head + 24, len(packet) - 1):
-        link = Link(base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
+        link = once(Link, base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
         asked, replied = {}, []
 
         async def host(ctx, link=link, end=end):
@@ -182,7 +182,7 @@ def test_memory_is_written_up_to_where_a_request_breaks_off():
 
 def replies_beside(noise, times):
     """Replies, as bytes, to requests for information, each beside bytes that nobody asked for."""
-    link = Link(base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
+    link = once(Link, base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
     length = REPLY_HEADER_BYTES + INFORMATION_WORDS * WORD_BYTES + CRC_BYTES
     rng, replies = random.Random(0), []
 
@@ -221,7 +221,7 @@ def test_bytes_that_come_during_a_reply_change_nothing(noise):
 
 def test_a_second_request_without_a_wait_for_the_first_reply():
     """It may get lost, in whole or in part, but writes only what it says, and that once."""
-    link = Link(base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
+    link = once(Link, base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
     first, second, written = write(1, 0x020, 1), write(2, 0x024, 2), []
 
     async def host(ctx):
@@ -256,7 +256,7 @@ def test_a_second_request_without_a_wait_for_the_first_reply():
 def test_memory_that_ends_at_4_gib(first, words, state):
     """The address behind its last word has more bits than a request's."""
     base = (1 << 32) - SIZE
-    link = Link(base=base, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
+    link = once(Link, base=base, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
     packet, reply = request(1, Command.READ_MEMORY, base + first, words), []
     asked = []
 

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 
+import functools
 import random
 
 import pytest
@@ -11,20 +12,22 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_sim.testing.cases import each
-from bitstep_sim.testing.harness import get_all, held, put_all, simulate
+from bitstep_sim.testing.harness import Elaborated, get_all, held, put_all, simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24), PipelineConfig(bits=3, max_features=63),
            PipelineConfig(bits=8, max_features=24, update_interval=4),
-           PipelineConfig(bits=1, max_features=192, update_interval=4)]
+           *(pytest.param(config, marks=pytest.mark.slow) for config in (
+               PipelineConfig(bits=1, max_features=192, update_interval=4),))]
 
 
+@functools.lru_cache(maxsize=8)
 def joined(config):
-    """A port and a store, connected as in the pipeline."""
+    """A port and a store, connected as in the pipeline, and the port."""
     m = Module()
     m.submodules.port = port = ModelPort(config=config)
     m.submodules.store = store = ModelStore(config=config)
     wiring.connect(m, port.words, store.words)
-    return m, port
+    return Elaborated(m), port
 
 
 def random_model(config, rng, beats):

@@ -198,7 +198,8 @@ def values_of(config, count, rng):
     *((EIGHT, count) for count in (1, 2, 3, 7, 8, 9, 16, 23, 24)),
     *((ODD, count) for count in (1, 20, 21, 22, 42, 43, 63)),
     *((FAST, count) for count in (1, 8, 9, 23, 24)),
-    (ONE, 1), (ONE, 64), (ONE, 67), (ONE, 128), (CONFIGS[3], 33)],
+    (ONE, 1), (ONE, 67), (CONFIGS[3], 33),
+    *(pytest.param(ONE, count, marks=pytest.mark.slow) for count in (64, 128))],
     ids=lambda value: getattr(value, "name", str(value)))
 @pytest.mark.parametrize("stall", [0.0, 0.6])
 def test_matches_golden(config, n_features, stall):
@@ -231,7 +232,8 @@ def test_a_row_on_the_hinge_is_inactive(positive, apart):
 
 
 @each("positive", [True, False])
-@pytest.mark.parametrize("config", [EIGHT, ONE], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [EIGHT, pytest.param(ONE, marks=pytest.mark.slow)],
+                         ids=lambda config: config.name)
 @each("word", [LOWEST, HIGHEST])
 @each("value", [1, -1])
 def test_extreme_sums_fit(config, positive, word, value):

@@ -66,7 +66,7 @@ def words_latency(config):
     return config.stages.dot.product + 2
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("config", [*CONFIGS, *FAST, *EVERY_CYCLE],
                          ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
@@ -172,6 +172,7 @@ def overflows(config, *, word, update=0, level=1, correction=0, slot=None, inter
     (0, -HIGH, 1), (0, -HIGH - 1, 1), (0, LOW, -1), (0, HIGH, -1), (HIGH, 1, 1), (HIGH, -1, 1),
     (LOW, 0, 1), (LOW, 1, 1), (HIGH, LOW, 127), (LOW, HIGH, 127), (-1, HIGH, 1), (-2, HIGH, 1),
     (HIGH, 0, 0), (1 << 30, 1 << 24, -64), ((1 << 30) - 1, 1 << 24, -64)])
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("lanes", [8, 64])
 @pytest.mark.parametrize("update_interval", [2, 4])
 def test_range_of_a_word(word, update, level, lanes, update_interval):

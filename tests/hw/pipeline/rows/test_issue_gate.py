@@ -45,6 +45,7 @@ class Model:
                 "outstanding": outstanding}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("update_interval", [1, 2, 4])
 @pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 2), (2, 1), (3, 8), (4, 2), (1, 8)])
 @each("busy", [0.5, 0.95, 1.0])

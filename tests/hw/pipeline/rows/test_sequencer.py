@@ -161,7 +161,6 @@ EPOCHS = [
     Epoch(20, batch=3, lookahead=3), Epoch(9, batch=50, lookahead=1),
     Epoch(20, batch=2, lookahead=0), Epoch(60, batch=45, lookahead=8),
     Epoch(12, beats=2, lookahead=2), Epoch(12, beats=3, lookahead=2),
-    Epoch(300, batch=270, lookahead=2),
 ]
 CORRECTED = [
     Epoch(20, period=1, lookahead=0), Epoch(12, period=1, lookahead=3),
@@ -177,9 +176,21 @@ CORRECTED = [
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 @pytest.mark.parametrize("number", range(len(EPOCHS) + len(CORRECTED)))
 def test_epoch(update_interval, stall, number):
+    check_twice([*EPOCHS, *CORRECTED][number], update_interval, stall, number)
+
+
+@pytest.mark.parametrize("rows, batch, update_interval, stall", [
+    (261, 259, 2, 0.0), pytest.param(300, 270, 4, 0.5, marks=pytest.mark.slow)])
+def test_a_batch_of_more_rows_than_are_counted(rows, batch, update_interval, stall):
+    """Rows of a batch are counted up to ``MAX_LOOKAHEAD``."""
+    assert batch > MAX_LOOKAHEAD + 2
+    check_twice(Epoch(rows, batch=batch, lookahead=2), update_interval, stall, 15)
+
+
+def check_twice(wanted, update_interval, stall, number):
+    """Two epochs of this kind, one after the other."""
     config = PipelineConfig(bits=8, max_features=40, lookahead=8,
                             update_interval=update_interval)
-    wanted = [*EPOCHS, *CORRECTED][number]
     parameters = {name: getattr(wanted, name) for name in
                   ("rows", "beats", "batch", "lookahead", "period")}
     first, second = Epoch(**parameters), Epoch(**parameters)

@@ -249,7 +249,9 @@ def test_no_row_and_every_row_comes_again(replays, refetches):
 
 
 @each("batch", [1, 3])
-@pytest.mark.parametrize("number", range(len(EPOCHS)))
+@pytest.mark.parametrize("number", [
+    number if "proximal_period" in epoch else pytest.param(number, marks=pytest.mark.slow)
+    for number, epoch in enumerate(EPOCHS)])
 def test_proximal_steps_without_refetching(number, batch):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True)
     options = dict(EPOCHS[number], batch=batch)

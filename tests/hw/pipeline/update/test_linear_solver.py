@@ -247,6 +247,7 @@ def test_idle_row_is_never_out_of_range():
     assert run(config, [row], [1], mantissa=256, shift=1) == [(0, 0)]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [1, 2, 5])
 def test_clear_forgets_the_rows_before(update_interval, lookahead):
@@ -288,6 +289,7 @@ def sign_rows(config, rng, count, *, label_shift, idle=0.0):
     return rows
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
 @each("loss", HINGES)
@@ -305,6 +307,7 @@ def test_hinge(update_interval, lookahead, loss):
     assert run(config, rows, distances, step_too_large=0, **steps) == [(c, 0) for c in expected]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
 def test_huber(update_interval, lookahead):
@@ -559,7 +562,7 @@ def centred_config(update_interval, lookahead):
                           update_interval=update_interval)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 6])
 @pytest.mark.parametrize("spread", [0, 5])

@@ -126,9 +126,13 @@ def test_widths(config, derivative_step, shift_from_widest):
     assert run(config, rows, [CYCLES] * len(rows), **steps) == [(c, 0) for c in expected]
 
 
-@each("label_shift", [13, 14, 20, 33])
-def test_corner_arguments(label_shift):
-    """Both sides of every node, of the ends of the table and of the ties in rounding."""
+@pytest.mark.parametrize("label_shift, labels", [
+    (13, 1), (20, 1), *(pytest.param(label_shift, 2, marks=pytest.mark.slow)
+                        for label_shift in (13, 14, 20, 33))])
+def test_corner_arguments(label_shift, labels):
+    """Both sides of every node, of the ends of the table and of the ties in rounding; rows have
+    either label in turn, or both.
+    """
     one = 1 << label_shift
     half = one >> 13                        # half a unit of the argument
     nodes = [node * one // 4 for node in range(-33, 34)]
@@ -138,7 +142,8 @@ def test_corner_arguments(label_shift):
                 (1 << 38) - 1, -1 << 38, 16 * one, -16 * one, 32 * one + 5, -32 * one - 5]
     steps = {"derivative_step": MAX_STEP, "label_shift": label_shift}
     rows, _ = rows_for(margins, config := make_config(), random.Random(0), **steps)
-    rows = [row | {"label": label} for row in rows for label in (1, -1)]
+    rows = [row | {"label": label} for number, row in enumerate(rows)
+            for label in ((1, -1) if labels == 2 else (1 - number % 2 * 2,))]
     expected = [(update(row["dot"], label=row["label"], dither=row["dither"], **steps), 0)
                 for row in rows]
     assert run(config, rows, [CYCLES] * len(rows), **steps) == expected
