@@ -66,7 +66,7 @@ def words_latency(config):
     return config.stages.dot.product + 2
 
 
-@pytest.mark.covering(1)
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("config", [*CONFIGS, *FAST, *EVERY_CYCLE],
                          ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
