@@ -178,6 +178,7 @@ def test_ctrl_c(tmp_path):
     assert report_of(other)["coef"] == found["coef"]
 
 
+@pytest.mark.slow       # compiles for a minute; by day test_compiled.py has one
 def test_wave(tmp_path, capsys):
     wave = tmp_path / "run.fst"
     assert train("--epochs", 1, "--bits", 8, "--lookahead", 0, "--train-rows", 20,

@@ -314,7 +314,6 @@ def test_bad_options(board, options, message):
         board(**options)
 
 
-@pytest.mark.slow       # by day test_command_line.py has one
 def test_wave(board, tmp_path):
     device = board(wave=tmp_path / "run.fst")
     check(FixtureRun(device, 20))

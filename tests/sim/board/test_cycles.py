@@ -96,6 +96,7 @@ def test_runs_that_leave_the_range(config):
     assert ended > 2
 
 
+@pytest.mark.slow       # of a board that no other test by day has
 @pytest.mark.parametrize("n_features, n_rows, epochs, seed", [
     (505, 436, 2, 0), (512, 402, 4, 5), (511, 422, 4, 104)])
 def test_range_that_is_left_at_the_end_of_an_epoch(n_features, n_rows, epochs, seed):
