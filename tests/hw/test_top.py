@@ -138,11 +138,9 @@ def test_verilog_is_of_the_netlist_with_its_identity(monkeypatch):
 class Numbered(wiring.Component):
     """A system that asks for its pipeline's identity while it is elaborated, if for none other."""
 
-    o: Out(IDENTITY_BITS)
-
     def __init__(self, number=None):
         self.number = number
-        super().__init__()
+        super().__init__({"o": Out(IDENTITY_BITS)})
 
     def elaborate(self, platform):
         m = Module()

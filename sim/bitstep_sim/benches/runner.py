@@ -86,9 +86,8 @@ def _folder(verilog: str) -> Path:
 
 
 def _key(*parts: str) -> str:
-    parts = (*parts, BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"),
-             find_verilator().version)
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    made_by = (BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"), find_verilator().version)
+    return hashlib.sha256(repr((parts, made_by)).encode()).hexdigest()[:32]
 
 
 def _build(verilog: str, folder: Path) -> None:
