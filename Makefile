@@ -151,7 +151,7 @@ prove: $(VENV)/.stamp           ## proofs of the RTL, with limits on time; some 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
 	$(BIN)/python -m bitstep_sim.proofs --jobs $(JOBS)
 
-prove-all: $(VENV)/.stamp       ## all proofs, those that take a minute or more among them
+prove-all: $(VENV)/.stamp       ## all proofs, those that take 45 seconds or more among them
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
 	$(BIN)/python -m bitstep_sim.proofs --all --jobs $(JOBS)
 

@@ -111,6 +111,7 @@ def test_two_processes_have_the_bits_of_one(text, exchange, task):
     assert found["sent_a_step"] == pytest.approx(found["received_a_step"])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("n_workers", [1, 8])
 def test_one_and_eight_processes(n_workers, exchange, tmp_path):
