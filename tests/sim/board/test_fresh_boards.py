@@ -271,6 +271,7 @@ def test_every_answer_is_an_error_once(config, memory):
                 sweep.fail(port, response, 1 if memory == "near" else 3)
 
 
+@pytest.mark.slow       # of a board that no other test by day has
 @pytest.mark.parametrize("memory, stride", [("near", 11), ("far", 37)])
 def test_abort_with_hundreds_of_features(memory, stride):
     """With a fast clock and corrections, where the walk of an engine may be cut off anywhere."""

@@ -112,7 +112,8 @@ def test_several_models(count, shared, options):
 
 
 @pytest.mark.parametrize("config, loss", [
-    *[(PLANES, loss) for loss in LINEAR_LOSSES], (SMOOTH, Loss.LOGISTIC)])
+    *(pytest.param(PLANES, loss, marks=pytest.mark.slow) for loss in LINEAR_LOSSES),
+    (SMOOTH, Loss.LOGISTIC)])
 @pytest.mark.parametrize("power", [False, True])
 def test_gradient_of_all_rows(config, loss, power):
     job = random_bit_plane_job(config, n_features=19, n_rows=70, planes=(16,), loss=loss,

@@ -169,7 +169,7 @@ def test_short_files_share_a_unit(tmp_path):
     """Every file is in one unit with its flags; none but a long file alone has too many bytes."""
     folder, main = tmp_path / "generated", tmp_path / "board.cpp"
     folder.mkdir()
-    sizes = {"a": 7_000, "b": 500_000, "c": 290_000, "a__Slow": 1_000, "b__Slow": 250_000,
+    sizes = {"a": 7_000, "b": 900_000, "c": 790_000, "a__Slow": 1_000, "b__Slow": 770_000,
              "c__1__Slow": 60_000}
     for name, size in sizes.items():
         (folder / f"{name}.cpp").write_text("/" * size)

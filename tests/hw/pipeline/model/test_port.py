@@ -16,7 +16,7 @@ from bitstep_sim.testing.harness import Elaborated, get_all, held, put_all, simu
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24), PipelineConfig(bits=3, max_features=63),
            PipelineConfig(bits=8, max_features=24, update_interval=4),
-           PipelineConfig(bits=2, max_features=64, update_interval=4),
+           PipelineConfig(bits=2, max_features=96, update_interval=4),
            pytest.param(PipelineConfig(bits=1, max_features=192, update_interval=4),
                         marks=pytest.mark.slow)]
 
