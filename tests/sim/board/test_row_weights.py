@@ -142,7 +142,8 @@ def test_rows_of_4096_features_in_batches_of_256(update_interval):
         check_models(device, [job])
 
 
-@pytest.mark.parametrize("config, loss", [(PLANES, Loss.SQUARED_HINGE), (SMOOTH, Loss.LOGISTIC)])
+@pytest.mark.parametrize("config, loss", [
+    pytest.param(PLANES, Loss.SQUARED_HINGE, marks=pytest.mark.slow), (SMOOTH, Loss.LOGISTIC)])
 def test_inner_passes(config, loss):
     job = random_bit_plane_job(
         config, n_features=19, n_rows=70, planes=(3, 6), loss=loss, weighted=True,
@@ -152,9 +153,8 @@ def test_inner_passes(config, loss):
 
 
 def test_derivatives_have_no_weights():
-    job = random_bit_plane_job(PLANES, n_features=19, n_rows=70, planes=(4,),
-                               loss=Loss.SQUARED_HINGE)
-    with open_board(PLANES, clock_hz=CLOCK_HZ) as board:
+    job = random_bit_plane_job(SMOOTH, n_features=19, n_rows=70, planes=(4,), loss=Loss.LOGISTIC)
+    with open_board(SMOOTH, clock_hz=CLOCK_HZ) as board:
         device = TestedDevice(board, registers={"WEIGHTED": 1})
         with DerivativeRun(device, derivative_job(job, 4), 60.0) as run, \
                 pytest.raises(BadConfigurationError):
