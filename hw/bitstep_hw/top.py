@@ -281,8 +281,8 @@ def cells(top) -> str:
     return _cells(_emitted(top)[1])
 
 
-# Amaranth is changed for the time being. A system asks for its pipeline's identity while it is
-# elaborated, so a thread comes here again before it has left.
+# Held while _emitted changes Amaranth. A system asks for its pipeline's identity while it is
+# elaborated, so the thread that holds the lock takes it again.
 _emitting = threading.RLock()
 
 
@@ -293,7 +293,7 @@ def _emitted(top):
     def build(*args, **options):
         nonlocal last
         netlist = build_netlist(*args, **options)
-        if threading.get_ident() == thread:     # and not another, which converts by itself
+        if threading.get_ident() == thread:     # another may convert a design of its own
             last = netlist
         return netlist
 
@@ -301,7 +301,7 @@ def _emitted(top):
     build_netlist = _ir.build_netlist
     with _emitting, without_cycle_search(), patch.object(_ir, "build_netlist", build):
         text = rtlil.convert(top, name=TOP, emit_src=False)
-    return text, last       # those of its parts' identities came before
+    return text, last       # the netlists of its parts' identities came before
 
 
 def _cells(netlist) -> str:

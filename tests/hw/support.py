@@ -11,6 +11,9 @@ from bitstep_sim.testing.harness import simulate
 
 NEAREST = 0x8000        # the dither that rounds to nearest, ties up
 DITHER_CORNERS = [0, NEAREST - 1, NEAREST, 0xFFFF]
+# Cycles after which an AXI master is stopped, and how probably its bus stalls.
+STOPS = [*((cycles, 0.0) for cycles in range(0, 60, 3)),
+         *((cycles, 0.6) for cycles in range(0, 60, 9))]
 
 
 def random_dithers(rng, count):

@@ -12,7 +12,6 @@ from threading import Thread
 import pytest
 from amaranth import Module, tracer
 from amaranth.back import rtlil
-from amaranth.hdl import _ir
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -158,17 +157,16 @@ def test_an_identity_is_asked_for_during_elaboration(monkeypatch):
 
 def test_another_thread_converts_meanwhile(monkeypatch):
     """By Amaranth's own functions, behind no lock of ours."""
-    build, threads = _ir.build_netlist, []
+    convert, expected = rtlil.convert, cells(Numbered(1))
 
-    def build_and_let_another(*args, **options):
-        netlist = build(*args, **options)
-        if not threads:
-            threads.append(Thread(target=rtlil.convert, args=(Numbered(2),)))
-            threads[0].start()
-            threads[0].join()
-        return netlist
+    def convert_and_let_another(*args, **options):
+        text = convert(*args, **options)
+        other = Thread(target=convert, args=(Numbered(2),))
+        other.start()
+        other.join()
+        return text
 
-    expected = cells(Numbered(1))
-    monkeypatch.setattr(_ir, "build_netlist", build_and_let_another)
-    assert cells(Numbered(1)) == expected != cells(Numbered(2))
-    assert threads
+    monkeypatch.setattr(rtlil, "convert", convert_and_let_another)
+    assert cells(Numbered(1)) == expected
+    monkeypatch.undo()
+    assert cells(Numbered(2)) != expected

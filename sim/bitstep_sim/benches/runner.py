@@ -17,8 +17,8 @@ from cocotb_tools.runner import get_runner
 
 from bitstep_sim.board.verilator import TOP, cache_folder, find_verilator, locked, require
 
-# A bench sees the ports of its top; cocotb shows all
-# signals, which no optimization may then remove.
+# A bench sees the ports of its top alone: a signal that is public cannot be optimized away, and
+# cocotb's runner makes all of them public.
 BUILD_ARGS = ("-Wno-WIDTH", "-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "20000",
               "--no-public-flat-rw")
 SHOWN = f'`verilator_config\npublic_flat_rw -module "{TOP}" -port "*"\n'
@@ -91,9 +91,7 @@ def _key(*parts: str) -> str:
 
 
 def _build(verilog: str, folder: Path) -> None:
-    """Compile a top. Verilator's own files take as long, and are the same for every top, so make
-    finds them compiled.
-    """
+    """Compile a top. Verilator's own files are the same for every top: make finds them compiled."""
     kept = cache_folder() / f"bench-{_key()}"
     for path in kept.glob("*.o"):
         shutil.copy(path, folder)
@@ -106,6 +104,8 @@ def _build(verilog: str, folder: Path) -> None:
             build_args=list(BUILD_ARGS), log_file=folder / "build.log")
     kept.mkdir(exist_ok=True)
     for path in folder.glob("verilated*.o"):
+        if (kept / path.name).exists():
+            continue
         with tempfile.NamedTemporaryFile(dir=kept, delete=False) as copy:
             copy.write(path.read_bytes())
         os.replace(copy.name, kept / path.name)

@@ -12,7 +12,7 @@ UNIT_BYTES = 800_000        # of C++ in a unit, but for a file that is longer
 def compilation_units(folder: Path, main: Path) -> list[tuple[Path, tuple[str, ...]]]:
     """Write units that include Verilator's files and the library's own one.
 
-    Short files share a unit, since the headers alone take most of a second. Long ones are apart,
+    Short files share a unit, since the headers alone take more than a second. Long ones are apart,
     so that a wide top keeps all cores busy.
 
     Parameters

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from support import STOPS
 
 from bitstep_hw.axi.burst_splitter import BurstSplitter
 from bitstep_hw.axi.read_master import ReadMaster
@@ -205,8 +206,7 @@ def test_an_error_is_told_while_data_is_discarded(response):
     simulate(dut, testbench, processes=processes, limit=200)
 
 
-@each("after, stall", [*((after, 0.0) for after in range(0, 60, 3)),
-                       *((after, 0.6) for after in range(0, 60, 9))])
+@each("after, stall", STOPS)
 def test_stop_in_the_middle(after, stall):
     check_stop(after, stall)
 

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from support import STOPS
 
 from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_sim.testing.axi_memory import DECERR, SLVERR, AxiMemory
@@ -150,8 +151,7 @@ def test_errors_are_counted_per_burst(responses):
     assert errors == 2
 
 
-@each("after, stall", [*((after, 0.0) for after in range(0, 60, 3)),
-                       *((after, 0.6) for after in range(0, 60, 9))])
+@each("after, stall", STOPS)
 def test_stop_in_the_middle(after, stall):
     check_stop(after, stall)
 

@@ -62,6 +62,24 @@ def test_broken_verilog(monkeypatch, tmp_path):
         runner.run_bench("nonsense", "module")
 
 
+def test_files_of_verilator_are_compiled_once(monkeypatch, tmp_path):
+    """The first build keeps them, and no file of its top; the next one finds them."""
+    monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path))
+    found = []
+
+    class Runner:
+        def build(self, *, build_dir, **_):
+            found.append(sorted(path.name for path in build_dir.glob("*.o")))
+            for name in ("verilated.o", "verilated_vpi.o", "Vtop.o", "verilator.o"):
+                (build_dir / name).write_bytes(b"")
+
+    monkeypatch.setattr(runner, "get_runner", lambda simulator: Runner())
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        runner._build(name, tmp_path / name)
+    assert found == [[], ["verilated.o", "verilated_vpi.o"]]
+
+
 def test_another_environment_compiles_again(monkeypatch, tmp_path):
     """A compiled bench loads cocotb's libraries from where they were: the environment may go."""
     monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path))
