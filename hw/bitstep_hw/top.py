@@ -22,6 +22,7 @@ from bitstep.pipeline.registers import ADDRESS_WIDTH, COUNTERS
 from bitstep_hw import TOP
 from bitstep_hw.axi.buses import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
 from bitstep_hw.axi.read_master import ReadMaster
+from bitstep_hw.axi.split_reader import SplitReader
 from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.packed.pipeline import PackedPipeline
 from bitstep_hw.parts.arithmetic import delay
@@ -58,8 +59,8 @@ class Top(wiring.Component):
     -------
     s_axi_* : In(AxiLite)
         The registers (docs/registers.md).
-    m_axi_rows_* : Out(AxiRead)
-        Rows, ``bus_width`` bits a beat.
+    m_axi_rows_*, m_axi_rows1_*, ... : Out(AxiRead)
+        Rows, ``bus_width`` bits a beat in as many parts as there are ``row_ports``.
     m_axi_aux_* : Out(AxiRead), Out(AxiWrite)
         Labels, tables and models, 64 bits a beat.
     m_axi_fine_* : Out(AxiRead)
@@ -74,7 +75,8 @@ class Top(wiring.Component):
         self._front_end = FRONT_ENDS[config.rows.front_end](config)
         super().__init__({
             **flat_members("s_axi", In(AxiLite(address_width=ADDRESS_WIDTH))),
-            **flat_members("m_axi_rows", Out(AxiRead(data_width=config.bus_width))),
+            **{name: member for prefix in config.row_buses for name, member in
+               flat_members(prefix, Out(AxiRead(data_width=config.port_width))).items()},
             **flat_members("m_axi_aux", Out(AxiRead(data_width=AUX_WIDTH))),
             **flat_members("m_axi_aux", Out(AxiWrite(data_width=AUX_WIDTH))),
             **(flat_members("m_axi_fine", Out(AxiRead(data_width=AUX_WIDTH)))
@@ -88,16 +90,14 @@ class Top(wiring.Component):
     def _connected(self):
         """Return the module of all parts."""
         m, config = Module(), self.config
-        m.submodules.bank = bank = RegisterBank(row_weights=config.row_weights)
+        m.submodules.bank = bank = RegisterBank(choices=config.register_choices)
         m.submodules.control = control = RunControl(config=config)
-        m.submodules.rows = rows = ReadMaster(data_width=config.bus_width, fifo_depth=256,
-                                              max_outstanding=15)
+        rows = self._place_row_reader(m, bank)
         m.submodules.aux = aux = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
         m.submodules.models = models = WriteMaster(data_width=AUX_WIDTH)
         m.submodules.pipeline = pipeline = PIPELINES[config.rows.packed](config=config)
         m.d.comb += [
             *connect_flat(self, "s_axi", bank.bus),
-            *connect_flat(self, "m_axi_rows", rows.bus),
             *connect_flat(self, "m_axi_aux", aux.bus),
             *connect_flat(self, "m_axi_aux", models.bus),
         ]
@@ -139,6 +139,21 @@ class Top(wiring.Component):
         self._connect_model(m, control, pipeline, models)
         self._count(m, bank, control, pipeline, readers, beat_entered)
         return m
+
+    def _place_row_reader(self, m, bank):
+        """The reader of the rows, with its buses; returns it."""
+        config, sizes = self.config, {"fifo_depth": 256, "max_outstanding": 15}
+        if config.row_ports == 1:
+            m.submodules.rows = rows = ReadMaster(data_width=config.bus_width, **sizes)
+            buses = [rows.bus]
+        else:
+            m.submodules.rows = rows = SplitReader(data_width=config.bus_width,
+                                                   ports=config.row_ports, **sizes)
+            m.d.comb += [rows.base.eq(bank.rows_address), rows.stride.eq(bank.port_stride)]
+            buses = rows.buses
+        for prefix, bus in zip(config.row_buses, buses, strict=True):
+            m.d.comb += connect_flat(self, prefix, bus)
+        return rows
 
     def _connect_pipeline(self, m, bank, control, pipeline, labels):
         """Labels and numbers into the pipeline."""
@@ -203,8 +218,10 @@ class Top(wiring.Component):
     def _connect_row_feeder(self, m, bank, control):
         """Feeder of the rows; returns it."""
         feeder = self._front_end.place_feeder(m, bank, control, self._strobe)
+        # A reader of several ports adds the addresses of its slices.
+        start = bank.rows_address if self.config.row_ports == 1 else 0
         m.d.comb += [feeder.stop.eq(control.stop), feeder.copies.eq(bank.copies),
-                     feeder.address.eq(bank.rows_address), feeder.stride.eq(bank.copy_stride)]
+                     feeder.address.eq(start), feeder.stride.eq(bank.copy_stride)]
         return feeder
 
     def _connect_model(self, m, control, pipeline, models):

@@ -7,6 +7,7 @@ from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
 from bitstep_sim.lane_faults import LANE_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.packed_faults import PACKED_FAULTS
+from bitstep_sim.port_faults import PORT_FAULTS
 from bitstep_sim.weight_faults import WEIGHT_FAULTS
 
 FAULTS = [
@@ -317,4 +318,4 @@ FAULTS = [
     _fault("condition dropped", "shell/run_check.py", "~huber & (bound != 0),", "",
            "shell/test_run_control.py"),
     *LANE_FAULTS, *MODEL_FAULTS, *BIT_PLANE_FAULTS, *FEW_BITS_FAULTS, *PACKED_FAULTS,
-    *WEIGHT_FAULTS, *EVERY_CYCLE_FAULTS]
+    *WEIGHT_FAULTS, *EVERY_CYCLE_FAULTS, *PORT_FAULTS]

@@ -259,9 +259,9 @@ class FakeDevice(RegisterDevice):
         return TrainingJob(
             # The run's own look-ahead: it has an influence on floating-point rows.
             config=replace(config, lookahead=self.get("LOOKAHEAD")), n_features=n_features,
-            rows=tuple(self.take(self.pair("ROWS_ADDRESS") + copy * self.pair("COPY_STRIDE"),
-                                 shape[0] * shape[1]).reshape(shape)
-                       for copy in range(self.get("COPIES"))), bit_plane_rows=n_rows * bool(layout),
+            rows=tuple(self.rows(copy * self.pair("COPY_STRIDE"), shape[0] * shape[1])
+                       .reshape(shape) for copy in range(self.get("COPIES"))),
+            bit_plane_rows=n_rows * bool(layout),
             labels=self.take(self.pair("LABELS_ADDRESS"), label_bytes(n_rows, label_format)),
             label_format=label_format, label_shift=self.get("LABEL_SHIFT"),
             intercept_level=self.get("INTERCEPT_LEVEL"), batch=self.get("BATCH"),
@@ -271,6 +271,14 @@ class FakeDevice(RegisterDevice):
             loss=Loss(self.get("LOSS")), proximal_period=self.get("PROXIMAL_PERIOD"),
             box_limit=self.get("BOX_LIMIT"), fine_rows=self.fine_rows(positions),
             cell_half_levels=self.get("CELL_HALF_LEVELS"))
+
+    def rows(self, start, n_bytes):
+        """Bytes of rows, which each port has a part of."""
+        ports, width = self.config.row_ports, self.config.port_width // 8
+        stride = 4096 * self.get("PORT_STRIDE")
+        parts = [self.take(self.pair("ROWS_ADDRESS") + port * stride + start // ports,
+                           n_bytes // ports).reshape(-1, width) for port in range(ports)]
+        return np.concatenate(parts, axis=1).reshape(-1)
 
     def fine_rows(self, positions):
         """Fine rows; None if no row may be fetched again."""

@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,13 @@ REFETCHING = PipelineConfig(bits=8, max_features=8, lookahead=0, refetch=True, m
 BIT_PLANES = PipelineConfig(bits=16, row_format="bit_planes", max_features=8, lookahead=0,
                             minibatch=False, corrections=False)
 MODELS = PipelineConfig(bits=4, max_features=32, lookahead=0, models=2)
+TWO_ROW_PORTS = replace(SMALL, bus_width=128, row_ports=2)
+FOUR_ROW_PORTS = replace(REFETCHING, bus_width=256, row_ports=4)
 # Bit-plane rows have the ports of the first (test_same_ports_as_the_others).
 WITH_OTHER_PORTS = [
     pytest.param(SMALL, id="two ports"), pytest.param(REFETCHING, id="three ports"),
+    pytest.param(TWO_ROW_PORTS, id="two ports of rows"),
+    pytest.param(FOUR_ROW_PORTS, id="four ports of rows"),
     pytest.param(BIT_PLANES, id="bit-plane rows", marks=pytest.mark.slow)]
 
 

@@ -14,8 +14,8 @@ LOGISTIC = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=4096, loo
                           update_interval=6, loss_family="logistic")
 FAST = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=272, lookahead=4,
                       update_interval=4, proximal=True)
-WIDE = PipelineConfig(row_format=BIT_PLANES, bits=16, bus_width=256, max_features=256, lookahead=1,
-                      proximal=True)
+WIDE = PipelineConfig(row_format=BIT_PLANES, bits=16, bus_width=256, row_ports=4,
+                      max_features=256, lookahead=1, proximal=True)
 # Around the edges of groups of 4, of slots of 16 values, of beats, and of chunks.
 FEATURES = [1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 256]
 CLOCK_HZ = 100e6

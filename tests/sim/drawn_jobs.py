@@ -36,11 +36,15 @@ TABLES = [
     PipelineConfig(bits=4, max_features=60, lookahead=4, codebooks=True, proximal=True),
     PipelineConfig(bits=5, max_features=60, lookahead=2, codebooks=True, update_interval=4),
 ]
-# Wider buses, at the sizes that users have: rows of 256 features, batches of 64 and 256 rows.
+# Wider buses, all of several ports, at the sizes that users have: rows of 256 features, batches of
+# 64 and 256 rows.
 WIDE = [
-    PipelineConfig(bits=8, bus_width=128, max_features=256, lookahead=1, update_interval=4),
-    PipelineConfig(bits=7, bus_width=256, row_format="two_levels", max_features=256, lookahead=3),
-    PipelineConfig(bits=8, bus_width=512, max_features=256, lookahead=3, update_interval=4),
+    PipelineConfig(bits=8, bus_width=128, row_ports=2, max_features=256, lookahead=1,
+                   update_interval=4),
+    PipelineConfig(bits=7, bus_width=256, row_ports=4, row_format="two_levels", max_features=256,
+                   lookahead=3),
+    PipelineConfig(bits=8, bus_width=512, row_ports=2, max_features=256, lookahead=3,
+                   update_interval=4),
 ]
 # Pipelines with hundreds of features, and what rounds, packs or shares their rows.
 FEW_BITS = PipelineConfig(bits=8, max_features=4096, lookahead=8, proximal=True, model_bits=16,
@@ -54,12 +58,15 @@ COVERED = ([*CONFIGS, *WIDE], [REFETCH], [FLOAT, LOGISTIC, *TABLES])
 
 
 def _every_width():
-    """Every width of code and of bus; look-ahead 0, some, or more than any row needs."""
+    """Every width of code and of bus; look-ahead 0, some, or more than any row needs; as many ports
+    of rows as there can be, or half as many.
+    """
     for number, (bus_width, bits) in enumerate(itertools.product(BUS_WIDTHS, range(1, 9))):
         lanes = bus_width // bits
         lookahead, update_interval = [(0, 2), (1, 4), (8, 4), (5, 2), (11, 2)][number % 5]
         yield PipelineConfig(
-            bits=bits, bus_width=bus_width, max_features=3 * lanes,
+            bits=bits, bus_width=bus_width,
+            row_ports=max(min(bus_width // 64, 4) >> number % 2, 1), max_features=3 * lanes,
             update_interval=update_interval,
             row_format="two_levels" if bits > 1 and (bits + number // 8) % 3 == 0 else "one_level",
             lookahead=lookahead if lanes < 100 else min(lookahead, 2))  # else compiled for minutes
@@ -75,8 +82,10 @@ MORE_CONFIGS = [
                      refetch=True, proximal=bits % 2 == 0, corrections=bits != 6)
       for bits, lookahead, update_interval in (
           (1, 7, 2), (1, 0, 4), (2, 4, 2), (4, 7, 4), (5, 0, 2), (6, 9, 4), (7, 3, 2), (8, 7, 2))),
-    PipelineConfig(bits=4, bus_width=256, max_features=200, lookahead=7, refetch=True),
-    *(PipelineConfig(bits=32, row_format="float32", bus_width=bus_width, max_features=3 * lanes - 1,
+    PipelineConfig(bits=4, bus_width=256, row_ports=4, max_features=200, lookahead=7,
+                   refetch=True),
+    *(PipelineConfig(bits=32, row_format="float32", bus_width=bus_width,
+                     row_ports=2 if bus_width == 256 else 1, max_features=3 * lanes - 1,
                      lookahead=lookahead, update_interval=update_interval,
                      proximal=lookahead in (7, 12))
       for bus_width, lanes, lookahead, update_interval in (

@@ -93,20 +93,6 @@ class KeptRows:
             buffer.free()
 
 
-def fill(buffer: Buffer, copies: Sequence[np.ndarray], kept: KeptRows | None) -> Buffer:
-    """Copy rows into a buffer, make them visible to the pipeline, and keep them if ``kept`` is
-    given; return the buffer.
-    """
-    start = 0
-    for copy in copies:
-        buffer.array[start:start + copy.nbytes] = copy.reshape(-1)
-        start += copy.nbytes
-    buffer.to_device()
-    if kept is not None:
-        kept.keep(copies, buffer)
-    return buffer
-
-
 def labels_buffer(kept: KeptRows | None, labels: np.ndarray,
                   allocate: Callable[[str, int], Buffer]) -> Buffer:
     """The buffer of these labels that was kept, or a new one that holds them."""

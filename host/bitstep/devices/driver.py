@@ -7,12 +7,20 @@ from typing import Any
 import numpy as np
 
 from bitstep.devices import joint_runs
-from bitstep.devices.base import Buffer, RegisterAccess, fill, labels_buffer
+from bitstep.devices.base import Buffer, RegisterAccess, labels_buffer
 from bitstep.devices.progress import Progress
 from bitstep.pipeline.device import Run
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import ModelLayout, pack_packed
-from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Overflow, Status
+from bitstep.pipeline.memory import ModelLayout, pack_packed, place_rows, port_stride
+from bitstep.pipeline.registers import (
+    MAP_VERSION,
+    OFFSETS,
+    PAGE_BYTES,
+    Control,
+    Error,
+    Overflow,
+    Status,
+)
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
@@ -251,7 +259,7 @@ class RegisterRun(Run):
             "COPIES": len(job.rows), "LOSS": job.loss,
             "DERIVATIVE_BOUND": job.derivative_bound, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-            **self.registers,
+            "PORT_STRIDE": self.port_stride // PAGE_BYTES, **self.registers,
             **joint_runs.option_registers(self.jobs, shared, self.to_the_end),
         }.items():
             self.write(name, value)
@@ -284,8 +292,19 @@ class RegisterRun(Run):
         kept = self.device.kept_rows
         if kept and (held := kept.held(self.rows)):
             return held
-        size, beat = sum(copy.nbytes for copy in self.rows), self.device.config.rows.beat_bytes
-        return fill(self._buffer("rows", size, beat, kept), self.rows, kept)
+        config, size = self.device.config, sum(copy.nbytes for copy in self.rows)
+        size = (config.row_ports - 1) * self.port_stride + size // config.row_ports
+        buffer = self._buffer("rows", size, config.rows.beat_bytes, kept)
+        place_rows(buffer.array, self.rows, config)
+        buffer.to_device()
+        if kept is not None:
+            kept.keep(self.rows, buffer)
+        return buffer
+
+    @property
+    def port_stride(self) -> int:
+        """Bytes from a slice of the rows to the next."""
+        return port_stride(sum(copy.nbytes for copy in self.rows), self.device.config)
 
     def _buffer(self, name, n_bytes, alignment=AUX_BYTES, kept=None) -> Buffer:
         buffer = self.buffers[name] = self.device.allocate(n_bytes)

@@ -24,10 +24,12 @@ from bitstep.pipeline.parts.stages import UPDATE_INTERVALS, Clock, Stages, stage
 from bitstep.pipeline.parts.widths import (
     BUS_WIDTHS,
     FEW_BITS,
+    LEAST_PORT_WIDTH,
     MAX_FEATURES,
     MAX_LOOKAHEAD,
     MAX_MODELS,
     MAX_PACKED_MODELS,
+    ROW_PORTS,
 )
 from bitstep.pipeline.registers import Register, registers_of
 
@@ -111,6 +113,10 @@ class PipelineConfig:
     row_weights : bool
         True if rows can have weights, beside their labels (costs a multiplier a model, and the
         largest derivative's step for each row). Needs neither ``refetch`` nor ``packed``.
+    row_ports : {1, 2, 4}
+        Memory ports that the row bus is made of, of at least 64 bits each. Memory holds the rows in
+        as many slices, which are read side by side (docs/memory-layout.md). Results and cycles are
+        those of a single port that is as wide.
 
     Raises
     ------
@@ -135,16 +141,22 @@ class PipelineConfig:
     rounded_updates: bool = False
     packed: bool = False
     row_weights: bool = False
+    row_ports: int = 1
 
     def __post_init__(self):
         for name in ("bus_width", "bits", "max_features", "lookahead", "update_interval",
-                     "models", "model_bits"):
+                     "models", "model_bits", "row_ports"):
             if isinstance(value := getattr(self, name), np.integer):
                 object.__setattr__(self, name, int(value))
         for name in _FLAGS:
             if isinstance(value := getattr(self, name), np.bool_):
                 object.__setattr__(self, name, bool(value))
         _choice("bus_width", self.bus_width, BUS_WIDTHS)
+        _choice("row_ports", self.row_ports, ROW_PORTS)
+        if self.port_width < LEAST_PORT_WIDTH:
+            raise ValueError(f"row_ports must divide the row bus into ports of at least "
+                             f"{LEAST_PORT_WIDTH} bits, not {self.bus_width} bits into "
+                             f"{self.row_ports}; choose fewer ports or a wider bus_width")
         _choice("row_format", self.row_format, (*ROW_FORMATS, BIT_PLANES))
         if self.row_format == "float32":
             _choice("bits of row format 'float32'", self.bits, (FLOAT_BITS,))
@@ -198,7 +210,23 @@ class PipelineConfig:
     @property
     def registers(self) -> tuple[Register, ...]:
         """The registers that the pipeline has."""
-        return registers_of([name for name in _FLAGS if getattr(self, name)])
+        return registers_of(self.register_choices)
+
+    @property
+    def register_choices(self) -> list[str]:
+        """Choices that bring registers of their own (:attr:`Register.choice`), if they are made."""
+        return [name for name in _FLAGS if getattr(self, name)] \
+            + ["row_ports"] * (self.row_ports > 1)
+
+    @property
+    def row_buses(self) -> list[str]:
+        """Names of the top's buses for rows, in the order of their slices."""
+        return ["m_axi_rows", *(f"m_axi_rows{port}" for port in range(1, self.row_ports))]
+
+    @property
+    def port_width(self) -> int:
+        """Bits of a memory port of the rows."""
+        return self.bus_width // self.row_ports
 
     @property
     def clock(self) -> Clock:
@@ -268,8 +296,8 @@ class PipelineConfig:
     def runs(self, other: "PipelineConfig") -> bool:
         """True if this pipeline runs the jobs of another one, as far as its options go.
 
-        Cycles per update may differ, and so may the look-ahead of integer rows: they change the
-        speed alone. The sizes of a job are checked with the job
+        Cycles per update and ports may differ, and so may the look-ahead of integer rows: they
+        change the speed alone. The sizes of a job are checked with the job
         (:func:`bitstep.pipeline.results.check_job`).
 
         Parameters
@@ -323,7 +351,7 @@ class PipelineConfig:
             ("refetch", self.refetch), ("codebooks", self.codebooks),
             ("packed", self.packed), (f"m{self.models}", self.models > 1),
             (f"q{self.model_bits}", self.model_bits), ("rounded", self.rounded_updates),
-            ("weights", self.row_weights)) if said)
+            ("weights", self.row_weights), (f"ports{self.row_ports}", self.row_ports > 1)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{self.rows.short}-n{self.max_features}"
                 f"-d{self.lookahead}-c{self.update_interval}{flags}")
 

@@ -1,11 +1,13 @@
 """Rows, labels and models as the bytes of docs/memory-layout.md."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.parts.widths import BUS_WIDTHS, ceil_div
-from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.registers import PAGE_BYTES, LabelFormat
 from bitstep.pipeline.shapes import LABEL_BITS, label_bytes, row_label_bits
 
 
@@ -135,6 +137,42 @@ def pack_packed(rows: np.ndarray, config: PipelineConfig) -> np.ndarray:
     whole = np.packbits(bits.reshape(n_beats, -1), axis=1, bitorder="little")
     stored[:, :whole.shape[1]] = whole
     return stored
+
+
+def port_stride(n_bytes: int, config: PipelineConfig) -> int:
+    """Bytes from a slice of the rows to the next; 0 for rows that come over one port.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Of the rows, with all copies.
+    config : PipelineConfig
+    """
+    if config.row_ports == 1:
+        return 0
+    return ceil_div(n_bytes // config.row_ports, PAGE_BYTES) * PAGE_BYTES
+
+
+def place_rows(memory: np.ndarray, copies: Sequence[np.ndarray], config: PipelineConfig) -> None:
+    """Write rows as a pipeline reads them: slice k has part k of every beat, copy after copy.
+
+    Parameters
+    ----------
+    memory : ndarray of uint8, shape (n_bytes,)
+        Room for the slices, ``port_stride`` apart.
+    copies : sequence of ndarray of uint8
+        Whole beats.
+    config : PipelineConfig
+    """
+    ports, stride = config.row_ports, port_stride(sum(copy.nbytes for copy in copies), config)
+    for port in range(ports):
+        start = port * stride
+        for copy in copies:
+            words = np.ascontiguousarray(copy).reshape(-1).view("<u8")
+            end = start + copy.nbytes // ports
+            memory[start:end].view("<u8").reshape(-1, config.port_width // 64)[:] = \
+                words.reshape(-1, ports, config.port_width // 64)[:, port]
+            start = end
 
 
 def place_packed_labels(labels: np.ndarray, config: PipelineConfig, unused: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 MAP_VERSION = 5
+PAGE_BYTES = 4096           # unit of PORT_STRIDE
 ADDRESS_WIDTH = 10          # bits of a byte address on the register bus
 
 
@@ -176,6 +177,9 @@ REGISTERS = tuple([
              "label, at least 1; 0 for the other losses"),
     Register("WEIGHTED", 0x0F8, "rw", 1, "1: every row has a weight beside its labels "
              "(memory-layout.md); only in pipelines with weights of rows", "row_weights"),
+    Register("PORT_STRIDE", 0x0FC, "rw", 32, "Pages of 4,096 bytes from a slice of the rows to the "
+             "next (memory-layout.md); only in pipelines whose rows come over several ports",
+             "row_ports"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

@@ -24,9 +24,18 @@ class Family:
     registers_address, interrupts_address : int
         Where the pipeline's registers and those of the interrupt controller are.
     memory, memory_clock, memory_space, memory_segment : str
-        Memory ports, with ``{}`` for the number; address space and segments of each.
+        Memory ports, with ``{port}`` for the name, ``{clock}`` for that of its clock, and
+        ``{place}`` for its place in ``ports``; address space and segments of each.
+    used, data_width : str
+        Parameters of the processing system, likewise: a port is there; its bits.
     memory_width : int
         Bits of a memory port.
+    ports : tuple of str
+        Memory ports, in the order of the processing system's settings.
+    row_ports : dict of int to tuple of str
+        For each number of ports that the rows come over, these, and those that are left for the
+        other buses. Ports of rows have as much as possible to themselves of the way to the memory
+        (docs/boards-pynq.md).
     clock, reset, interrupt : str
         Pins.
     clock_name : str
@@ -51,7 +60,11 @@ class Family:
     memory_clock: str
     memory_space: str
     memory_segment: str
+    used: str
+    data_width: str
     memory_width: int
+    ports: tuple[str, ...]
+    row_ports: dict[int, tuple[str, ...]]
     clock: str
     clock_name: str
     reset: str
@@ -66,26 +79,36 @@ class Family:
         """Name of the processing system in the block design."""
         return f"{self.cell}_0"
 
+    def named(self, pattern: str, port: str) -> str:
+        """Name of something that a memory port has, such as ``memory_clock``."""
+        return pattern.format(port=port, clock=port.lower(), place=self.ports.index(port))
+
 
 ZYNQ = Family(
     name="zynq", cell="processing_system7", master="M_AXI_GP0", master_clock="M_AXI_GP0_ACLK",
-    registers_address=0x43C0_0000, interrupts_address=0x4180_0000, memory="S_AXI_HP{}",
-    memory_clock="S_AXI_HP{}_ACLK", memory_space="S_AXI_HP{}", memory_segment="HP{}_DDR_LOWOCM",
-    memory_width=ZYNQ_PORT_WIDTH, clock="FCLK_CLK0", clock_name="clk_fpga_0",
-    reset="FCLK_RESET0_N", interrupt="IRQ_F2P", first_interrupt=61, max_burst=16,       # AXI3
+    registers_address=0x43C0_0000, interrupts_address=0x4180_0000, memory="S_AXI_{port}",
+    memory_clock="S_AXI_{port}_ACLK", memory_space="S_AXI_{port}",
+    memory_segment="{port}_DDR_LOWOCM", used="PCW_USE_S_AXI_{port}",
+    data_width="PCW_S_AXI_{port}_DATA_WIDTH", memory_width=ZYNQ_PORT_WIDTH,
+    ports=("HP0", "HP1", "HP2", "HP3"),
+    row_ports={1: ("HP0", "HP1", "HP2"), 2: ("HP0", "HP2", "HP1", "HP3")},
+    clock="FCLK_CLK0", clock_name="clk_fpga_0", reset="FCLK_RESET0_N", interrupt="IRQ_F2P",
+    first_interrupt=61, max_burst=16,       # AXI3
     dividers=("PCW_FCLK0_PERIPHERAL_DIVISOR0", "PCW_FCLK0_PERIPHERAL_DIVISOR1"),
     source=("PCW_FCLK0_PERIPHERAL_CLKSRC", "IO PLL"))
 ZYNQ_ULTRASCALE = Family(
     name="zynquplus", cell="zynq_ultra_ps_e", master="M_AXI_HPM0_FPD",
     master_clock="maxihpm0_fpd_aclk", registers_address=0xA000_0000,
-    interrupts_address=0xA001_0000, memory="S_AXI_HP{}_FPD", memory_clock="saxihp{}_fpd_aclk",
-    memory_space="SAXIGP{}", memory_segment="HP{}_DDR_*", memory_width=ULTRASCALE_PORT_WIDTH,
+    interrupts_address=0xA001_0000, memory="S_AXI_{port}_FPD", memory_clock="saxi{clock}_fpd_aclk",
+    memory_space="SAXIGP{place}", memory_segment="{port}_DDR_*", used="PSU__USE__S_AXI_GP{place}",
+    data_width="PSU__SAXIGP{place}__DATA_WIDTH", memory_width=ULTRASCALE_PORT_WIDTH,
+    ports=("HPC0", "HPC1", "HP0", "HP1", "HP2", "HP3"),
+    row_ports={1: ("HP0", "HP1", "HP2"), 2: ("HP0", "HP3", "HP1", "HP2"),
+               4: ("HP0", "HP1", "HP2", "HP3", "HPC0", "HPC1")},
     clock="pl_clk0", clock_name="clk_pl_0", reset="pl_resetn0", interrupt="pl_ps_irq0",
     first_interrupt=121, max_burst=256,
     dividers=("PSU__CRL_APB__PL0_REF_CTRL__DIVISOR0", "PSU__CRL_APB__PL0_REF_CTRL__DIVISOR1"),
     source=("PSU__CRL_APB__PL0_REF_CTRL__SRCSEL", "IOPLL"))
-# The memory ports HP0 to HP3 of Zynq UltraScale+ are the slaves GP2 to GP5 of its settings.
-FIRST_GP = 2
 
 
 @dataclass(frozen=True)
@@ -127,18 +150,27 @@ class PynqBoard:
 
     def check(self, config: PipelineConfig) -> None:
         """Raise ValueError unless the board's memory ports carry the pipeline's row bus."""
-        if config.bus_width > self.family.memory_width:
-            raise ValueError(f"The memory ports of {self.name} have {self.family.memory_width} "
-                             f"bits, fewer than the row bus of {config.name}: choose a bus_width "
-                             f"of at most {self.family.memory_width}")
+        width = self.family.memory_width
+        if config.row_ports not in self.family.row_ports:
+            raise ValueError(f"{self.title} must have a memory port for each of row_ports and one "
+                             f"more, and has none left with {config.row_ports}: choose a row_ports "
+                             f"of at most {max(self.family.row_ports)}")
+        if config.port_width > width:
+            most = max(self.family.row_ports)
+            raise ValueError(
+                f"The memory ports of {self.name} have {width} bits, fewer than those of "
+                f"{config.name}: choose a bus_width of at most {config.row_ports * width} for "
+                f"row_ports={config.row_ports}, or of {most * width} for row_ports={most}")
 
-    def ports(self, config: PipelineConfig) -> dict[str, tuple[int, int]]:
-        """Return the number of the memory port and the width in bits for each memory bus of the
-        top.
+    def ports(self, config: PipelineConfig) -> dict[str, tuple[str, int]]:
+        """Return the name of the memory port and the width in bits for each memory bus of the top.
         """
-        names = ["m_axi_rows", "m_axi_aux"] + ["m_axi_fine"] * config.refetch
-        return {name: (number, config.bus_width if name == "m_axi_rows" else AUX_WIDTH)
-                for number, name in enumerate(names)}
+        buses = dict.fromkeys(config.row_buses, config.port_width) | {"m_axi_aux": AUX_WIDTH}
+        if config.refetch:
+            buses["m_axi_fine"] = AUX_WIDTH
+        ports = self.family.row_ports[config.row_ports]
+        return {bus: (port, width)
+                for (bus, width), port in zip(buses.items(), ports, strict=False)}
 
 
 BOARDS = {board.name: board for board in (

@@ -59,8 +59,9 @@ class RegisterBank(wiring.Component):
 
     Parameters
     ----------
-    row_weights : bool
-        True if there are the registers of weights of rows.
+    choices : collection of str
+        Choices of the pipeline that bring registers of their own, as
+        :attr:`bitstep.pipeline.config.PipelineConfig.register_choices`.
 
     Members
     -------
@@ -78,8 +79,8 @@ class RegisterBank(wiring.Component):
         Each ``ro`` register but VERSION, likewise; ``identity`` has 128 bits.
     """
 
-    def __init__(self, *, row_weights=False):
-        self._writable = writable(*["row_weights"] * row_weights)
+    def __init__(self, *, choices=()):
+        self._writable = writable(*choices)
         super().__init__({
             "bus": In(AxiLite(address_width=ADDRESS_WIDTH)),
             "locked": In(1),

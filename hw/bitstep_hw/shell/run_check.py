@@ -21,7 +21,7 @@ def registers_layout(config):
     """Return the layout of the writable registers that a pipeline has, by name."""
     return data.StructLayout({
         name: sum(part.width for part in parts)
-        for name, parts in writable(*["row_weights"] * config.row_weights).items()})
+        for name, parts in writable(*config.register_choices).items()})
 
 
 def bit_plane_sizes(config):

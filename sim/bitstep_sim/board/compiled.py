@@ -9,9 +9,7 @@ from bitstep.pipeline.results import DeviceError
 
 BASE = 0x1000_0000          # address of the first byte of memory, so that 0 is outside of it
 
-# Ports by their order in board.cpp, and the error responses of AXI.
-PORTS = ("rows", "aux_read", "aux_write", "fine")
-SLVERR, DECERR = 2, 3
+SLVERR, DECERR = 2, 3       # error responses of AXI
 
 _HANDLE = ctypes.c_void_p
 _SIGNATURES = {
@@ -27,7 +25,8 @@ _SIGNATURES = {
     "read": (ctypes.c_bool, [_HANDLE, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32)]),
     "restart_timing": (None, [_HANDLE]),
     "freeze": (None, [_HANDLE, ctypes.c_uint64]),
-    "set_fault": (None, [_HANDLE, ctypes.c_int, ctypes.c_uint64, ctypes.c_int]),
+    "ports": (ctypes.c_char_p, [_HANDLE]),
+    "set_fault": (None, [_HANDLE, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int]),
     "write_all": (ctypes.c_bool, [_HANDLE, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint32)]),
     "read_all": (ctypes.c_bool, [_HANDLE, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint32),
                                  ctypes.POINTER(ctypes.c_uint32)]),
@@ -198,14 +197,23 @@ class Board:
         Parameters
         ----------
         port : str
-            One of ``PORTS``; ``fine`` is there with ``refetch`` alone.
+            One of ``ports``.
         number : int
             Which of its answers from now on, the next one is 1: beats of a read, bursts of a
             write. 0 is none.
         response : int
             ``SLVERR`` or ``DECERR``.
         """
-        self._call("set_fault", PORTS.index(port), number, response)
+        if port not in self.ports:
+            raise ValueError(f"port must be one of {', '.join(self.ports)}, not {port!r}")
+        self._call("set_fault", port.encode(), number, response)
+
+    @property
+    def ports(self) -> list[str]:
+        """Names of the memory's ports, those of the rows by their slices: ``rows``, ``aux_read``,
+        ``aux_write``, ``fine`` with ``refetch``, ``rows1`` to ``rows3``.
+        """
+        return self._call("ports").decode().split()
 
     @property
     def cycles(self) -> int:

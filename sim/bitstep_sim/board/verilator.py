@@ -24,6 +24,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
 
+from bitstep.pipeline.parts.widths import ROW_PORTS
 from bitstep_hw import TOP
 from bitstep_sim.board import lanes
 from bitstep_sim.board.units import FAST, SLOW, compilation_units
@@ -250,6 +251,10 @@ def _run(command, **options) -> None:
                         f"{output[:4000]}")
 
 
+def _row_ports(verilog: str) -> int:
+    return 1 + sum(f"m_axi_rows{port}_araddr" in verilog for port in range(1, max(ROW_PORTS)))
+
+
 def _compile(verilog, folder, trace, compiler, verilator, report, main) -> Path:
     report(0, 0)
     source = folder / f"{TOP}.v"
@@ -260,6 +265,7 @@ def _compile(verilog, folder, trace, compiler, verilator, report, main) -> Path:
         lanes.roll(folder, PREFIX)
     include = verilator.root / "include"
     flags = [*CXX_FLAGS, f"-DBITSTEP_FINE={'m_axi_fine_araddr' in verilog:d}",
+             f"-DBITSTEP_ROW_PORTS={_row_ports(verilog)}",
              f"-DVM_TRACE={trace:d}", f"-DVM_TRACE_FST={trace:d}",
              "-I", CPP / "fst", "-I", include, "-I", include / "vltstd"]
     jobs, objects = [], []

@@ -7,6 +7,7 @@ from amaranth import Mux, Signal
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat
 from bitstep_hw.axi.read_master import ReadMaster
+from bitstep_hw.axi.split_reader import SplitReader
 from bitstep_hw.parts.stream_register import StreamRegister
 from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
@@ -153,6 +154,29 @@ def reader(s: Surrounding):
     s.reach((came == 15) & (left == 0))
 
 
+def parts(s: Surrounding):
+    """A beat has the parts that came as its own over each port, however late one of them is. One
+    at any place is marked, as by :func:`reader`.
+    """
+    dut = SplitReader(data_width=64, ports=2, fifo_depth=32, max_outstanding=2)
+    s.add(dut, stop=0)
+    m, chosen, left, behind = s.m, s.constant(3, name="chosen"), Signal(3), []
+    with m.If(dut.o.valid & dut.o.ready):
+        m.d.sync += left.eq(left + 1)
+    for number, bus in enumerate(dut.buses):
+        owed, came = Signal(8, name=f"owed_{number}"), Signal(3, name=f"came_{number}")
+        m.d.sync += owed.eq(owed + Mux(bus.arvalid & bus.arready, bus.arlen + 1, 0) - bus.rvalid)
+        s.assume(implies(bus.rvalid, (owed != 0) & (came != 7)))
+        s.assume(bus.rdata == (came == chosen))
+        with m.If(bus.rvalid):
+            m.d.sync += came.eq(came + 1)
+        s.check(implies(dut.o.valid, left < came))
+        behind.append(s.past(came, 2) > left)
+    s.check(implies(dut.o.valid, dut.o.payload == (left == chosen) * (1 | 1 << 32)))
+    s.check(implies(behind[0] & behind[1], dut.o.valid))
+    s.reach((left == 3) & (chosen == 2))
+
+
 def lines(s: Surrounding, *, update_interval=2):
     """Beside beat j of row i, line d shows beat j of row i - d. A beat chosen at will is followed
     through all lines.
@@ -209,6 +233,11 @@ PROPERTIES = [
              reader, Mutation("axi/read_master.py", "store.w_en.eq(bus.rvalid & ~self.stop)",
                               "store.w_en.eq(bus.rvalid & ~(self.o.ready & self.o.valid))"),
              depth=21, bounded=True),
+    Property("queue-parts", "SplitReader",
+             "a beat has the parts that came as its own over each port, none is lost",
+             parts, Mutation("axi/split_reader.py", "part.o.ready.eq(self.o.ready & every_part)",
+                             "part.o.ready.eq(self.o.ready)"),
+             depth=12, bounded=True),
     Property("queue-stage", "StreamRegister", "items in order, none lost, one a cycle", stage,
              Mutation("parts/stream_register.py", "with m.If(~full & (newest == number)):",
                       "with m.If(newest == number):"),

@@ -6,6 +6,7 @@ from amaranth.hdl import Value
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.axi.burst_splitter import BurstSplitter
 from bitstep_hw.axi.read_master import ReadMaster
+from bitstep_hw.axi.split_reader import SplitReader
 from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.parts.stream_register import StreamRegister
 from bitstep_hw.pipeline.model.port import ModelPort
@@ -57,6 +58,12 @@ def splitter(s: Surrounding):
 
 def read_master(s: Surrounding):
     dut = ReadMaster(data_width=64, fifo_depth=32)
+    s.add(dut)
+    held(s, dut.o, dut.stop)
+
+
+def split_reader(s: Surrounding):
+    dut = SplitReader(data_width=64, ports=2, fifo_depth=32, max_outstanding=8)
     s.add(dut)
     held(s, dut.o, dut.stop)
 
@@ -147,6 +154,9 @@ _STRUCTURE = [
     (lambda: BurstSplitter(data_width=64), "splitter", [("o.ready", "o.valid")]),
     (lambda: ReadMaster(data_width=64), "reader",
      [("o.ready", "o.valid"), ("bus.arready", "bus.arvalid")]),
+    (lambda: SplitReader(data_width=64, ports=2, fifo_depth=32, max_outstanding=8), "split",
+     [("o.ready", "o.valid"), ("bus_0.arready", "bus_0.arvalid"),
+      ("bus_1.arready", "bus_1.arvalid")]),
     (lambda: WriteMaster(data_width=64), "writer",
      [("bus.awready", "bus.awvalid"), ("bus.wready", "bus.wvalid")]),
     (LabelUnpacker, "labels", [("o.ready", "o.valid")]),
@@ -192,6 +202,9 @@ PROPERTIES = [
     Property("stream-reader", "ReadMaster", f"{_HELD}, but for stop", read_master,
              Mutation("axi/read_master.py", "store.r_en.eq(self.o.ready | self.stop)",
                       "store.r_en.eq(self.o.ready | self.stop | bus.rlast)"), breaks_at=14),
+    Property("stream-split", "SplitReader", f"{_HELD}, but for stop", split_reader,
+             Mutation("axi/split_reader.py", "part.o.ready.eq(self.o.ready & every_part)",
+                      "part.o.ready.eq(self.o.ready)")),
     Property("stream-labels", "LabelUnpacker", f"{_HELD}, but for restart", label_unpacker,
              Mutation("shell/label_unpacker.py", "room = ~some |",
                       "room = ~some | one |")),

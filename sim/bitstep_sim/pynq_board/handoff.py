@@ -11,7 +11,7 @@ from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
 from bitstep_hw.boards.vivado.flow import manifest
 from bitstep_hw.boards.vivado.sources import ACCESS
-from bitstep_hw.boards.zynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
+from bitstep_hw.boards.zynq import REGISTERS_BYTES, PynqBoard
 
 AXI = "xilinx.com:interface:aximm:1.0"
 CONTROLLER = "axi_intc_0"
@@ -84,8 +84,9 @@ def make_handoff(board: PynqBoard, config: PipelineConfig, *, with_registers: bo
                 family.interrupt: ("I", "INTERRUPT", [(CONTROLLER, "irq")])})
     interfaces = _add(ps, "BUSINTERFACES")
     _interface(interfaces, family.master, "MASTER", "registers", 32)
-    for bus, (number, _) in board.ports(config).items():
-        _interface(interfaces, family.memory.format(number), "SLAVE", bus, family.memory_width)
+    for bus, (port, _) in board.ports(config).items():
+        _interface(interfaces, family.named(family.memory, port), "SLAVE", bus,
+                   family.memory_width)
     memory = _add(ps, "MEMORYMAP")
     _range(memory, IP_INSTANCE, family.master, "s_axi", "reg0", family.registers_address)
     _range(memory, CONTROLLER, family.master, "s_axi", "Reg", family.interrupts_address)
@@ -123,13 +124,13 @@ def _pipeline(modules, board, config, with_registers):
     interfaces = _add(module, "BUSINTERFACES")
     _interface(interfaces, "s_axi", "SLAVE", "registers", 32)
     memory = _add(module, "MEMORYMAP")
-    for bus, (number, width) in board.ports(config).items():
+    for bus, (port, width) in board.ports(config).items():
         _interface(interfaces, bus, "MASTER", bus, width)
-        _add(memory, "MEMRANGE", ADDRESSBLOCK=f"HP{number}_DDR_LOWOCM", BASENAME="C_BASEADDR",
+        _add(memory, "MEMRANGE", ADDRESSBLOCK=f"{port}_DDR_LOWOCM", BASENAME="C_BASEADDR",
              BASEVALUE="0x00000000", HIGHNAME="C_HIGHADDR",
              HIGHVALUE=f"0x{_MEMORY_END[family.name]:08X}", INSTANCE=family.instance,
              IS_DATA="TRUE", IS_INSTRUCTION="TRUE", MASTERBUSINTERFACE=bus, MEMTYPE="MEMORY",
-             SLAVEBUSINTERFACE=family.memory.format(number))
+             SLAVEBUSINTERFACE=family.named(family.memory, port))
 
 
 def _ps_parameters(board, config, dividers):
@@ -152,8 +153,9 @@ def _ps_parameters(board, config, dividers):
                       f"{clock}SRCSEL": "IOPLL", f"{clock}ACT_FREQMHZ": f"{mhz:.6f}"}
     if board.family.name != "zynq":
         found["C_MAXIGP0_DATA_WIDTH"] = 128
-        for number, _ in board.ports(config).values():
-            found[f"C_SAXIGP{number + FIRST_GP}_DATA_WIDTH"] = board.family.memory_width
+        for port, _ in board.ports(config).values():
+            found[f"C_SAXIGP{board.family.ports.index(port)}_DATA_WIDTH"] = \
+                board.family.memory_width
     return found
 
 

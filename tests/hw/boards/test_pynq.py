@@ -19,6 +19,7 @@ from stubbed_vivado import (
     MODELS,
     REFETCHING,
     SMALL,
+    TWO_ROW_PORTS,
     WITH_OTHER_PORTS,
     bitstream,
     verilog,
@@ -79,9 +80,13 @@ def test_default_pipelines_fit(board):
 
 
 def test_bus_must_fit_the_memory_ports():
-    with pytest.raises(ValueError, match="ports of pynq-z1 have 64 bits, fewer than the row bus"):
+    with pytest.raises(ValueError, match=r"ports of pynq-z1 have 64 bits, fewer than those of .*: "
+                       "choose a bus_width of at most 64 for row_ports=1, or of 128 for "
+                       "row_ports=2"):
         BOARDS["pynq-z1"].check(PipelineConfig(bus_width=128))
+    BOARDS["pynq-z1"].check(PipelineConfig(bus_width=128, row_ports=2))
     BOARDS["kv260"].check(PipelineConfig(bus_width=128))
+    BOARDS["kv260"].check(PipelineConfig(bus_width=512, row_ports=4))
 
 
 @pytest.mark.parametrize("config", [BIT_PLANES, MODELS], ids=["bit-plane rows", "two models"])
@@ -110,8 +115,9 @@ def test_wrapper_connects_every_port(config, tmp_path):
                     "-Wno-SYMRSVDWORD", str(tmp_path / "all.v")], env=verilator.environment,
                    check=True)
     found, others = buses(verilog(config))
-    assert [bus.name for bus in found] == ["s_axi", "m_axi_rows", "m_axi_aux"] \
-        + ["m_axi_fine"] * config.refetch
+    assert [bus.name for bus in found] == [
+        "s_axi", "m_axi_rows", "m_axi_rows1", "m_axi_rows2", "m_axi_rows3"][:1 + config.row_ports] \
+        + ["m_axi_aux"] + ["m_axi_fine"] * config.refetch
     assert [port.name for port in others] == ["interrupt"]
     inner = re.findall(r"\.(\w+)\(", text)
     assert len(inner) == len(set(inner)) == 3 + sum(len(bus.ports) for bus in found)
@@ -149,6 +155,14 @@ def test_bursts_under_way():
         assert told[bus]["NUM_READ_OUTSTANDING"] == parts[reader][0].max_outstanding
         assert told[bus]["NUM_READ_THREADS"] == 1
     assert told["m_axi_rows"]["NUM_READ_OUTSTANDING"] == 15
+    module = Top(TWO_ROW_PORTS)._connected()
+    Fragment.get(module, None)
+    found, _ = buses(verilog(TWO_ROW_PORTS))
+    told = {bus.name: bus.parameters for bus in found}
+    for number, part in enumerate(module._named_submodules["rows"][0].parts):
+        bus = told[f"m_axi_rows{number or ''}"]
+        assert bus["NUM_READ_OUTSTANDING"] == part.max_outstanding
+        assert bus["DATA_WIDTH"] == part.data_width == 64
     assert told["m_axi_aux"]["NUM_WRITE_OUTSTANDING"] == parts["models"][0].max_outstanding
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from stubbed_vivado import REFETCHING
+from stubbed_vivado import FOUR_ROW_PORTS, REFETCHING, TWO_ROW_PORTS
 
 from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError
@@ -140,9 +140,11 @@ def test_clock_of_the_description(name, expected, grafted):
 def test_settings_are_parameters_of_vivado(board):
     """A misspelled one would stop the build, or be another property."""
     known = parameters(processing_system(real(board.family.name), board.family))
+    most = FOUR_ROW_PORTS if 4 in board.family.row_ports else TWO_ROW_PORTS
     names = [name.removeprefix("CONFIG.") for name in ps_settings(board, REFETCHING)[::2]]
     assert len(names) > 10
     assert set(names) <= set(known)
+    assert {name.removeprefix("CONFIG.") for name in ps_settings(board, most)[::2]} <= set(known)
     assert {*board.family.dividers, board.family.source[0]} <= set(known)
     # Of the settings that Vivado's own board file makes for the same board, none is another one.
     if board.name == "pynq-z2":
@@ -155,13 +157,15 @@ def test_settings_are_parameters_of_vivado(board):
 
 @ALL
 def test_pins_and_ports_are_those_of_vivado(board):
-    """HP0 alone, and no other: the real designs do not use all."""
+    """HP0 and HP2 alone, and no other: the real designs do not use all."""
     family = board.family
     module = processing_system(real(family.name), family)
     pins = {entry.get("NAME") for entry in module.findall("PORTS/PORT")}
     buses = {entry.get("NAME") for entry in module.findall("BUSINTERFACES/BUSINTERFACE")}
-    assert {family.clock, family.reset, family.interrupt, family.memory_clock.format(0)} <= pins
-    assert family.memory.format(0) in buses
+    assert {family.clock, family.reset, family.interrupt} <= pins
+    for port in ("HP0", "HP2"):
+        assert family.named(family.memory_clock, port) in pins
+        assert family.named(family.memory, port) in buses
     if family is ZYNQ:
         assert family.master_clock in pins
         assert family.master in buses
@@ -175,12 +179,13 @@ def test_memory_behind_the_ports(board):
     root = real(family.name)
     instance = processing_system(root, family).get("INSTANCE")
     ranges = [entry for entry in root.iter("MEMRANGE") if entry.get("INSTANCE") == instance
-              and fnmatch.fnmatch(entry.get("SLAVEBUSINTERFACE", ""), family.memory.format("?"))]
+              and fnmatch.fnmatch(entry.get("SLAVEBUSINTERFACE", ""),
+                              family.memory.replace("{port}", "HP?"))]
     assert ranges
     for entry in ranges:
-        number = re.findall(r"HP(\d)", entry.get("SLAVEBUSINTERFACE", ""))[0]
+        port = re.findall(r"HP\d", entry.get("SLAVEBUSINTERFACE", ""))[0]
         is_memory = fnmatch.fnmatch(entry.get("ADDRESSBLOCK", ""),
-                                    family.memory_segment.format(number))
+                                    family.named(family.memory_segment, port))
         assert is_memory == (entry.get("BASEVALUE") == "0x00000000")
         assert is_memory == ("DDR" in entry.get("ADDRESSBLOCK", ""))
 

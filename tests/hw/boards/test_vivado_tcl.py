@@ -6,13 +6,43 @@ and the settings of its processing system.
 import re
 
 import pytest
-from stubbed_vivado import REFETCHING, SMALL, WITH_OTHER_PORTS, run_vivado, variables
+from stubbed_vivado import (
+    FOUR_ROW_PORTS,
+    REFETCHING,
+    SMALL,
+    TWO_ROW_PORTS,
+    WITH_OTHER_PORTS,
+    run_vivado,
+    variables,
+)
 
 from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
 from bitstep_hw.boards.vivado.sources import ACCESS, settings, write_sources
 from bitstep_hw.boards.zynq import BOARDS, REGISTERS_BYTES
 from bitstep_lab.races.board_profiles import PROFILES
+
+# By Vivado's documents: the slave of the processing system, its clock, address space and memory.
+ZYNQ = {f"HP{port}": (f"S_AXI_HP{port}", f"S_AXI_HP{port}_ACLK", f"S_AXI_HP{port}",
+                      f"HP{port}_DDR_LOWOCM") for port in range(4)}
+ULTRASCALE = {
+    **{f"HPC{port}": (f"S_AXI_HPC{port}_FPD", f"saxihpc{port}_fpd_aclk", f"SAXIGP{port}",
+                      f"HPC{port}_DDR_*") for port in range(2)},
+    **{f"HP{port}": (f"S_AXI_HP{port}_FPD", f"saxihp{port}_fpd_aclk", f"SAXIGP{port + 2}",
+                     f"HP{port}_DDR_*") for port in range(4)}}
+# Ports for each number of those of rows: rows first, then labels and models, then fine rows.
+TAKEN = {("zynq", 1): ["HP0", "HP1", "HP2"], ("zynq", 2): ["HP0", "HP2", "HP1", "HP3"],
+         ("zynquplus", 1): ["HP0", "HP1", "HP2"], ("zynquplus", 2): ["HP0", "HP3", "HP1", "HP2"],
+         ("zynquplus", 4): ["HP0", "HP1", "HP2", "HP3", "HPC0", "HPC1"]}
+
+
+def names_of(board, config):
+    """Of each bus of the top, in order: its own name and those of its port, by what is taken."""
+    rows = ["m_axi_rows", "m_axi_rows1", "m_axi_rows2", "m_axi_rows3"][:config.row_ports]
+    buses = [*rows, "m_axi_aux"] + ["m_axi_fine"] * config.refetch
+    names = ZYNQ if board.family.name == "zynq" else ULTRASCALE
+    taken = TAKEN[board.family.name, config.row_ports]
+    return {bus: names[port] for bus, port in zip(buses, taken, strict=False)}
 
 
 def run_tcl(board, config, folder, **options):
@@ -28,17 +58,22 @@ def run_tcl(board, config, folder, **options):
 def test_block_design(name, config, tmp_path):
     board = BOARDS[name]
     family, ps = board.family, board.family.instance
+    if config.row_ports not in family.row_ports:
+        with pytest.raises(ValueError, match="has none left with 4: choose a row_ports of at most"):
+            board.check(config)
+        return
+    board.check(config)
     tcl, work = run_tcl(board, config, tmp_path)
-    ports = board.ports(config)
+    ports = names_of(board, config)
 
     made = dict(zip(*[iter(word for call in tcl.named("create_bd_cell") for word in call[-2:])] * 2,
                     strict=True))
     assert made[IP_VLNV] == IP_INSTANCE
     assert made[f"xilinx.com:ip:{family.cell}"] == ps
     buses_connected = set(tcl.named("connect_bd_intf_net"))
-    for bus, (number, _) in ports.items():
+    for bus, (slave, *_) in ports.items():
         assert (f"{IP_INSTANCE}/{bus}", f"{bus}_0/S00_AXI") in buses_connected
-        assert (f"{bus}_0/M00_AXI", f"{ps}/{family.memory.format(number)}") in buses_connected
+        assert (f"{bus}_0/M00_AXI", f"{ps}/{slave}") in buses_connected
     assert (f"{ps}/{family.master}", "registers_0/S00_AXI") in buses_connected
     assert ("registers_0/M00_AXI", f"{IP_INSTANCE}/s_axi") in buses_connected
     assert ("registers_0/M01_AXI", "axi_intc_0/s_axi") in buses_connected
@@ -49,8 +84,7 @@ def test_block_design(name, config, tmp_path):
     assert ("axi_intc_0/irq", f"{ps}/{family.interrupt}") in nets
     clocked = {pin for net in nets if net[0] == f"{ps}/{family.clock}" for pin in net[1:]}
     assert clocked >= {f"{IP_INSTANCE}/aclk", f"{ps}/{family.master_clock}", "registers_0/aclk",
-                       *(f"{ps}/{family.memory_clock.format(number)}"
-                         for number, _ in ports.values())}
+                       *(f"{ps}/{clock}" for _, clock, _, _ in ports.values())}
     # Every pin is driven once.
     ends = [pin for net in nets for pin in net[1:]]
     assert len(ends) == len(set(ends))
@@ -60,14 +94,11 @@ def test_block_design(name, config, tmp_path):
                            (family.interrupts_address, "axi_intc_0/S_AXI/Reg")):
         assert ("-offset", f"0x{place:08X}", "-range", f"0x{REGISTERS_BYTES:08X}",
                 "-target_address_space", f"{ps}/Data", segment, "-force") in assigned
-    for bus, (number, _) in ports.items():
-        space = f"S_AXI_HP{number}" if family.name == "zynq" else f"SAXIGP{number + 2}"
-        segment = f"HP{number}_DDR_LOWOCM" if family.name == "zynq" else f"HP{number}_DDR_*"
+    for bus, (_, _, space, segment) in ports.items():
         assert ("-target_address_space", f"{IP_INSTANCE}/{bus}", f"{ps}/{space}/{segment}") \
             in assigned
     # What a port offers beside the memory is excluded, and no master's aperture is too small.
-    for bus, (number, _) in ports.items():
-        space = f"S_AXI_HP{number}" if family.name == "zynq" else f"SAXIGP{number + 2}"
+    for bus, (_, _, space, _) in ports.items():
         assert ("-target_address_space", f"{IP_INSTANCE}/{bus}", f"{ps}/{space}/*") \
             in tcl.named("exclude_bd_addr_seg")
         assert ("-quiet", f"{bus}:APERTURE_0", bus) in tcl.named("ipx::remove_segment")
@@ -115,19 +146,21 @@ def test_registers_of_the_packaged_ip(tmp_path):
         assert properties[register.name, "description"] == register.text
 
 
-@pytest.mark.parametrize("name", BOARDS)
-def test_ports_of_the_processing_system(name):
+@pytest.mark.parametrize(("name", "config"), [
+    (name, config) for name in BOARDS for config in (REFETCHING, TWO_ROW_PORTS, FOUR_ROW_PORTS)
+    if (BOARDS[name].family.name, config.row_ports) in TAKEN])
+def test_ports_of_the_processing_system(name, config):
     board = BOARDS[name]
-    words, part = variables(settings(board, REFETCHING, jobs=2), "ps_settings", "part")
+    zynq = board.family.name == "zynq"
+    words, part = variables(settings(board, config, jobs=2), "ps_settings", "part")
     values = dict(zip(words[::2], words[1::2], strict=True))
-    for number in range(4):
-        used = "PCW_USE_S_AXI_HP{}" if board.family.name == "zynq" else "PSU__USE__S_AXI_GP{}"
-        width = "PCW_S_AXI_HP{}_DATA_WIDTH" if board.family.name == "zynq" \
-            else "PSU__SAXIGP{}__DATA_WIDTH"
-        index = number if board.family.name == "zynq" else number + 2
-        assert values[f"CONFIG.{used.format(index)}"] == str(int(number < 3))
-        assert values.get(f"CONFIG.{width.format(index)}") == \
-            (str(board.family.memory_width) if number < 3 else None)
+    taken = TAKEN[board.family.name, config.row_ports][:config.row_ports + 1 + config.refetch]
+    for number, port in enumerate(ZYNQ if zynq else ULTRASCALE):
+        used = f"PCW_USE_S_AXI_{port}" if zynq else f"PSU__USE__S_AXI_GP{number}"
+        width = f"PCW_S_AXI_{port}_DATA_WIDTH" if zynq else f"PSU__SAXIGP{number}__DATA_WIDTH"
+        assert values[f"CONFIG.{used}"] == str(int(port in taken))
+        assert values.get(f"CONFIG.{width}") == \
+            (str(64 if zynq else 128) if port in taken else None)
     assert "100" in values.values()
     assert part == [board.part]
 

@@ -69,8 +69,8 @@ class Host:
         return data
 
 
-def run(test, *, stall=0.0, seed=0, row_weights=True, **options):
-    dut = once(RegisterBank, row_weights=row_weights)
+def run(test, *, stall=0.0, seed=0, choices=("row_weights", "row_ports"), **options):
+    dut = once(RegisterBank, choices=choices)
 
     async def testbench(ctx):
         await test(ctx, dut, Host(ctx, dut.bus, rng=random.Random(seed), stall=stall))
@@ -83,7 +83,7 @@ def run(test, *, stall=0.0, seed=0, row_weights=True, **options):
 
 def test_members():
     assert WRITABLE["rows_address"] == [r for r in REGISTERS if r.name.startswith("ROWS_ADDRESS")]
-    dut = once(RegisterBank, row_weights=True)
+    dut = once(RegisterBank, choices=("row_weights", "row_ports"))
     assert (len(dut.identity), len(dut.cycles), len(dut.rows_address)) == (128, 64, 64)
     assert (len(dut.status), len(dut.warm_start), len(dut.beats_per_row)) == (3, 1, 20)
     assert not {"version", "control"} & {*READABLE, *WRITABLE}
@@ -147,7 +147,7 @@ def test_register_of_a_choice_is_not_there_without_it():
         await host.write(OFFSETS["BATCH"], 7)
         assert await host.read(OFFSETS["BATCH"]) == 7
 
-    run(test, row_weights=False)
+    run(test, choices=())
 
 
 @each("strobe", range(16))

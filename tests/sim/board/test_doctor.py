@@ -24,7 +24,7 @@ from bitstep_sim.board.uart import UartBoard
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 DOUBLE = PipelineConfig(bits=2, row_format="two_levels", max_features=80, lookahead=8,
                         update_interval=4)
-WIDE = PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False)
+WIDE = PipelineConfig(bits=4, bus_width=128, row_ports=2, max_features=100, corrections=False)
 TWO = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
                      update_interval=6)
 BIT_PLANES = PipelineConfig(row_format="bit_planes", bits=16, max_features=272, lookahead=4,

@@ -20,13 +20,14 @@ BATCHES = [1, 2, 4, 16]
 LINEAR = EVERY_CYCLE[0]
 # Widths, buses and encodings; look-ahead that some rows wait for, and none; what goes with it.
 MORE = [
-    PipelineConfig(bits=1, bus_width=128, max_features=300, lookahead=13, update_interval=1),
+    PipelineConfig(bits=1, bus_width=128, row_ports=2, max_features=300, lookahead=13,
+                   update_interval=1),
     PipelineConfig(bits=2, row_format="two_levels", max_features=90, lookahead=4,
                    update_interval=1, proximal=True),
     PipelineConfig(bits=3, max_features=60, lookahead=12, update_interval=1, codebooks=True,
                    row_weights=True, proximal=True),
-    PipelineConfig(bits=5, bus_width=256, max_features=200, lookahead=12, update_interval=1,
-                   corrections=False),
+    PipelineConfig(bits=5, bus_width=256, row_ports=2, max_features=200, lookahead=12,
+                   update_interval=1, corrections=False),
     PipelineConfig(bits=6, row_format="two_levels", max_features=50, lookahead=0,
                    update_interval=1, loss_family="logistic"),
     PipelineConfig(bits=7, bus_width=512, max_features=200, lookahead=13, update_interval=1),

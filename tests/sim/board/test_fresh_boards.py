@@ -23,6 +23,7 @@ from drawn_jobs import (
     SEVERAL,
     TABLES,
     WEIGHTED,
+    WIDE,
 )
 from replays import FullPass, Replay, Training
 from simulated import open_board
@@ -30,7 +31,7 @@ from simulated import open_board
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Error, LabelFormat, Loss, Status
 from bitstep.pipeline.results import DeviceError
-from bitstep_sim.board.compiled import DECERR, PORTS, SLVERR
+from bitstep_sim.board.compiled import DECERR, SLVERR
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
@@ -38,11 +39,12 @@ FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True
                               update_interval=4)
 FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
                             update_interval=4)
-ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES, *WEIGHTED,
+ALL = [*CONFIGS, *WIDE, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES, *WEIGHTED,
        *EVERY_CYCLE]
 MEMORIES = {"near": {"memory_latency": 9},
             "far": {"memory_latency": 300, "stall_probability": 0.2, "stall_seed": 3}}
-ERRORS = {"rows": Error.ROW_READ, "aux_read": Error.AUX_READ, "aux_write": Error.MODEL_WRITE,
+ERRORS = {"rows": Error.ROW_READ, "rows1": Error.ROW_READ, "rows2": Error.ROW_READ,
+          "rows3": Error.ROW_READ, "aux_read": Error.AUX_READ, "aux_write": Error.MODEL_WRITE,
           "fine": Error.ROW_READ}
 
 
@@ -195,7 +197,7 @@ class Sweep:
                 assert results["ERROR"] == error
             else:
                 assert results == self.fresh[0]
-        for port in PORTS:
+        for port in self.board.ports:
             self.board.set_fault(port, 0, SLVERR)       # that did not come
         number = next(self.next)
         with named(f"{place}, then job {number}"):
@@ -266,7 +268,7 @@ def test_abort_while_the_memory_does_nothing(config, memory):
 @every_config
 def test_every_answer_is_an_error_once(config, memory):
     with Sweep(config, memory, short_jobs(config)) as sweep:
-        for port in PORTS if config.refetch else PORTS[:3]:
+        for port in sweep.board.ports:
             for response in (SLVERR, DECERR):
                 sweep.fail(port, response, 1 if memory == "near" else 3)
 
@@ -294,7 +296,7 @@ def test_abort_of_long_walks(name):
 def test_answers_to_long_walks_that_are_errors(name):
     config, runs, stride = LONG[name]
     with Sweep(config, "near", runs()) as sweep:
-        for port in PORTS[:3]:
+        for port in sweep.board.ports:
             sweep.fail(port, SLVERR, stride)
 
 
@@ -307,7 +309,7 @@ def test_more_aborts_of_long_walks(name, memory):
     with Sweep(config, memory, runs()) as sweep:
         sweep.abort(cycles_of(sweep, 1))
         sweep.time_out(cycles_of(sweep, 5))
-        for port in PORTS[:3]:
+        for port in sweep.board.ports:
             sweep.fail(port, DECERR)
 
 
@@ -326,7 +328,7 @@ def test_more_aborts(config, beats, memory):
 @every_config
 def test_every_answer_of_a_far_memory_is_an_error_once(config):
     with Sweep(config, "far", short_jobs(config)) as sweep:
-        for port in PORTS if config.refetch else PORTS[:3]:
+        for port in sweep.board.ports:
             for response in (SLVERR, DECERR):
                 sweep.fail(port, response)
 
@@ -337,7 +339,7 @@ def test_every_cycle_with_hundreds_of_features(memory):
     with Sweep(LARGE, memory, short_jobs(LARGE, beats=40)) as sweep:
         sweep.abort(cycles_of(sweep, 1))
         sweep.time_out(cycles_of(sweep, 1))
-        for port in PORTS[:3]:
+        for port in sweep.board.ports:
             sweep.fail(port, DECERR)
 
 

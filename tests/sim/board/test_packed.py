@@ -347,9 +347,10 @@ def test_jobs_of_an_ordinary_pipeline(several):
     {"max_features": 64, "bits": 1, "models": 2},
     {"max_features": 5, "bits": 2, "row_format": "two_levels", "minibatch": False},
     {"max_features": 1, "bits": 8, "models": 16},
-    {"max_features": 9, "bits": 3, "row_format": "two_levels", "models": 2, "bus_width": 128},
+    {"max_features": 9, "bits": 3, "row_format": "two_levels", "models": 2, "bus_width": 128,
+     "row_ports": 2},
     {"max_features": 8, "models": 4, "corrections": False},
-    {"max_features": 8, "bus_width": 512, "models": 12},
+    {"max_features": 8, "bus_width": 512, "models": 12, "row_ports": 4},
 ], ids=lambda choices: "-".join(f"{name}{value}" for name, value in choices.items()))
 def test_other_pipelines(choices):
     config = PipelineConfig(lookahead=0, packed=True, **choices)

@@ -147,7 +147,7 @@ OTHERS = [
                    update_interval=4),
     PipelineConfig(bits=3, max_features=256, lookahead=4, models=2, codebooks=True),
     PipelineConfig(bits=1, max_features=512, lookahead=3, models=5, bus_width=128,
-                   update_interval=4),
+                   row_ports=2, update_interval=4),
 ]
 
 

@@ -2,7 +2,7 @@
 
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw.boards.zynq import FIRST_GP, PynqBoard
+from bitstep_hw.boards.zynq import PynqBoard
 
 REFERENCE_MHZ = 100 / 3         # crystal of every board with Zynq UltraScale+
 LOWEST_VCO_MHZ = 1500           # of its PLLs; a slower output is divided by two
@@ -12,20 +12,12 @@ ETHERNET_MHZ = 125
 def ps_settings(board: PynqBoard, config: PipelineConfig) -> list[object]:
     """List of names and values; everything else is the boot loader's business."""
     chosen = _zynq(board) if board.family.name == "zynq" else _ultrascale(board)
-    ports, width = range(len(board.ports(config))), board.family.memory_width
-    for number in range(4):
-        used, data_width = _port_settings(board, number)
-        chosen[used] = int(number in ports)
-        if number in ports:
-            chosen[data_width] = width
+    family, ports = board.family, {port for port, _ in board.ports(config).values()}
+    for port in family.ports:
+        chosen[family.named(family.used, port)] = int(port in ports)
+        if port in ports:
+            chosen[family.named(family.data_width, port)] = family.memory_width
     return [text for name, value in chosen.items() for text in (f"CONFIG.{name}", value)]
-
-
-def _port_settings(board, number):
-    if board.family.name == "zynq":
-        return f"PCW_USE_S_AXI_HP{number}", f"PCW_S_AXI_HP{number}_DATA_WIDTH"
-    return (f"PSU__USE__S_AXI_GP{number + FIRST_GP}",
-            f"PSU__SAXIGP{number + FIRST_GP}__DATA_WIDTH")
 
 
 def _zynq(board) -> dict[str, object]:

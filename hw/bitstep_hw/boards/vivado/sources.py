@@ -16,7 +16,7 @@ from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
 from bitstep_hw.boards.vivado.processing_system import ps_settings
 from bitstep_hw.boards.vivado.wrapper import wrapper
-from bitstep_hw.boards.zynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
+from bitstep_hw.boards.zynq import REGISTERS_BYTES, PynqBoard
 from bitstep_hw.top import verilog_of
 
 ACCESS = {"ro": "read-only", "rw": "read-write", "wo": "write-only"}
@@ -54,8 +54,8 @@ def settings(board: PynqBoard, config: PipelineConfig, *, jobs: int) -> str:
         "registers_address": f"0x{family.registers_address:08X}",
         "interrupts_address": f"0x{family.interrupts_address:08X}",
         "slave_bytes": f"0x{REGISTERS_BYTES:08X}", "registers_bytes": REGISTERS_BYTES,
-        "memory_ports": [_memory_port(board, bus, number)
-                         for bus, (number, _) in board.ports(config).items()],
+        "memory_ports": [_memory_port(board, bus, port)
+                         for bus, (port, _) in board.ports(config).items()],
         "registers": [[register.name, f"0x{register.offset:03X}", ACCESS[register.access],
                        register.text] for register in REGISTERS],
     }
@@ -87,12 +87,11 @@ def code(name: str, text: str) -> str:
         rf"\s*#|set (jobs|{_DIGEST}) \w+$", line))
 
 
-def _memory_port(board, bus, number):
+def _memory_port(board, bus, port):
     family = board.family
-    zynq = family.name == "zynq"
-    space = family.memory_space.format(number if zynq else number + FIRST_GP)
-    segment = family.memory_segment.format(number)
-    return [bus, family.memory.format(number), family.memory_clock.format(number),
+    slave, clock, space, segment = (family.named(pattern, port) for pattern in (
+        family.memory, family.memory_clock, family.memory_space, family.memory_segment))
+    return [bus, slave, clock,
             f"{family.instance}/{space}/{segment}", f"{family.instance}/{space}/*"]
 
 

@@ -9,7 +9,8 @@ from bitstep_hw.axi.buses import MAX_BURST
 NAME = "bitstep_ip"
 # Bursts that the top's masters have under way at most. Without these figures Vivado takes 2, and
 # an interconnect may hold back the others.
-READS_OUTSTANDING = {"m_axi_rows": 15, "m_axi_aux": 8, "m_axi_fine": 8}
+READS_OUTSTANDING = {"m_axi_aux": 8, "m_axi_fine": 8}
+ROW_READS_OUTSTANDING = 15
 WRITES_OUTSTANDING = {"m_axi_aux": 8}
 
 
@@ -38,7 +39,8 @@ class Bus(NamedTuple):
         found = {"PROTOCOL": "AXI4", **common, "MAX_BURST_LENGTH": MAX_BURST,
                  "SUPPORTS_NARROW_BURST": 0,
                  "READ_WRITE_MODE": "READ_WRITE" if writes else "READ_ONLY",
-                 "NUM_READ_OUTSTANDING": READS_OUTSTANDING[self.name], "NUM_READ_THREADS": 1}
+                 "NUM_READ_OUTSTANDING": READS_OUTSTANDING.get(self.name, ROW_READS_OUTSTANDING),
+                 "NUM_READ_THREADS": 1}
         if writes:
             found |= {"NUM_WRITE_OUTSTANDING": WRITES_OUTSTANDING[self.name],
                       "NUM_WRITE_THREADS": 1}
@@ -72,7 +74,8 @@ def buses(verilog: str) -> tuple[list[Bus], list[Port]]:
 def _order(name: str) -> tuple[int, str]:
     """Registers first, then rows before what else there is of memory."""
     bus = name.rpartition("_")[0]
-    order = ("s_axi", "m_axi_rows", "m_axi_aux", "m_axi_fine")
+    order = ("s_axi", "m_axi_rows", "m_axi_rows1", "m_axi_rows2", "m_axi_rows3", "m_axi_aux",
+             "m_axi_fine")
     return order.index(bus) if bus in order else len(order), name
 
 

@@ -33,6 +33,13 @@ public:
           fine("m_axi_fine", memory, timing, ADDRESS(m_axi_fine_ar), READ(m_axi_fine_r)),
 #endif
           rows("m_axi_rows", memory, timing, ADDRESS(m_axi_rows_ar), READ(m_axi_rows_r)),
+#if BITSTEP_ROW_PORTS > 1
+          rows1("m_axi_rows1", memory, timing, ADDRESS(m_axi_rows1_ar), READ(m_axi_rows1_r)),
+#endif
+#if BITSTEP_ROW_PORTS > 2
+          rows2("m_axi_rows2", memory, timing, ADDRESS(m_axi_rows2_ar), READ(m_axi_rows2_r)),
+          rows3("m_axi_rows3", memory, timing, ADDRESS(m_axi_rows3_ar), READ(m_axi_rows3_r)),
+#endif
           aux_read("m_axi_aux", memory, timing, ADDRESS(m_axi_aux_ar), READ(m_axi_aux_r)),
           aux_write("m_axi_aux", memory, timing, ADDRESS(m_axi_aux_aw),
                     {top->m_axi_aux_wdata, top->m_axi_aux_wstrb, top->m_axi_aux_wlast,
@@ -48,6 +55,7 @@ public:
 #else
         (void)wave;
 #endif
+        each_port([this](const char* name, auto&) { ports += std::string(name) + " "; });
         reset(4);
     }
 
@@ -62,7 +70,7 @@ public:
     void reset(uint64_t cycles) {
         top->s_axi_awvalid = top->s_axi_wvalid = top->s_axi_bready = 0;
         top->s_axi_arvalid = top->s_axi_rready = 0;
-        each_port([](auto& port) { port.reset(); });
+        each_port([](const char*, auto& port) { port.reset(); });
         top->rst = 1;
         for (uint64_t i = 0; i < cycles; ++i) {
             half(0);
@@ -75,14 +83,14 @@ public:
     // A cycle in two parts, so that the register bus can look at what the edge sees.
     void before_edge() {
         half(0);
-        each_port([](auto& port) { port.sample(); });
+        each_port([](const char*, auto& port) { port.sample(); });
         if (interrupt()) check_quiet("is in use although the run is done");
     }
 
     void edge() {
         half(1);
         timing.bandwidth.tick();
-        each_port([](auto& port) { port.drive(); });
+        each_port([](const char*, auto& port) { port.drive(); });
         ++timing.cycle;
     }
 
@@ -151,21 +159,28 @@ public:
     ReadPort<uint64_t> fine;        // only pipelines that fetch rows again have this port
 #endif
     ReadPort<RowsData> rows;
+#if BITSTEP_ROW_PORTS > 1
+    ReadPort<RowsData> rows1;
+#endif
+#if BITSTEP_ROW_PORTS > 2
+    ReadPort<RowsData> rows2, rows3;
+#endif
     ReadPort<uint64_t> aux_read;
     WritePort aux_write;
 
-    // The n-th answer from now on of a port, in the order of each_port.
-    void set_fault(int number, uint64_t n, Response response) {
-        int at = 0;
-        each_port([&](auto& port) {
-            if (at++ == number) port.fault.set(n, response);
+    // The n-th answer from now on of a port.
+    void set_fault(const char* name, uint64_t n, Response response) {
+        each_port([&](const char* own, auto& port) {
+            if (!std::strcmp(own, name)) port.fault.set(n, response);
         });
     }
+
+    std::string ports;      // names of the ports, each with a space behind it
 
 private:
     // Once a run is done its memory may be used for something else.
     void check_quiet(const char* otherwise) {
-        each_port([&](auto& port) {
+        each_port([&](const char*, auto& port) {
             if (port.busy())
                 memory.violate(timing.cycle, std::string(port.name()) + ": " + otherwise);
         });
@@ -173,11 +188,18 @@ private:
 
     template <class Action>
     void each_port(Action act) {
-        act(rows);
-        act(aux_read);
-        act(aux_write);
+        act("rows", rows);
+        act("aux_read", aux_read);
+        act("aux_write", aux_write);
 #if BITSTEP_FINE
-        act(fine);
+        act("fine", fine);
+#endif
+#if BITSTEP_ROW_PORTS > 1
+        act("rows1", rows1);
+#endif
+#if BITSTEP_ROW_PORTS > 2
+        act("rows2", rows2);
+        act("rows3", rows3);
 #endif
     }
 
@@ -220,7 +242,8 @@ API void board_restart_timing(Board* board) { board->timing.restart(); }
 API void board_freeze(Board* board, uint64_t n) {
     board->timing.frozen_until = board->timing.cycle + n;
 }
-API void board_set_fault(Board* board, int port, uint64_t n, int response) {
+API const char* board_ports(Board* board) { return board->ports.c_str(); }
+API void board_set_fault(Board* board, const char* port, uint64_t n, int response) {
     board->set_fault(port, n, static_cast<Response>(response));
 }
 
