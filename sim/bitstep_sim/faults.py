@@ -280,7 +280,7 @@ FAULTS = [
     _fault("condition dropped", "shell/label_unpacker.py",
            "self.i.ready.eq((room | ~whole) & ~self.restart)",
            "self.i.ready.eq(room | ~whole)"),
-    _fault("constant changed", "top.py", "max_outstanding=15)", "max_outstanding=4)",
+    _fault("constant changed", "top.py", "\"max_outstanding\": 15}", "\"max_outstanding\": 4}",
            board="board/test_counters.py::far_memory"),
     _fault("condition dropped", "shell/codebooks.py", "self.i.ready.eq(advance & loaded)",
            "self.i.ready.eq(advance)"),

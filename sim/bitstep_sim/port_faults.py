@@ -5,11 +5,11 @@ from bitstep_sim.fault_runs import fault_of as _fault
 _READER = "axi/split_reader.py"
 
 PORT_FAULTS = [
-    _fault("handshake changed", _READER, "part.i_job.valid.eq(job.valid & every_job)",
+    _fault("condition dropped", _READER, "part.i_job.valid.eq(job.valid & every_job)",
            "part.i_job.valid.eq(job.valid)"),
-    _fault("handshake changed", _READER, "part.o.ready.eq(self.o.ready & every_part)",
+    _fault("condition dropped", _READER, "part.o.ready.eq(self.o.ready & every_part)",
            "part.o.ready.eq(self.o.ready)"),
-    _fault("handshake changed", _READER,
+    _fault("condition dropped", _READER,
            "job.ready.eq(every_job)", "job.ready.eq(self.parts[0].i_job.ready)"),
     _fault("flag lost", _READER, "Cat(part.o.valid for part in self.parts).all()",
            "self.parts[0].o.valid"),
@@ -20,9 +20,9 @@ PORT_FAULTS = [
     _fault("wrong address", _READER, "(stride << (number > 1))", "stride"),
     _fault("wrong address", _READER, "self.base if number < 3 else starts[1]", "self.base"),
     _fault("wrong address", _READER, "(job.payload.address >> shift)", "job.payload.address"),
-    _fault("counted wrong", _READER, "sum(part.accepted for part in self.parts)",
+    _fault("term lost", _READER, "sum(part.accepted for part in self.parts)",
            "self.parts[0].accepted"),
-    _fault("order changed", _READER, "Cat(part.o.payload for part in self.parts)",
+    _fault("operands swapped", _READER, "Cat(part.o.payload for part in self.parts)",
            "Cat(part.o.payload for part in reversed(self.parts))"),
     _fault("wrong address", "top.py", "bank.rows_address if self.config.row_ports == 1 else 0",
            "bank.rows_address", board="board/test_row_ports.py::either_port"),
