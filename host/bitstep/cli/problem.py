@@ -337,12 +337,11 @@ def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool,
 def _from_codes(arguments, requests):
     data = load_quantized(arguments.data)
     asked = requests[0]
-    if isinstance(data.rows, BitPlaneRows) and asked["bus_width"]:     # for a bus of any width
-        data = replace(data, rows=replace(data.rows, bus_width=asked["bus_width"]))
     model = asked["model"] or default_model(data.task, data.encoding)
     resolved = check_requests([
         stored_request(one, arguments.data, data, model).knowing(n_features=data.n_features)
         for one in requests], resolve)
+    data = replace(data, rows=data.rows.for_bus(resolved[0].rows.bus_width))
     if LOSSES[MODELS[model].loss].one_sided and asked["refetch"] is None \
             and not resolved[0].rows.refetch \
             and data.encoding != BIT_PLANES and ENCODINGS[data.encoding].cell:

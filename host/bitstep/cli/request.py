@@ -6,14 +6,14 @@ from typing import Any
 
 from bitstep.cli.device import named_options
 from bitstep.cli.options import UsageError
-from bitstep.devices import has_bit_planes
+from bitstep.devices import built_pipelines, has_bit_planes
 from bitstep.options.models import MODELS
 from bitstep.options.rules import Request
 from bitstep.options.table import AUTO, OPTIONS
 from bitstep.options.words import COMMAND_LINE
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import QuantizedDataset
-from bitstep.training.choices import check_options
+from bitstep.training.choices import check_options, usual_bus_width
 
 
 def request_of(arguments: argparse.Namespace, **facts: Any) -> Request:
@@ -28,6 +28,8 @@ def request_of(arguments: argparse.Namespace, **facts: Any) -> Request:
     asked = {name: getattr(arguments, name, option.default) for name, option in OPTIONS.items()}
     if asked["solver"] == AUTO and not can_be_centred(arguments, asked["model"]):
         facts = {**facts, "no_bit_planes": arguments.device}
+    if getattr(arguments, "device", None) is not None:
+        facts = {**facts, "built": built_pipelines(arguments.device, named_options(arguments))}
     return Request(COMMAND_LINE, asked, facts=facts)
 
 
@@ -61,8 +63,8 @@ def stored_request(request: Request, path: str, data: QuantizedDataset, model: s
         If an option contradicts the file.
     """
     rows = data.rows
-    stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies,
-              "bus_width": rows.bus_width, "scaler": rows.scaler.kind,
+    # Not the width of the bus: rows are rearranged for any.
+    stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies, "scaler": rows.scaler.kind,
               "levels": "uniform" if rows.codebooks is None else "optimal"}
     for name, value in stored.items():
         if request.asked[name] not in (None, value):
@@ -72,7 +74,9 @@ def stored_request(request: Request, path: str, data: QuantizedDataset, model: s
     facts = {"stored_encoding": rows.encoding, "stored_task": data.task}
     if data.fine_rows is None:
         facts["no_fine_rows"] = path
-    return request.knowing(**facts).filled(**stored, model=model, seed=rows.seed)
+    found = request.knowing(**facts).filled(**stored, model=model, seed=rows.seed)
+    built = request.facts.get("built") is not None
+    return found.filled(**(usual_bus_width(found) if built else {"bus_width": rows.bus_width}))
 
 
 def check_early(request: Request) -> Request:

@@ -61,6 +61,24 @@ def _missing(name: str, error: ImportError) -> DeviceError:
                        f"needs: {remedy}")
 
 
+def built_pipelines(name: str, options: dict[str, Any]) -> list[PipelineConfig] | None:
+    """Return the pipelines of a board's bitstreams, as far as they are known before it is opened;
+    None for a device that makes any pipeline.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`available`.
+    options : dict
+        Of the device, such as ``bitfile``.
+    """
+    try:
+        manifests = getattr(device_class(name), "manifests", None)
+        return None if manifests is None else [one.config for one in manifests(options)]
+    except DeviceError:
+        return []                           # opening it will say why
+
+
 def has_bit_planes(name: str, options: dict[str, Any], loss_family: str) -> bool:
     """True for a device that can train on bit-plane rows, as far as is known before it is opened.
 
@@ -73,15 +91,10 @@ def has_bit_planes(name: str, options: dict[str, Any], loss_family: str) -> bool
     loss_family : str
         Of the pipeline that is needed.
     """
-    try:
-        kind = device_class(name)
-        manifests = getattr(kind, "manifests", None)
-        if manifests is not None:           # of a board, whose pipelines are built
-            return any((one.config.row_format, one.config.loss_family)
-                       == (BIT_PLANES, loss_family) for one in manifests(options))
-        return bool(getattr(kind, "bit_planes", False))
-    except DeviceError:
-        return False                        # opening it will say why
+    built = built_pipelines(name, options)
+    if built is None:
+        return bool(getattr(device_class(name), "bit_planes", False))
+    return any((one.row_format, one.loss_family) == (BIT_PLANES, loss_family) for one in built)
 
 
 def options_of(kind: type) -> list[str]:

@@ -9,7 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from bitstep.devices import default_device, device_class, has_bit_planes, open_device
+from bitstep.devices import (
+    built_pipelines,
+    default_device,
+    device_class,
+    has_bit_planes,
+    open_device,
+)
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request
 from bitstep.options.table import OPTIONS
@@ -103,6 +109,8 @@ class Parameters(BaseEstimator):
                   "batch": self.batch if batch is None else batch}
         if (name := self._no_bit_planes(options)) is not None:
             facts = {**facts, "no_bit_planes": name}
+        if "opened" not in options:
+            facts = {**facts, "built": built_pipelines(options["name"], _own_options(options))}
         return Request(PYTHON, asked, facts=facts)
 
     def _no_bit_planes(self, options: dict[str, Any]) -> str | None:
@@ -111,8 +119,8 @@ class Parameters(BaseEstimator):
         if opened is not None:
             has = (opened.config.row_format, opened.config.loss_family) == (BIT_PLANES, family)
             return None if has else opened.name
-        others = {name: value for name, value in options.items() if name not in _OF_PIPELINES}
-        return None if has_bit_planes(options["name"], others, family) else options["name"]
+        has = has_bit_planes(options["name"], _own_options(options), family)
+        return None if has else options["name"]
 
     def _shared_solver(self) -> str:
         """Solver of a candidate; raise RuleError if it cannot share its rows with others."""
@@ -129,7 +137,7 @@ class Parameters(BaseEstimator):
         return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _device_options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto", "packed": False}
+        options: dict[str, Any] = {"bus_width": None, "lookahead": "auto", "packed": False}
         if isinstance(self.device, str):
             return options | {"name": default_device() if self.device == "auto" else self.device}
         if isinstance(self.device, dict):
@@ -150,8 +158,7 @@ class Parameters(BaseEstimator):
         if "opened" in options:
             yield options["opened"]
             return
-        extra = {key: value for key, value in options.items()
-                 if key not in _OF_PIPELINES}
+        extra = _own_options(options)
         if "progress" in signature(device_class(options["name"])).parameters:
             extra.setdefault("progress", status_of(self.verbose, options["name"]))
         few_bits = bool(self.model_bits or self.update_bits)
@@ -159,6 +166,11 @@ class Parameters(BaseEstimator):
             if "progress" in extra and hasattr(extra["progress"], "clear"):
                 extra["progress"].clear()
             yield device
+
+
+def _own_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Of a device's dictionary what its class takes."""
+    return {name: value for name, value in options.items() if name not in _OF_PIPELINES}
 
 
 def given(value: Any) -> Any:

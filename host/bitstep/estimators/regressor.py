@@ -86,10 +86,12 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
     device : str, dict or opened device, default="auto"
         ``cpu`` (compiled loops), ``golden`` (NumPy alone), ``sim`` or another installed device;
         ``auto`` is ``cpu``, or ``golden`` where numba is not installed; or a dictionary
-        with ``name``, any option of the device, ``bus_width`` (default 64), ``lookahead``
+        with ``name``, any option of the device, ``bus_width`` (default 64, or that of a board's
+        widest bitstream for such rows), ``lookahead``
         (default ``auto``) and ``packed`` (True: a pipeline for rows without padding, at most 64
         features); or what :func:`bitstep.devices.open_device` returned, which stays open.
-        All devices give the same model; with 32 bits, ``lookahead`` has a part in its rounding.
+        All devices give the same model; with 32 bits, ``lookahead`` and ``bus_width`` have a part
+        in its rounding.
     warm_start : bool, default=False
         True for a :meth:`fit` that goes on from the model there is: ``epochs`` more epochs, whose
         steps are the rest of a schedule over all epochs, those before included.

@@ -194,7 +194,8 @@ _ALL = (
            "levels with the least variance (up to 5 bits; nearest, stochastic and compensated)",
            default_text="uniform"),
     Option(name="bus_width", kind=Choice(BUS_WIDTHS), python="bus_width", sets="bus_width",
-           help="bits of a beat: what the row bus carries in one cycle", default_text="64"),
+           help="bits of a beat: what the row bus carries in one cycle", default_text="64; with "
+           "--device pynq that of the widest bitstream for such rows"),
     Option(name="fine_rows", kind=Switch(), sets="rows",
            help="store a second copy of the rows with 16 bits a value, from which `bitstep train "
            "--model svm` reads a row again where its codes cannot decide",

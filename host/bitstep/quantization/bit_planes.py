@@ -3,7 +3,7 @@
 import functools
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -141,6 +141,10 @@ class BitPlaneRows:
         """The least pipeline that reads the rows."""
         return PipelineConfig(bus_width=self.bus_width, bits=self.bits, row_format=BIT_PLANES,
                               max_features=self.n_features)
+
+    def for_bus(self, bus_width: int) -> "BitPlaneRows":
+        """Return the rows for a bus of another width: the same bytes."""
+        return replace(self, bus_width=bus_width)
 
     @property
     def level_limit(self) -> int:

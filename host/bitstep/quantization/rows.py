@@ -1,13 +1,13 @@
 """Quantized rows: from features to stored codes, and back to the numbers that they stand for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.levels import decode, look_up, unpack_codes
-from bitstep.pipeline.memory import unpack_floats
+from bitstep.pipeline.memory import pack_codes, pack_floats, unpack_floats
 from bitstep.pipeline.shapes import (
     check_codebooks,
     check_fine_rows,
@@ -17,6 +17,8 @@ from bitstep.pipeline.shapes import (
 from bitstep.quantization.encodings import Grid, check_fine
 from bitstep.quantization.scaling import Scaler
 from bitstep.quantization.weights import WeightSums, weight_sums
+
+_ROWS_AT_ONCE = 1 << 16     # whose codes are unpacked at the same time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -130,6 +132,27 @@ class QuantizedRows:
         if self.fine_rows is None:
             return 0
         return ENCODINGS[self.encoding].cell * (2 if self.bits == 1 else 1)
+
+    def for_bus(self, bus_width: int) -> "QuantizedRows":
+        """Return the rows for a bus of another width: the same codes, in other beats.
+
+        Parameters
+        ----------
+        bus_width : {64, 128, 256, 512}
+            Bits of a beat.
+        """
+        if bus_width == self.bus_width:
+            return self
+        return replace(self, bus_width=bus_width, stored=tuple(
+            np.concatenate([self._packed(copy[start:start + _ROWS_AT_ONCE], bus_width)
+                            for start in range(0, len(copy), _ROWS_AT_ONCE)])
+            for copy in self.stored))
+
+    def _packed(self, stored, bus_width):
+        codes = self._unpack(stored)
+        if self.row_format == "float32":
+            return pack_floats(codes, bus_width)
+        return pack_codes(codes, self.bits, bus_width)
 
     def codes(self, copy: int = 0, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Codes of the rows from ``start`` to ``stop`` of a copy.

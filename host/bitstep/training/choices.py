@@ -24,7 +24,7 @@ from bitstep.options.table import (
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES, FLOAT_BITS
-from bitstep.pipeline.parts.widths import BUS_WIDTHS
+from bitstep.pipeline.parts.widths import BUS_WIDTHS, USUAL_BUS_WIDTH
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.quantization.scaling import clipped_share
@@ -64,7 +64,7 @@ class RowChoice:
     encoding: str
     refetch: bool = False
     levels: str = "uniform"
-    bus_width: int = 64
+    bus_width: int = USUAL_BUS_WIDTH
     scaler: str = "quantile"
     copies: int = 1
     seed: int = 0
@@ -215,7 +215,7 @@ def _with_defaults(request: Request) -> Request:
     """The request with its defaults, as far as they are known."""
     solver, facts = request["solver"] or "sgd", request.facts
     stored_bit_planes = facts.get("stored_encoding") == BIT_PLANES
-    fills: dict[str, Any] = {"solver": solver, "bus_width": 64, "copies": 1, "levels": "uniform",
+    fills: dict[str, Any] = {"solver": solver, "copies": 1, "levels": "uniform",
                              "seed": 0, **{name: OPTIONS[name].default for name in (
                                  "batch", "intercept")}}
     if "stored" not in facts:
@@ -247,6 +247,7 @@ def _with_defaults(request: Request) -> Request:
         if encoding.corrected and bits < LEAST_BITS_OF_MANY_EPOCHS:
             fills |= {"schedule": "inverse", "epochs": DEFAULT_EPOCHS}
     request = request.filled(**{**fills, **request.defaults})
+    request = request.filled(**{**usual_bus_width(request), **request.defaults})
     bits, features, bus = request["bits"], request["n_features"], request["bus_width"]
     if bits and features and bits * features > bus:
         wider = " or ".join(str(width) for width in BUS_WIDTHS if width >= bits * features)
@@ -254,6 +255,23 @@ def _with_defaults(request: Request) -> Request:
                                   f"{bits * features} bits, on a bus of {bus}"
                                   + (f" ({wider} are enough)" if wider else ""))
     return request
+
+
+def usual_bus_width(request: Request) -> dict[str, int]:
+    """Default of ``bus_width``: of a board whose pipelines are built, the widest of those for such
+    rows; nothing while it is not known which they are.
+    """
+    built, encoding, model = (request.facts.get("built"), request["encoding"], request["model"])
+    if built is None:
+        return {"bus_width": USUAL_BUS_WIDTH}
+    if encoding is None or model is None:
+        return {}
+    row_format = encoding if encoding == BIT_PLANES else ENCODINGS[encoding].row_format
+    wanted = (request["bits"], row_format, LOSSES[MODELS[model].loss].loss_family,
+              bool(request["packed"]))
+    widths = [one.bus_width for one in built
+              if (one.bits, one.row_format, one.loss_family, one.packed) == wanted]
+    return {"bus_width": max(widths, default=USUAL_BUS_WIDTH)}
 
 
 def resolve_scaler(scaler: str | None, solver: str = "sgd") -> str:

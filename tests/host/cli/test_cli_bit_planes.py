@@ -47,6 +47,19 @@ def test_one_file_for_every_bus(tmp_path, rows):
     assert [one["counters"]["beats"] / found[2]["counters"]["beats"] for one in found] == [4, 4, 1]
 
 
+@pytest.mark.parametrize("options", [
+    ["--bits", "4"], ["--bits", "3", "--encoding", "double"], ["--bits", "5", "--copies", "2"],
+    ["--bits", "3", "--levels", "optimal", "--encoding", "stochastic"]])
+def test_one_file_of_codes_for_every_bus(tmp_path, options):
+    """Likewise: the codes are put into other beats."""
+    stored = str(tmp_path / "rows.npz")
+    assert main(["quantize", "diabetes", "--out", stored, *options]) == 0
+    found = [report_of(tmp_path, stored, "--solver", "sgd", "--epochs", 3, "--device", "golden",
+                       *bus) for bus in ([], ["--bus-width", 128], ["--bus-width", 512])]
+    assert found[0]["coef"] == found[1]["coef"] == found[2]["coef"]
+    assert [one["config"]["pipeline"]["bus_width"] for one in found] == [64, 128, 512]
+
+
 def test_bit_centred(tmp_path, rows, capsys):
     out = tmp_path / "model.npz"
     found = report_of(tmp_path, rows, "--solver", "bit-centred", "--epochs", 12, "--tol", "1e-3",

@@ -147,12 +147,14 @@ def test_label_formats(label_format):
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
 
 
-@given(bits=st.integers(1, 8), bus_width=st.sampled_from([64, 128, 512]),
+@given(bits=st.integers(1, 8), bus=st.sampled_from([(64, 1), (128, 1), (512, 1), (128, 2),
+                                                     (512, 2), (256, 4), (512, 4)]),
        n_features=st.integers(1, 150), n_rows=st.integers(1, 9), batch=st.integers(1, 3),
        corrected=st.booleans(), seed=st.integers(0, 1000))
 @settings(max_examples=60)
-def test_any_layout(bits, bus_width, n_features, n_rows, batch, corrected, seed):
-    config = PipelineConfig(bits=bits, bus_width=bus_width, max_features=150)
+def test_any_layout(bits, bus, n_features, n_rows, batch, corrected, seed):
+    bus_width, row_ports = bus
+    config = PipelineConfig(bits=bits, bus_width=bus_width, row_ports=row_ports, max_features=150)
     rng = np.random.default_rng(seed)
     levels = rng.choice([-1, 1], (n_rows, n_features)) * rng.integers(
         1, config.rows.level_limit + 1, (n_rows, n_features))

@@ -1,6 +1,7 @@
 """Widths and limits that all pipelines have in common."""
 
 BUS_WIDTHS = (64, 128, 256, 512)
+USUAL_BUS_WIDTH = 64
 MODEL_WIDTH = 32            # bits of a model word, signed
 UPDATE_WIDTH = 32           # bits of c, the scaled residual that multiplies a row's levels, signed
 MANTISSA_WIDTH = 18         # bits of a step mantissa, unsigned
