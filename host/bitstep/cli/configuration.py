@@ -17,7 +17,7 @@ from bitstep.training.pipelines import pipeline_for
 def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     """Options for every choice of a pipeline configuration."""
     add_pipeline_options(parser, by_model=False)
-    add_options(parser, "lookahead", "max_features", "features", "loss_family",
+    add_options(parser, "row_ports", "lookahead", "max_features", "features", "loss_family",
                 "update_interval", "minibatch", "corrections", "proximal", "models")
     OPTIONS["model_bits"].declare(
         parser, help="support dot products with weights of at most so many bits: "
@@ -47,7 +47,7 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
                          f"not {arguments.features}")
     try:
         config = PipelineConfig(
-            bus_width=rows.bus_width, bits=rows.bits,
+            bus_width=rows.bus_width, row_ports=arguments.row_ports, bits=rows.bits,
             row_format=usual.row_format,
             max_features=arguments.max_features, lookahead=0 if auto else arguments.lookahead,
             update_interval=update_interval, minibatch=arguments.minibatch,

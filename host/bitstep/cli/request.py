@@ -64,7 +64,8 @@ def stored_request(request: Request, path: str, data: QuantizedDataset, model: s
     """
     rows = data.rows
     # Not the width of the bus: rows are rearranged for any.
-    stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies, "scaler": rows.scaler.kind,
+    stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies,
+              "scaler": rows.scaler.kind,
               "levels": "uniform" if rows.codebooks is None else "optimal"}
     for name, value in stored.items():
         if request.asked[name] not in (None, value):

@@ -22,6 +22,7 @@ from bitstep.pipeline.parts.widths import (
     MAX_LOOKAHEAD,
     MAX_MODELS,
     MAX_PACKED_MODELS,
+    ROW_PORTS,
 )
 from bitstep.pipeline.registers import Loss
 
@@ -330,6 +331,9 @@ _ALL = (
     Option(name="max_features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="max_features",
            default=_USUAL.max_features, help="largest number of features that the memories have "
            "room for", default_text=str(_USUAL.max_features)),
+    Option(name="row_ports", kind=Choice(ROW_PORTS), default=1, sets="row_ports",
+           help="memory ports that the row bus is made of; memory then holds the rows in as many "
+           "slices", default_text="1"),
     Option(name="features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="lookahead",
            help="number of features for which --lookahead auto chooses",
            default_text="what rows of any length need"),
