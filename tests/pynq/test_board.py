@@ -41,7 +41,10 @@ VERSION = tuple(map(int, pynq.__version__.split(".")[:2]))
 NAMES = [name for name, board in BOARDS.items() if VERSION < (4, 0) or board.family.name != "zynq"]
 CONFIGS = {
     "4 bits": PipelineConfig(bits=4, max_features=64, lookahead=2, update_interval=4),
-    "128-bit bus": PipelineConfig(bits=8, bus_width=128, max_features=64, lookahead=1),
+    "two ports of rows": PipelineConfig(bits=8, bus_width=128, row_ports=2, max_features=64,
+                                        lookahead=1),
+    "four ports of rows": PipelineConfig(bits=8, bus_width=512, row_ports=4, max_features=128,
+                                         lookahead=1),
     "three ports": PipelineConfig(bits=2, max_features=64, lookahead=0, refetch=True),
     "bit-plane rows": PipelineConfig(bits=16, row_format="bit_planes", max_features=64, lookahead=1,
                                  update_interval=4),
@@ -57,7 +60,7 @@ def folder(request, tmp_path_factory):
     board = BOARDS[request.param]
     folder = tmp_path_factory.mktemp(board.name)
     for config in CONFIGS.values():
-        if config.bus_width <= board.family.memory_width:
+        if config.row_ports in board.family.row_ports:
             verilator.build(generate(config))       # so that loading is as fast as on a board
             write_bitstream(folder, board, config)
     return board, folder
@@ -109,8 +112,8 @@ def is_golden(result, job):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_job_is_golden(folder, switched_on, name):
     config = CONFIGS[name]
-    if config.bus_width > folder[0].family.memory_width:
-        pytest.skip("the board's memory ports are narrower")
+    if config.row_ports not in folder[0].family.row_ports:
+        pytest.skip("the board has too few memory ports")
     simulated = switched_on()
     changes = {"loss": Loss.HINGE, "cell_half_levels": 2} if config.refetch else \
         {"correction_period": 20, "warm": True, "copies": 2}

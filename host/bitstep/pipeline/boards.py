@@ -12,6 +12,8 @@ from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 
 ZYNQ_PORT_WIDTH = 64            # bits of a memory port (HP) of a Zynq-7000
 ULTRASCALE_PORT_WIDTH = 128     # the same of a Zynq UltraScale+
+# Ports that rows may come over; one is left for all else.
+ZYNQ_ROW_PORTS, ULTRASCALE_ROW_PORTS = (1, 2), (1, 2, 4)
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class BoardFacts:
         ``clock_mhz``.
     port_width : int
         Bits of a memory port.
+    row_ports : tuple of int
+        Numbers of memory ports that rows may come over.
     memory_gbps : float
         Peak of the memory in 10^9 bytes per second, shared by processor and ports.
     memory : str
@@ -50,12 +54,29 @@ class BoardFacts:
     clock_mhz: int
     pll_mhz: int
     port_width: int
+    row_ports: tuple[int, ...]
     memory_gbps: float
     memory: str
     device: str
     resources: dict[str, int]
     bus_widths: dict[int, int]
     bit_plane_bus_width: int = ZYNQ_PORT_WIDTH
+
+    def ports_for(self, bus_width: int) -> int:
+        """Return the least number of ports that make a row bus.
+
+        Raises
+        ------
+        ValueError
+            If there are not so many.
+        """
+        for ports in self.row_ports:
+            if bus_width <= ports * self.port_width:
+                return ports
+        most = max(self.row_ports)
+        raise ValueError(f"The row bus must have at most the {most * self.port_width} bits of "
+                         f"{most} memory ports of {self.name}, not {bus_width}; choose a narrower "
+                         "bus_width")
 
     def config(self, bits: int) -> PipelineConfig:
         """Return the default pipeline for codes of ``bits`` bits: rows of any length never wait,
@@ -70,14 +91,16 @@ class BoardFacts:
             raise ValueError(f"The default bitstreams of {self.name} are for "
                              f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
                              "whole configuration, such as bits=3,update_interval=4")
-        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, update_interval=4,
-                              lookahead=0).with_lookahead()
+        bus_width = self.bus_widths[bits]
+        return PipelineConfig(bus_width=bus_width, row_ports=self.ports_for(bus_width), bits=bits,
+                              update_interval=4, lookahead=0).with_lookahead()
 
     def bit_plane_config(self) -> PipelineConfig:
         """Return the default pipeline for bit-plane rows; else as :meth:`config`."""
-        return PipelineConfig(bus_width=self.bit_plane_bus_width, bits=BIT_PLANE_BITS,
-                              row_format=BIT_PLANES,
-                              update_interval=4, lookahead=0).with_lookahead()
+        bus_width = self.bit_plane_bus_width
+        return PipelineConfig(bus_width=bus_width, row_ports=self.ports_for(bus_width),
+                              bits=BIT_PLANE_BITS, row_format=BIT_PLANES, update_interval=4,
+                              lookahead=0).with_lookahead()
 
 
 XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
@@ -88,14 +111,16 @@ _ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
 # has, nearly all of an Ultra96's.
 _WIDE = {1: 64, 2: 128, 4: 128, 8: 128}
 FACTS = {facts.name: facts for facts in (
-    BoardFacts("pynq-z1", "Digilent PYNQ-Z1", 100, 1000, ZYNQ_PORT_WIDTH, 2.1,
+    BoardFacts("pynq-z1", "Digilent PYNQ-Z1", 100, 1000, ZYNQ_PORT_WIDTH, ZYNQ_ROW_PORTS, 2.1,
                "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ALL_64),
-    BoardFacts("pynq-z2", "TUL PYNQ-Z2", 100, 1000, ZYNQ_PORT_WIDTH, 2.1,
+    BoardFacts("pynq-z2", "TUL PYNQ-Z2", 100, 1000, ZYNQ_PORT_WIDTH, ZYNQ_ROW_PORTS, 2.1,
                "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ALL_64),
-    BoardFacts("ultra96", "Avnet Ultra96-V2", 100, 1500, ULTRASCALE_PORT_WIDTH, 4.3,
+    BoardFacts("ultra96", "Avnet Ultra96-V2", 100, 1500, ULTRASCALE_PORT_WIDTH,
+               ULTRASCALE_ROW_PORTS, 4.3,
                "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _WIDE,
                ULTRASCALE_PORT_WIDTH),
-    BoardFacts("kv260", "AMD Kria KV260", 100, 1000, ULTRASCALE_PORT_WIDTH, 19.2,
+    BoardFacts("kv260", "AMD Kria KV260", 100, 1000, ULTRASCALE_PORT_WIDTH,
+               ULTRASCALE_ROW_PORTS, 19.2,
                "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _WIDE,
                ULTRASCALE_PORT_WIDTH),
 )}

@@ -56,10 +56,8 @@ class Board:
         ValueError
             If there is none.
         """
-        if self.facts is not None and trained.bus_width > self.facts.port_width:
-            raise ValueError(f"The row bus must have at most the {self.facts.port_width} bits of a "
-                             f"memory port of {self.facts.name}, not {trained.bus_width}; choose a "
-                             "narrower --bus-width")
+        if self.facts is not None:
+            trained = replace(trained, row_ports=self.facts.ports_for(trained.bus_width))
         if self.manifest is not None:
             built = self.manifest.config
             if trained.bits == built.bits:

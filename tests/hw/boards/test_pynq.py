@@ -53,6 +53,7 @@ def test_default_pipelines(board):
         assert all(config.allows_lookahead(config.stages.required_lookahead(beats), beats)
                    for beats in range(1, config.rows.max_beats + 1))
         board.check(config)
+    assert board.facts.row_ports == tuple(board.family.row_ports)
     assert sorted(board.facts.bus_widths) == [1, 2, 4, 8]
     with pytest.raises(ValueError, match="are for 1, 2, 4, 8 bits, not 3"):
         board.facts.config(3)

@@ -147,9 +147,9 @@ def test_wrong_use(two_classes, options, message):
         run(two_classes, *options)
 
 
-def test_bus_wider_than_a_memory_port(two_classes):
-    with pytest.raises((ValueError, UsageError), match="64 bits of a memory port of pynq-z2"):
-        run(two_classes, *SVM, "--bus-width", 128, "--compare", 4)
+def test_bus_wider_than_the_memory_ports(two_classes):
+    with pytest.raises((ValueError, UsageError), match="the 128 bits of 2 memory ports of pynq-z2, not 256"):
+        run(two_classes, *SVM, "--bus-width", 256, "--compare", 4)
 
 
 def test_synthesizer_is_a_plug_in(two_classes, monkeypatch, capsys):
