@@ -45,7 +45,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         (from step in the first epoch to step / epochs in the last), or the steps themselves.
         ``auto`` is ``linear``, or ``inverse`` with a given ``step``, where the last epoch is not
         known (with ``early_stopping`` or ``tol``, and in :meth:`partial_fit`), and for encodings
-        ``compensated`` and ``double-symmetric`` of fewer than 4 bits.
+        ``compensated``, ``double-symmetric`` and ``double`` of fewer than 4 bits.
     batch : int, default=1
         Rows of a batch; more than the rows there are means all of them.
     l2 : float or "auto", default="auto"

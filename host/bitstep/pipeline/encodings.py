@@ -41,6 +41,14 @@ class Encoding:
     tabled: bool = False
     label_bits: int = 16
 
+    @property
+    def indefinite(self) -> bool:
+        """True if the rows as they are stored may have directions along which gradients lead away
+        from every optimum: by corrections, which subtract from a square, or since the two samples
+        of a value are not the same factor twice.
+        """
+        return self.corrected or self.row_format == "two_levels"
+
 
 ENCODINGS = {
     "nearest": Encoding(draws=0, cell=1, tabled=True),

@@ -242,9 +242,9 @@ def _with_defaults(request: Request) -> Request:
             LOSSES[kind.loss].one_sided and encoding.cell and request["levels"] != "optimal"
             and not request["model_bits"] and not request["update_bits"]
             and "no_fine_rows" not in facts)
-        # Corrections of so few bits have directions of negative curvature, along collinear columns:
-        # steps that stay long follow them, ever farther.
-        if encoding.corrected and bits < LEAST_BITS_OF_MANY_EPOCHS:
+        # Codes of so few bits have directions of negative curvature, along collinear columns: steps
+        # that stay long follow them, ever farther.
+        if encoding.indefinite and bits < LEAST_BITS_OF_MANY_EPOCHS:
             fills |= {"schedule": "inverse", "epochs": DEFAULT_EPOCHS}
     request = request.filled(**{**fills, **request.defaults})
     request = request.filled(**{**usual_bus_width(request), **request.defaults})

@@ -16,7 +16,7 @@ from bitstep.quantization import BitPlaneRows, QuantizedRows
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 EPOCH_ROWS = 100_000        # of all epochs together, that few rows are trained on
 MAX_EPOCHS = 1000           # of few rows
-LEAST_BITS_OF_MANY_EPOCHS = 4   # of codes with corrections, for these and schedule "linear"
+LEAST_BITS_OF_MANY_EPOCHS = 4   # of indefinite encodings, for these and "linear"
 LINEAR_SHARE = 0.5          # of the automatic step, with which schedule "linear" begins
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
 CORRECTIONS = 64            # of a pass, which its rows allow if they are not few

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bitstep.training.schedules
+from bitstep import LowPrecisionRegressor
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.quantization import quantize_rows
@@ -82,3 +83,23 @@ def test_what_is_left_open(asked, facts, schedule, epochs):
     assert training.steps[0] == pytest.approx(first)
     if schedule == "linear":
         np.testing.assert_allclose(training.steps, first * np.arange(epochs, 0, -1) / epochs)
+
+
+@pytest.mark.parametrize("encoding, bits, schedule", [
+    ("compensated", 3, "inverse"), ("compensated", 4, "linear"), ("double", 2, "inverse"),
+    ("double", 3, "inverse"), ("double", 4, "linear"), ("double-symmetric", 3, "inverse"),
+    ("stochastic", 2, "linear"), ("nearest", 1, "linear"), ("float", 32, "linear")])
+def test_codes_that_long_steps_make_diverge(encoding, bits, schedule):
+    found = resolve(Request(PYTHON, {"model": "linreg", "solver": "sgd", "encoding": encoding,
+                                     "bits": bits}))
+    assert found.request["schedule"] == schedule
+    assert found.epochs(40) == (20 if schedule == "inverse" else 1000)
+
+
+def test_few_rows_of_few_bits_and_two_samples():
+    """Their thousandth epoch was beyond every range, at the defaults of SGD."""
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(20, 3))
+    model = LowPrecisionRegressor(bits=2, encoding="double", random_state=0).fit(X, X[:, 0])
+    assert model.n_iter_ == 20
+    assert np.isfinite(model.coef_).all()
