@@ -156,7 +156,8 @@ def describe(job, lookahead: int | None = None) -> dict[str, str]:
     return {
         "bits": str(config.bits), "row_format": config.row_format,
         "loss_family": config.loss_family,
-        "bus": str(config.bus_width), "update_interval": str(config.update_interval),
+        "bus": str(config.bus_width), "row ports": str(config.row_ports),
+        "update_interval": str(config.update_interval),
         "look-ahead": used, "batch": several(job.batch), "loss": job.loss.name,
         "corrections": yes(job.correction_period), "proximal": yes(job.proximal_period),
         "refetch": yes(job.cell_half_levels), "labels": job.label_format.name,

@@ -29,7 +29,8 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
 
 def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     """The configuration that the options describe."""
-    request, kind = request_of(arguments), MODELS["linreg"]
+    request = request_of(arguments, loss_family=arguments.loss_family)
+    kind = MODELS["linreg"]
     if not request["bit_planes"]:
         floats = request["bits"] == FLOAT_BITS or request["encoding"] == "float"
         codes = "nearest" if arguments.refetch else kind.encoding

@@ -27,7 +27,9 @@ from bitstep.doctor.jobs import (
     training_jobs,
 )
 from bitstep.doctor.session import Session
+from bitstep.pipeline.memory import place_rows
 from bitstep.pipeline.parts.widths import ceil_div
+from bitstep.pipeline.registers import PAGE_BYTES
 
 SLOT = 64                   # bytes, the alignment of places in the large buffer
 _REMEDY = ("run bitstep doctor again; if the same addresses or bits are wrong, the memory or the "
@@ -243,13 +245,16 @@ def _copied(image, targets, known):
 
 
 def _rows(session, run, singles, buffer, size):
-    """Let the pipeline read one row at each of many places."""
-    row_bytes = read_bytes(session.config)
-    offsets = [*_places(size, SLOT)[:len(singles) - 1], size - row_bytes]
+    """Let the pipeline read one row at each of many places, of each slice if it has several."""
+    config, row_bytes = session.config, read_bytes(session.config)
+    stride = size // config.row_ports // PAGE_BYTES * PAGE_BYTES
+    slice_size = size if config.row_ports == 1 else stride
+    offsets = [*_places(slice_size, SLOT)[:len(singles) - 1], slice_size - row_bytes]
     for offset, job in zip(offsets, singles, strict=False):
-        buffer.array[offset:offset + row_bytes] = job.rows[0].reshape(-1)[:row_bytes]
+        place_rows(buffer.array[offset:], [job.rows[0].reshape(-1)[:row_bytes]], config, stride)
     buffer.to_device()
     wrong = []
+    run.write("PORT_STRIDE", 0 if config.row_ports == 1 else stride // PAGE_BYTES)
     for offset, job in zip(offsets, singles, strict=False):
         run.write_pair("ROWS_ADDRESS", buffer.address + offset)
         session.run_to_end(f"A run with its row at 0x{buffer.address + offset:x}")

@@ -45,15 +45,16 @@ def _judge(report, config, clock_hz, found):
     rows, memory = port * beats / cycles, port * beats / (beats + stalled)
     waits = ", ".join(f"{found[name] / cycles:.0%} {text}" for name, text in WAITS.items()
                       if found[name] >= 0.005 * cycles)
-    said = (f"rows came with {rows:.3g} GB/s, of {port:.3g} GB/s that the port carries "
-            f"({config.bus_width} bits at {clock_hz / 1e6:.4g} MHz); by its own waits the memory "
+    bits = f"{config.bus_width} bits" + f" of {config.row_ports} ports" * (config.row_ports > 1)
+    said = (f"rows came with {rows:.3g} GB/s, of {port:.3g} GB/s that the bus carries "
+            f"({bits} at {clock_hz / 1e6:.4g} MHz); by its own waits the memory "
             f"gives {memory:.3g} GB/s; {cycles:,} cycles for {beats:,} beats, waits: "
             f"{waits or 'none'}")
     if memory >= SHARE * port:
         report.ok("speed of the row stream", said)
     else:
         report.warn("speed of the row stream: the memory is slow",
-                    expected=f"at least {SHARE:.0%} of the port's {port:.3g} GB/s", found=said,
+                    expected=f"at least {SHARE:.0%} of the bus's {port:.3g} GB/s", found=said,
                     remedy="models are right, but runs take longer: stop other programs that use "
                     "the memory; if it stays, send this report")
 

@@ -223,7 +223,8 @@ _ALL = (
            "last), or a file with one step a line",
            default_text="linear; inverse with a --step, and with --early-stopping or --tol, since "
            "linear must know the last epoch; inverse for encodings compensated, "
-           "double-symmetric and double of fewer than 4 bits, which long steps make diverge", search=True),
+           "double-symmetric and double of fewer than 4 bits, which long steps make diverge",
+           search=True),
     Option(name="batch", kind=Integer(1, (1 << 32) - 1), default=1, metavar="N", python="batch",
            sets="BATCH", help="rows of a mini-batch", default_text="1"),
     Option(name="l2", kind=Number(0, above=False), metavar="L", python="l2", auto=True,

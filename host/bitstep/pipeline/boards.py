@@ -106,21 +106,22 @@ class BoardFacts:
 XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
 XCZU3EG = {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}
 XCK26 = {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}
-_ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
-# The models of 128 lanes of 1 bit take 183 block memories (docs/boards-pynq.md): more than a KV260
-# has, nearly all of an Ultra96's.
-_WIDE = {1: 64, 2: 128, 4: 128, 8: 128}
+# As wide as memory and device allow (docs/boards-pynq.md). The models of 128 lanes of 1 bit take 183
+# block memories: more than a KV260 has, nearly all of an Ultra96's.
+_ZYNQ_BUSES = {1: 64, 2: 128, 4: 128, 8: 64}
+_ULTRA96_BUSES = {1: 64, 2: 128, 4: 256, 8: 128}
+_KV260_BUSES = {1: 64, 2: 128, 4: 256, 8: 256}
 FACTS = {facts.name: facts for facts in (
     BoardFacts("pynq-z1", "Digilent PYNQ-Z1", 100, 1000, ZYNQ_PORT_WIDTH, ZYNQ_ROW_PORTS, 2.1,
-               "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ALL_64),
+               "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ZYNQ_BUSES),
     BoardFacts("pynq-z2", "TUL PYNQ-Z2", 100, 1000, ZYNQ_PORT_WIDTH, ZYNQ_ROW_PORTS, 2.1,
-               "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ALL_64),
+               "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ZYNQ_BUSES),
     BoardFacts("ultra96", "Avnet Ultra96-V2", 100, 1500, ULTRASCALE_PORT_WIDTH,
                ULTRASCALE_ROW_PORTS, 4.3,
-               "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _WIDE,
+               "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _ULTRA96_BUSES,
                ULTRASCALE_PORT_WIDTH),
     BoardFacts("kv260", "AMD Kria KV260", 100, 1000, ULTRASCALE_PORT_WIDTH,
                ULTRASCALE_ROW_PORTS, 19.2,
-               "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _WIDE,
+               "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _KV260_BUSES,
                ULTRASCALE_PORT_WIDTH),
 )}

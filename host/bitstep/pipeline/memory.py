@@ -153,18 +153,23 @@ def port_stride(n_bytes: int, config: PipelineConfig) -> int:
     return ceil_div(n_bytes // config.row_ports, PAGE_BYTES) * PAGE_BYTES
 
 
-def place_rows(memory: np.ndarray, copies: Sequence[np.ndarray], config: PipelineConfig) -> None:
+def place_rows(memory: np.ndarray, copies: Sequence[np.ndarray], config: PipelineConfig,
+               stride: int | None = None) -> None:
     """Write rows as a pipeline reads them: slice k has part k of every beat, copy after copy.
 
     Parameters
     ----------
     memory : ndarray of uint8, shape (n_bytes,)
-        Room for the slices, ``port_stride`` apart.
+        Room for the slices.
     copies : sequence of ndarray of uint8
         Whole beats.
     config : PipelineConfig
+    stride : int, optional
+        Bytes from a slice to the next; None: :func:`port_stride`.
     """
-    ports, stride = config.row_ports, port_stride(sum(copy.nbytes for copy in copies), config)
+    ports = config.row_ports
+    if stride is None:
+        stride = port_stride(sum(copy.nbytes for copy in copies), config)
     for port in range(ports):
         start = port * stride
         for copy in copies:

@@ -261,14 +261,16 @@ def usual_bus_width(request: Request) -> dict[str, int]:
     """Default of ``bus_width``: of a board whose pipelines are built, the widest of those for such
     rows; nothing while it is not known which they are.
     """
-    built, encoding, model = (request.facts.get("built"), request["encoding"], request["model"])
+    built, family = request.facts.get("built"), request.facts.get("loss_family")
     if built is None:
         return {"bus_width": USUAL_BUS_WIDTH}
-    if encoding is None or model is None:
+    encoding = request["encoding"]
+    if family is None and request["model"] is not None:
+        family = LOSSES[MODELS[request["model"]].loss].loss_family
+    if encoding is None or family is None:
         return {}
     row_format = encoding if encoding == BIT_PLANES else ENCODINGS[encoding].row_format
-    wanted = (request["bits"], row_format, LOSSES[MODELS[model].loss].loss_family,
-              bool(request["packed"]))
+    wanted = (request["bits"], row_format, family, bool(request["packed"]))
     widths = [one.bus_width for one in built
               if (one.bits, one.row_format, one.loss_family, one.packed) == wanted]
     return {"bus_width": max(widths, default=USUAL_BUS_WIDTH)}

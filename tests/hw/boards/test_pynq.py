@@ -516,7 +516,7 @@ def test_collect_refuses(tmp_path, elsewhere, capsys, options, damage, message):
 
 def test_collect_nothing(tmp_path, capsys):
     assert boards.main(["pynq-z2", "--collect", str(tmp_path)]) == 1
-    assert "must hold a folder that --tcl-only wrote, such as pynq-z2-w64-b4" in \
+    assert "must hold a folder that --tcl-only wrote, such as pynq-z2-w128-b4" in \
         capsys.readouterr().err
 
 

@@ -56,16 +56,16 @@ def test_text_and_page(two_classes, tmp_path, capsys):
     said = capsys.readouterr().out
     assert code == 0
     assert said.startswith("two: ls-svm, 4 bits compensated, 48 rows of 3 features, on Digilent")
-    assert "latency         16 cycles, 0.160 us" in said
+    assert "latency         17 cycles, 0.170 us" in said
     assert "100 MHz: the clock that this board's bitstreams are built for" in said
-    assert re.search(r"^DSP +107 +220 +49%$", said, re.MULTILINE)
-    assert re.search(r"^ *4 +compensated +1 .*%  DSP 49%$", said, re.MULTILINE)
+    assert re.search(r"^DSP +173 +220 +79%$", said, re.MULTILINE)
+    assert re.search(r"^ *4 +compensated +1 .*%  DSP 79%$", said, re.MULTILINE)
     assert re.search(r"^32 \(float\) +float +2 .*not synthesized$", said, re.MULTILINE)
     assert "test accuracy" in said
     assert max(map(len, said.replace(str(out), "").splitlines())) <= 120
     page = out.read_text("utf-8")
     assert page.count("<svg") == 1
-    assert "DSP 49%" in page
+    assert "DSP 79%" in page
     assert not re.search(r"(src|href)=.https?:", page)
 
 
@@ -148,7 +148,8 @@ def test_wrong_use(two_classes, options, message):
 
 
 def test_bus_wider_than_the_memory_ports(two_classes):
-    with pytest.raises((ValueError, UsageError), match="the 128 bits of 2 memory ports of pynq-z2, not 256"):
+    with pytest.raises((ValueError, UsageError),
+                       match="the 128 bits of 2 memory ports of pynq-z2, not 256"):
         run(two_classes, *SVM, "--bus-width", 256, "--compare", 4)
 
 

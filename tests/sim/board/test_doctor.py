@@ -470,7 +470,7 @@ def test_slow_memory_is_a_warning():
     report = diagnose(SimDevice(CONFIG, memory_bytes=8 * MIB, memory_gbps=0.3))
     assert "RESULT: works, but see the warnings" in report.text
     text = named(report, "the memory is slow")
-    assert "at least 85% of the port's 0.8 GB/s" in text
+    assert "at least 85% of the bus's 0.8 GB/s" in text
     assert "for rows from the memory" in text
     assert not report.failed
 
