@@ -41,8 +41,8 @@ def _top(config: PipelineConfig) -> Bench:
 BENCHES = [
     _shell(64), _shell(256),
     _top(PipelineConfig(bits=4, max_features=48, lookahead=6)),
-    _top(PipelineConfig(bits=3, row_format="two_levels", bus_width=128, max_features=100,
-                        lookahead=2, update_interval=4)),
+    _top(PipelineConfig(bits=3, row_format="two_levels", bus_width=128, row_ports=2,
+                        max_features=100, lookahead=2, update_interval=4)),
     _top(PipelineConfig(bits=3, max_features=48, lookahead=4, proximal=True, refetch=True)),
     _top(PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=3, proximal=True)),
     _top(PipelineConfig(bits=4, max_features=40, lookahead=2, loss_family="logistic",

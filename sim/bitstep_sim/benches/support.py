@@ -16,6 +16,7 @@ from cocotbext.axi import (
     AxiReadBus,
 )
 
+from bitstep.pipeline.parts.widths import ROW_PORTS
 from bitstep.pipeline.registers import OFFSETS
 
 SEED = int(os.environ.get("SEED", "0"))
@@ -104,6 +105,11 @@ class Shell:
             self.fine = BreakableRead(AxiReadBus.from_prefix(dut, "m_axi_fine"), *clocking,
                                       **options)
             channels |= {"fine-ar": self.fine.ar_channel, "fine-r": self.fine.r_channel}
+        for port in range(1, max(ROW_PORTS)):       # rows may come over several
+            if hasattr(dut, f"m_axi_rows{port}_araddr"):
+                more = BreakableRead(AxiReadBus.from_prefix(dut, f"m_axi_rows{port}"), *clocking,
+                                     **options)
+                channels |= {f"rows{port}-ar": more.ar_channel, f"rows{port}-r": more.r_channel}
         if stall:
             for role, channel in channels.items():
                 channel.set_pause_generator(stalls(role, stall))
