@@ -115,7 +115,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
     beats = config.rows.beats(problem.outputs[0].n_features)
     return {
         "model": problem.model, "bits": rows.bits, "encoding": rows.encoding,
-        "bus-width": rows.bus_width, "scaler": rows.scaler, "copies": rows.copies,
+        "scaler": rows.scaler, "copies": rows.copies,
         "seed": rows.seed, "shuffle": rows.shuffle, "epochs": len(training.steps),
         "schedule": request.schedule if by_name else np.asarray(training.steps).tolist(),
         "step": (arguments.step or "auto") if by_name else None,
@@ -130,7 +130,9 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
         "multinomial": objective.multinomial or None,
+        # On these only the rounding of floating-point rows depends.
         "lookahead": config.result_lookahead(beats) if floats else None,
+        **({"bus-width": rows.bus_width} if floats else {}),
         **stopping_settings(request.resolved.request)}
 
 

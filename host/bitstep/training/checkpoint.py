@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.pipeline.results import RunResult
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.checked_file import FileKind
@@ -200,7 +201,9 @@ def describe_data(outputs: Sequence[QuantizedDataset]) -> dict[str, Any]:
     rows = outputs[0].rows
     return {"rows": rows.n_rows, "features": rows.n_features, "classes": len(outputs),
             "scaling": digest_of(rows.scaler.centre, rows.scaler.scale),
-            "codes": digest_of(*rows.stored),
+            # On a board the same codes may stand in wider beats.
+            "codes": digest_of(*(rows if rows.row_format == "float32"
+                                 else rows.for_bus(USUAL_BUS_WIDTH)).stored),
             "fine rows": None if rows.fine_rows is None else digest_of(rows.fine_rows),
             "codebooks": None if rows.codebooks is None else digest_of(rows.codebooks),
             "labels": [[digest_of(data.labels.stored), data.label_scale, data.label_offset]

@@ -85,6 +85,30 @@ def test_resumed_run_is_that_of_one_piece(numbers, tmp_path, monkeypatch, capsys
     assert names[0].read_bytes() == names[2].read_bytes()
 
 
+@pytest.mark.parametrize("options", [["--bits", 4], ["--bits", 3, "--copies", 2]])
+def test_resume_with_a_bus_of_another_width(numbers, tmp_path, monkeypatch, options):
+    """As on a board whose bitstream is wider than what the training began on."""
+    options = [numbers[0], "--epochs", 9, *options]
+    whole, parts, kept = (tmp_path / name for name in ("whole.npz", "parts.npz", "run.ckpt"))
+    assert train(*options, "--out", whole) == 0
+    interrupt(monkeypatch, 4)
+    assert train(*options, "--checkpoint", kept) == 130
+    interrupt(monkeypatch, None)
+    assert train(*options, "--bus-width", 256, "--resume", kept, "--out", parts) == 0
+    found, expected = load_model(parts), load_model(whole)
+    np.testing.assert_array_equal(found.coef, expected.coef)
+    np.testing.assert_array_equal(found.intercept, expected.intercept)
+
+
+def test_floating_point_rows_are_rounded_by_the_width_of_their_bus(numbers, tmp_path, monkeypatch,
+                                                                   capsys):
+    options, kept = [numbers[0], "--bits", 32, "--epochs", 9], tmp_path / "run.ckpt"
+    interrupt(monkeypatch, 4)
+    assert train(*options, "--checkpoint", kept) == 130
+    assert "--bus-width is 128, the checkpoint's 64" in wrong(
+        capsys, *options, "--bus-width", 128, "--resume", kept)
+
+
 def test_another_file_for_the_later_checkpoints(numbers, tmp_path, monkeypatch):
     first, second = tmp_path / "a.ckpt", tmp_path / "b.ckpt"
     interrupt(monkeypatch, 4)
@@ -118,7 +142,6 @@ def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys)
             (["--encoding", "nearest"], "--encoding is nearest, the checkpoint's comp"),
             (["--scaler", "maxabs"], "--scaler is maxabs"),
             (["--no-shuffle"], "--shuffle is no, the checkpoint's yes"),
-            (["--bus-width", 128], "--bus-width is 128"),
             (["--init", tmp_path / "m.npz"], "--init is model "),
             (["--scaler", "maxabs", "--no-intercept"], "--intercept is no, the check"),
             (["--train-rows", 49], "on other data, with 50 rows to train on, not 49: check")):
