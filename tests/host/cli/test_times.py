@@ -41,11 +41,11 @@ def test_verdict_by_hand():
 
 
 def test_boards_by_hand():
-    """Rows of 100 features of 4 bits are 7 beats of 64 bits, or 4 of 128, and 20 epochs of a
-    million take 7 or 4 cycles a row, and few more; three classes take thrice as long as one.
+    """Rows of 1,000 features of 4 bits are 32 beats of 128 bits, or 16 of 256, and 20 epochs of a
+    million take 32 or 16 cycles a row, and few more; three classes take thrice as long as one.
     """
-    for name, cycles in (("pynq-z1", 7e6), ("kv260", 4e6)):
-        seconds = board_seconds(FACTS[name], 10 ** 6, 100)
+    for name, cycles in (("pynq-z1", 32e6), ("kv260", 16e6)):
+        seconds = board_seconds(FACTS[name], 10 ** 6, 1000)
         assert seconds == pytest.approx(20 * cycles / 100e6, rel=1e-3)
     assert board_seconds(FACTS["pynq-z1"], 10, 1 << 16) is None     # beyond the pipeline's rows
     assert not on_boards(dataset(2, 1 << 13))
