@@ -130,7 +130,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
         "multinomial": objective.multinomial or None,
-        # On these only the rounding of floating-point rows depends.
+        # Only floating-point rows are rounded by these two.
         "lookahead": config.result_lookahead(beats) if floats else None,
         **({"bus-width": rows.bus_width} if floats else {}),
         **stopping_settings(request.resolved.request)}

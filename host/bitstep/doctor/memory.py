@@ -247,14 +247,19 @@ def _copied(image, targets, known):
 def _rows(session, run, singles, buffer, size):
     """Let the pipeline read one row at each of many places, of each slice if it has several."""
     config, row_bytes = session.config, read_bytes(session.config)
-    stride = size // config.row_ports // PAGE_BYTES * PAGE_BYTES
-    slice_size = size if config.row_ports == 1 else stride
+    stride, slice_size = 0, size
+    if config.row_ports > 1:
+        stride = slice_size = size // config.row_ports // PAGE_BYTES * PAGE_BYTES
+        if not stride:
+            session.report.skip("rows in the large buffer", f"its {size:,} bytes are fewer than a "
+                                f"page of {PAGE_BYTES:,} for each of {config.row_ports} ports")
+            return
     offsets = [*_places(slice_size, SLOT)[:len(singles) - 1], slice_size - row_bytes]
     for offset, job in zip(offsets, singles, strict=False):
         place_rows(buffer.array[offset:], [job.rows[0].reshape(-1)[:row_bytes]], config, stride)
     buffer.to_device()
     wrong = []
-    run.write("PORT_STRIDE", 0 if config.row_ports == 1 else stride // PAGE_BYTES)
+    run.write("PORT_STRIDE", stride // PAGE_BYTES)
     for offset, job in zip(offsets, singles, strict=False):
         run.write_pair("ROWS_ADDRESS", buffer.address + offset)
         session.run_to_end(f"A run with its row at 0x{buffer.address + offset:x}")

@@ -24,8 +24,8 @@ def board(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynq", FakePynq(WIDE))
 
 
-def trained(*arguments, device="pynq"):
-    return main(["train", *map(str, arguments), "--device", device, "--solver", "sgd",
+def trained(*arguments):
+    return main(["train", *map(str, arguments), "--device", "pynq", "--solver", "sgd",
                  "--epochs", "2"])
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from drawn_jobs import EVERY_CYCLE, FLOAT, LOGISTIC, REFETCH, WEIGHTED
+from drawn_jobs import WIDE as SEVERAL_PORTS
 from uart_line import SYSTEM, Faulty, flipped, write_manifest
 
 from bitstep.cli import main
@@ -47,7 +48,8 @@ def named(report, title):
 
 @pytest.mark.parametrize("config",
                          [CONFIG, DOUBLE, pytest.param(WIDE, marks=pytest.mark.slow), FLOAT,
-                          LOGISTIC, REFETCH, BIT_PLANES, TWO, WEIGHTED[0], EVERY_CYCLE[0]],
+                          LOGISTIC, REFETCH, BIT_PLANES, TWO, WEIGHTED[0], EVERY_CYCLE[0],
+                          SEVERAL_PORTS[0]],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)
@@ -61,6 +63,14 @@ def test_all_is_well(config):
         assert len(line) <= 100
     with pytest.raises(DeviceError, match="is closed"):
         device.read(0)
+
+
+def test_large_buffer_without_a_page_for_each_port():
+    device = SimDevice(SEVERAL_PORTS[0], memory_bytes=8 * MIB)
+    report = examine(lambda: device, timeout_s=60, memory_bytes=8128)
+    found, = (finding for finding in report.findings if finding.verdict == Verdict.SKIPPED)
+    assert found.title == "rows in the large buffer"
+    assert "8,128 bytes are fewer than a page of 4,096 for each of 2 ports" in found.found
 
 
 def test_weights_that_do_nothing(monkeypatch):
