@@ -147,16 +147,15 @@ bitstream-check: $(VENV)/.stamp ## that the sources give what bitstreams/ says, 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.boards ecp5-85 --check $(CHECKED)
 
-prove: $(VENV)/.stamp           ## proofs of the RTL, with limits on time; some minutes
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
+PROVER := $(VENV)/.stamp $(VENV)/.stamp-formal
+
+prove: $(PROVER)                ## proofs of the RTL, with limits on time; some minutes
 	$(BIN)/python -m bitstep_sim.proofs --jobs $(JOBS)
 
-prove-all: $(VENV)/.stamp       ## all proofs, those that take 45 seconds or more among them
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
+prove-all: $(PROVER)            ## all proofs, those that take 45 seconds or more among them
 	$(BIN)/python -m bitstep_sim.proofs --all --jobs $(JOBS)
 
-prove-mutations: $(VENV)/.stamp ## that each proof breaks by faults in the RTL; some minutes
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
+prove-mutations: $(PROVER)      ## that each proof breaks by faults in the RTL; some minutes
 	$(BIN)/python -m bitstep_sim.proofs --mutations --jobs $(JOBS)
 
 coverage: coverage-rtl coverage-jobs coverage-faults

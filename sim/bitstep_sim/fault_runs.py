@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from bitstep_sim.proofs.mutation import Mutation, mutated
 
 LIMIT_S = 3600      # of the tests of a fault
+PASSED, FAILED, NO_TESTS = 0, 1, 5      # codes with which pytest ends
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def fault_of(kind: str, file: str, old: str, new: str, *tests: str, board: str =
 
 
 def run_fault(fault: Fault) -> str:
-    """Run the tests that must find a fault.
+    """Run the tests that must find a fault: those by day, and if it survives them, those by night.
 
     Returns
     -------
@@ -74,16 +76,27 @@ def run_fault(fault: Fault) -> str:
         If pytest ends in any other way than with passed or failed tests, or not within an hour.
     """
     with mutated(fault.mutation) as folder:
-        path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        try:
-            ended = subprocess.run(
-                [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-                 *fault.arguments],
-                env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
-                timeout=LIMIT_S)
-        except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"Tests of the fault {fault.mutation} did not end in {LIMIT_S} s; "
-                               "give it tests that end") from error
-    if ended.returncode not in (0, 1):
-        raise RuntimeError(f"pytest ended with code {ended.returncode}:\n{ended.stdout[-2000:]}")
-    return "killed" if ended.returncode else "survives"
+        ends = []
+        for marks in ("not slow", "slow"):
+            ended = _run_tests(fault, folder, marks)
+            if ended.returncode == FAILED:
+                return "killed"
+            ends.append(ended)
+    codes = {ended.returncode for ended in ends}
+    if codes not in ({PASSED}, {PASSED, NO_TESTS}):
+        raise RuntimeError("\n".join(f"pytest ended with code {ended.returncode}:\n"
+                                     f"{ended.stdout[-2000:]}" for ended in ends))
+    return "survives"
+
+
+def _run_tests(fault: Fault, folder: Path, marks: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", marks,
+             *fault.arguments],
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+            timeout=LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"Tests of the fault {fault.mutation} did not end in {LIMIT_S} s; "
+                           "give it tests that end") from error

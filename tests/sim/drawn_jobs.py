@@ -111,9 +111,14 @@ EVERY_CYCLE = [
                    loss_family="logistic", row_weights=True),
     PipelineConfig(bits=32, row_format="float32", max_features=7, lookahead=13, update_interval=1),
 ]
+# With a fast clock.
+FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
+                              update_interval=4)
+FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
+                            update_interval=4)
 # The widths, buses and clocks of the others, in other combinations (conftest.py).
-BY_NIGHT = [CONFIGS[0], CONFIGS[2], CONFIGS[3], *WIDE[1:], LARGE, TABLES[1], WEIGHTED[1],
-            EVERY_CYCLE[2]]
+BY_NIGHT = [*CONFIGS[:4], *WIDE[1:], LARGE, TABLES[1], WEIGHTED[1], *EVERY_CYCLE[1:], FAST_REFETCH,
+            FAST_FLOAT]
 
 
 def tonight(cases, count):

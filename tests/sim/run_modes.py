@@ -3,7 +3,17 @@
 from typing import Any
 
 from centred_runs import constants_of, gradient_job
-from drawn_jobs import CONFIGS, EVERY_CYCLE, FLOAT, LOGISTIC, REFETCH, TABLES, WEIGHTED
+from drawn_jobs import (
+    CONFIGS,
+    EVERY_CYCLE,
+    FAST_REFETCH,
+    FLOAT,
+    LOGISTIC,
+    PACKED,
+    REFETCH,
+    TABLES,
+    WEIGHTED,
+)
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES
@@ -12,7 +22,6 @@ from bitstep.pipeline.results import RunResult
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
-PACKED = PipelineConfig(max_features=3, lookahead=0, models=3, packed=True)
 MODELS = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
                         update_interval=6)
 FEW_BITS = PipelineConfig(bits=4, max_features=100, lookahead=4, model_bits=8,
@@ -21,8 +30,6 @@ BIT_PLANE_FAST = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=272
                             update_interval=4, proximal=True)
 BIT_PLANE_LOGISTIC = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=4096, lookahead=2,
                                 update_interval=6, loss_family="logistic")
-FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
-                              update_interval=4)
 
 
 def sizes(n_features, n_rows, other) -> dict[str, Any]:

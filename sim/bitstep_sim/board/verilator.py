@@ -26,8 +26,7 @@ from platformdirs import user_cache_dir
 
 from bitstep.pipeline.parts.widths import ROW_PORTS
 from bitstep_hw import TOP
-from bitstep_sim.board import lanes
-from bitstep_sim.board.units import FAST, SLOW, compilation_units
+from bitstep_sim.board import lanes, units
 
 CPP = Path(str(resources.files("bitstep_sim.board") / "cpp"))
 PREFIX = f"V{TOP}"
@@ -208,7 +207,7 @@ def _key(verilog: str, trace: bool, compiler: str, verilator: Verilator) -> str:
     digest = hashlib.sha256()
     sources = sorted(path for path in CPP.rglob("*") if path.suffix in (".h", ".cpp"))
     for part in (verilog, *(path.read_text() for path in sources), inspect.getsource(lanes),
-                 repr((trace, VERILATOR_FLAGS, CXX_FLAGS, FAST, SLOW)),
+                 repr((trace, VERILATOR_FLAGS, CXX_FLAGS, units.FAST, units.SLOW)),
                  verilator.version, _output(compiler, "--version"), _target(compiler)):
         digest.update(hashlib.sha256(part.encode()).digest())
     return digest.hexdigest()[:32]
@@ -274,9 +273,10 @@ def _compile(verilog, folder, trace, compiler, verilator, report, main) -> Path:
         kept = cache_folder() / f"{Path(name).stem}-{_key('', trace, compiler, verilator)}.o"
         objects.append(kept)
         if not kept.exists():
-            jobs.append(([compiler, *flags, *FAST, "-c", include / name, "-o", folder / kept.name],
-                         folder / kept.name, kept))
-    for path, speed in compilation_units(folder, main):
+            target = folder / kept.name
+            jobs.append(([compiler, *flags, *units.FAST, "-c", include / name, "-o", target],
+                         target, kept))
+    for path, speed in units.compilation_units(folder, main):
         target = path.with_suffix(".o")
         objects.append(target)
         jobs.append(([compiler, *flags, "-I", folder, "-I", CPP, *speed, "-c", path, "-o", target],

@@ -53,7 +53,8 @@ def test_checkpoints_cost_no_cycles(tmp_path):
 
 
 @pytest.mark.parametrize("options, line", [
-    (["--model", "svm", "--bits", 5], "were read again with 16 bits a value"),
+    pytest.param(["--model", "svm", "--bits", 5], "were read again with 16 bits a value",
+                 marks=pytest.mark.slow),
     pytest.param(["--model", "logistic"], "Loss: 1/K sum of log(1 + exp(-y f(x)))",
                  marks=pytest.mark.slow),
     pytest.param(["--model", "ls-svm", "--bits", 32], "32 bits float, device sim",

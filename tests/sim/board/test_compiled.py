@@ -58,8 +58,8 @@ def test_computes_what_it_should(board, bus_width, mode, options):
 
 
 def test_expected_by_hand(board):
-    run = FixtureRun(board(128), 1)
-    run.rows.array[:] = np.frombuffer((5 | 1 << 127).to_bytes(16, "little"), np.uint8)
+    run = FixtureRun(board(512), 1)
+    run.rows.array[:] = np.frombuffer((5 | 1 << 127).to_bytes(64, "little"), np.uint8)
     run.labels.array[:] = np.frombuffer((2).to_bytes(8, "little"), np.uint8)
     assert run.expected().tolist() == [5 ^ 1 ^ 2]       # the upper word, rotated by 1
     assert fold([5, 1 << 63]) == 5 ^ 1

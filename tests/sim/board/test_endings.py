@@ -132,6 +132,7 @@ def test_an_abort_between_runs_does_nothing():
         runs_well_again(device)
 
 
+@pytest.mark.slow       # of a board that no other test by day has
 def test_a_correction_after_one_that_was_cut_off():
     """The engine keeps nothing of a walk that an abort has ended in the middle."""
     cut_off = random_job(LARGE, n_features=33, n_rows=65, seed=4, epochs=3, correction_period=3)

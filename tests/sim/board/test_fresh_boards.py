@@ -14,6 +14,8 @@ from centred_runs import constants_of, gradient_job
 from drawn_jobs import (
     CONFIGS,
     EVERY_CYCLE,
+    FAST_FLOAT,
+    FAST_REFETCH,
     FEW_BITS,
     FLOAT,
     LARGE,
@@ -28,17 +30,12 @@ from drawn_jobs import (
 from replays import FullPass, Replay, Training
 from simulated import open_board
 
-from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Error, LabelFormat, Loss, Status
 from bitstep.pipeline.results import DeviceError
 from bitstep_sim.board.compiled import DECERR, SLVERR
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
-FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
-                              update_interval=4)
-FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
-                            update_interval=4)
 ALL = [*CONFIGS, *WIDE, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES, *WEIGHTED,
        *EVERY_CYCLE]
 MEMORIES = {"near": {"memory_latency": 9},
@@ -281,7 +278,8 @@ def test_abort_with_hundreds_of_features(memory, stride):
         sweep.abort(cycles_of(sweep, stride))
 
 
-every_long_run = pytest.mark.parametrize("name", LONG)
+every_long_run = pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if name == "several" else ()) for name in LONG])
 
 
 @every_long_run
@@ -348,7 +346,7 @@ def test_every_cycle_with_hundreds_of_features(memory):
     ("LOOKAHEAD", 0, "abort after 10. cycles, then job .: not as on a new board")])
 def test_a_sweep_finds_what_differs(name, value, message):
     """In the model, or in the counters alone: another look-ahead gives the same model."""
-    with Sweep(LARGE, "near", short_jobs(LARGE)) as sweep:
+    with Sweep(CONFIGS[4], "near", short_jobs(CONFIGS[4])) as sweep:
         sweep.abort([100, 101])
         for replay in sweep.replays[1:]:
             replay.writes.insert(-1, (OFFSETS[name], value))

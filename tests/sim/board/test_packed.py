@@ -77,6 +77,7 @@ def drawn_once(config, rng, **options):
     return jobs_of(config, int(rng.integers(1, config.models + 1)), **chosen)
 
 
+@pytest.mark.slow       # of a board that no other test by day has
 def test_models_of_one_feature_have_steps_of_their_own():
     """The shortest way from a row to its update leaves the largest derivative least time."""
     with open_board(NARROW) as board:
@@ -196,6 +197,7 @@ def test_run_ends_with_its_last_model(several, count):
     assert several.read(OFFSETS["EPOCHS_DONE"]) < 40
 
 
+@pytest.mark.slow       # of a board that no other test by day has
 def test_flags_of_a_ninth_model():
     """They have a register of their own, for a run that ends before its models are written."""
     with open_board(NINE) as board:

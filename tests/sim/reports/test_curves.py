@@ -20,12 +20,12 @@ from bitstep_lab.races.run_store import RunStore
 
 pytest.importorskip("sklearn")
 pytest.importorskip("numba")
-EIGHT = Pipeline(bits=8, encoding="compensated")
+FOUR = Pipeline(bits=4, encoding="compensated")
 PYNQ = profile("pynq-z1")
 
 
 def race_of(epochs, board=PYNQ, step=0.02, rtl=True):
-    return run_race(Race(race_data("diabetes"), "linreg", board, (EIGHT,), epochs=epochs,
+    return run_race(Race(race_data("diabetes"), "linreg", board, (FOUR,), epochs=epochs,
                          step=step, schedule="constant", rtl=rtl))
 
 
@@ -38,18 +38,18 @@ def test_cycles_of_epochs(rtl):
     assert abs(long["cycles"][1] - short["cycles"][-1]) <= 2 * interval
     assert long["losses"][:2] == short["losses"]
     assert long["seconds"] == [cycles / 100e6 for cycles in long["cycles"]]
-    moved = 442 * 16 + 888                      # labels end with a whole beat of 8 bytes
+    moved = 442 * 8 + 888                       # labels end with a whole beat of 8 bytes
     assert long["host"]["transfer_bytes"] == moved
     assert long["host"]["transfer_s"] == pytest.approx(moved / 0.8e9)
     # Rows and labels of five epochs, and the epoch table.
-    assert long["bytes_read"] >= 5 * 442 * 18
+    assert long["bytes_read"] >= 5 * 442 * 10
 
 
 def test_losses_are_golden():
     found = race_of(3)["results"][0]["losses"]
     data = race_data("diabetes").dataset
-    rows = quantize(data.features, data.labels, bits=8)
-    config = pipeline_for(n_features=10, bits=8, encoding="compensated")
+    rows = quantize(data.features, data.labels, bits=4)
+    config = pipeline_for(n_features=10, bits=4, encoding="compensated")
     with open_device("golden", config) as device:
         model = train_model([rows], device, config, Objective(),
                             Training(steps=np.full(3, 0.02)))
@@ -58,11 +58,11 @@ def test_losses_are_golden():
 
 
 def test_slow_memory_takes_longer():
-    """Bandwidth is simulated: 0.2 GB/s carry 18 bytes of a row in 9 cycles of 100 MHz."""
+    """Bandwidth is simulated: 0.2 GB/s carry 10 bytes of a row in 5 cycles of 100 MHz."""
     slow = race_of(2, board=PYNQ.overridden(memory_gbps=0.2))["results"][0]
     rows = 2 * 442
-    assert 9 * rows <= slow["cycles"][-1] <= 9 * rows * 1.2
-    assert race_of(2)["results"][0]["cycles"][-1] < 4 * rows
+    assert 5 * rows <= slow["cycles"][-1] <= 5 * rows * 1.2
+    assert race_of(2)["results"][0]["cycles"][-1] < 3 * rows
 
 
 def test_cycle_model_counts_as_the_rtl():
@@ -81,7 +81,7 @@ def test_cycle_model_counts_as_the_rtl():
 
 def race_of_classes(models, rtl=False, rows=200):
     return run_race(Race(race_data("digits", rows=rows), "ls-svm", PYNQ,
-                         several_models(models, EIGHT), epochs=3, step=0.01, rtl=rtl))["results"][0]
+                         several_models(models, FOUR), epochs=3, step=0.01, rtl=rtl))["results"][0]
 
 
 def test_classes_that_share_passes(monkeypatch):
@@ -89,7 +89,7 @@ def test_classes_that_share_passes(monkeypatch):
     monkeypatch.setattr("bitstep_lab.races.race.check_on_rtl", lambda *_, **__: {"status": "ok"})
     alone, joint = race_of_classes(1), race_of_classes(4)
     assert joint["losses"] == alone["losses"]
-    assert joint["name"] == "8 bits compensated, 4 models a pass"
+    assert joint["name"] == "4 bits compensated, 4 models a pass"
     assert joint["pipeline"] == alone["pipeline"] + "-m4"
     assert 0.3 < joint["cycles"][-1] / alone["cycles"][-1] < 0.4
     assert joint["cycles"] == sorted(joint["cycles"])
@@ -133,23 +133,23 @@ def test_overflow_is_a_result(rtl):
 def test_report_is_resumed(tmp_path, monkeypatch):
     experiment = Experiment(key="one", figure="5", title="Diabetes", text="", data="diabetes",
                             model="linreg", profile="pynq-z1", epochs=3,
-                            contestants=(FLOAT, EIGHT, Cpu(method="sgd"), Sklearn()))
+                            contestants=(FLOAT, FOUR, Cpu(method="sgd"), Sklearn()))
     monkeypatch.setattr("bitstep_lab.races.report.experiments", lambda quick: [experiment])
     lines = []
 
     def stop(line):
         lines.append(line)
-        if "8 bits" in line:
+        if "4 bits" in line:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run_curves(tmp_path, quick=True, progress=stop)
     assert [line.rpartition(": ")[2] for line in lines] == \
-        ["optimum", "step for batches of 1", "float", "8 bits compensated"]
+        ["optimum", "step for batches of 1", "float", "4 bits compensated"]
     lines.clear()
     page = run_curves(tmp_path, quick=True, progress=lines.append)
     assert [line.rpartition(": ")[2] for line in lines] == \
-        ["8 bits compensated", "8 bits compensated, an epoch on the RTL", "CPU sgd, 1 thread",
+        ["4 bits compensated", "4 bits compensated, an epoch on the RTL", "CPU sgd, 1 thread",
          "scikit-learn"]
     assert page.read_text("utf-8").count("<img") == 3
     lines.clear()
@@ -159,11 +159,11 @@ def test_report_is_resumed(tmp_path, monkeypatch):
 
 def test_bench_command(tmp_path, capsys):
     report = tmp_path / "race.json"
-    assert main(["bench", "diabetes", "--profile", "pynq-z1", "--bits", "8", "--epochs", "3",
+    assert main(["bench", "diabetes", "--profile", "pynq-z1", "--bits", "4", "--epochs", "3",
                  "--cpu", "sgd", "--report", str(report)]) == 0
     out = capsys.readouterr().out
     assert "diabetes (442 x 10; bundled with scikit-learn): linreg on profile pynq-z1" in out
-    for name in ("float", "8 bits compensated", "CPU sgd, 1 thread"):
+    for name in ("float", "4 bits compensated", "CPU sgd, 1 thread"):
         assert f"\n{name} " in out
     assert "of device time for all epochs" in out
     assert report.stat().st_size > 1000
@@ -172,7 +172,7 @@ def test_bench_command(tmp_path, capsys):
 def test_stored_runs_know_their_inputs(tmp_path):
     lines = []
     track = Track(RunStore(tmp_path), lines.append)
-    common = {"data": race_data("diabetes"), "model": "linreg", "contestants": (EIGHT,),
+    common = {"data": race_data("diabetes"), "model": "linreg", "contestants": (FOUR,),
               "epochs": 2, "step": 0.02}
     run_race(Race(**common, profile=PYNQ), track)
     lines.clear()
