@@ -26,6 +26,7 @@ from drawn_jobs import (
     TABLES,
     WEIGHTED,
     WIDE,
+    tonight,
 )
 from replays import FullPass, Replay, Training
 from simulated import open_board
@@ -312,9 +313,9 @@ def test_more_aborts_of_long_walks(name, memory):
 
 
 @pytest.mark.slow
-@every_memory
-@pytest.mark.parametrize("beats", [1, 2, 3])
-@every_config
+@pytest.mark.parametrize("config, beats, memory", [
+    pytest.param(*case, id=f"{case[0].name}-{case[1]}-{case[2]}")
+    for case in tonight(itertools.product(ALL, [1, 2, 3], MEMORIES), 24)])
 def test_more_aborts(config, beats, memory):
     """Every cycle, with rows of other lengths."""
     with Sweep(config, memory, short_jobs(config, beats)) as sweep:
