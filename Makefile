@@ -152,7 +152,7 @@ PROVER := $(VENV)/.stamp $(VENV)/.stamp-formal
 prove: $(PROVER)                ## proofs of the RTL, with limits on time; some minutes
 	$(BIN)/python -m bitstep_sim.proofs --jobs $(JOBS)
 
-prove-all: $(PROVER)            ## all proofs, those that take 45 seconds or more among them
+prove-all: $(PROVER)            ## all proofs, those that take longest among them
 	$(BIN)/python -m bitstep_sim.proofs --all --jobs $(JOBS)
 
 prove-mutations: $(PROVER)      ## that each proof breaks by faults in the RTL; some minutes

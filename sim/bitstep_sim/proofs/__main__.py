@@ -92,7 +92,7 @@ def _parser():
     parser.add_argument("word", nargs="?", default="",
                         help="only properties with this word, the slow ones among them")
     parser.add_argument("--all", action="store_true",
-                        help="the slow ones, too, which take 45 seconds or more each")
+                        help="the slow ones, too, which take longest")
     parser.add_argument("--mutations", action="store_true",
                         help="faults for each property, each of which must break it")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")

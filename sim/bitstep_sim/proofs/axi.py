@@ -290,5 +290,5 @@ PROPERTIES = [
              "first 4 bursts)",
              write_last, Mutation(_WRITE, "lengths.w_data.eq(channel.issue_length)",
                                   "lengths.w_data.eq(channel.issue_length[:1])"),
-             depth=14, bounded=True),
+             depth=14, bounded=True, slow=True),
 ]

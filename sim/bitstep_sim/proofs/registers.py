@@ -101,5 +101,5 @@ PROPERTIES = [
              "half as it was with the low one",
              read, Mutation("shell/register_bank.py", "kept_word.eq(word + 1)",
                             "kept_word.eq(word)"),
-             depth=12, bounded=True),
+             depth=12, bounded=True, slow=True),
 ]
