@@ -21,6 +21,7 @@ from itertools import combinations
 from pathlib import Path
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.losses import LOSSES
 from bitstep_sim.fault_runs import run_fault
 from bitstep_sim.faults import FAULTS
 
@@ -178,11 +179,13 @@ def impossible(pair: dict[str, str]) -> bool:
     def is_a(**wanted):
         return all(pair.get(name) in value for name, value in wanted.items())
 
-    return (is_a(refetch=["yes"], loss=["LEAST_SQUARES", "SQUARED_HINGE", "LOGISTIC"])
+    return (is_a(refetch=["yes"], loss=[loss.name for loss, of_loss in LOSSES.items()
+                                        if not of_loss.one_sided])
             or is_a(refetch=["yes"], batch=["several"])
             or is_a(refetch=["yes"], row_format=["two_levels", "float32"])
             or is_a(refetch=["yes"], labels=["INT16", "INT32"])
-            or is_a(loss=["HINGE", "SQUARED_HINGE", "LOGISTIC"], labels=["INT16", "INT32"]))
+            or is_a(labels=["INT16", "INT32"], loss=[loss.name for loss, of_loss in LOSSES.items()
+                                                     if of_loss.signs]))
 
 
 def unmet_pairs(jobs: list[dict[str, str]]) -> tuple[list[str], int]:
