@@ -106,6 +106,31 @@ def test_words_of_a_fault_choose_tests(arguments):
     assert chosen.returncode == 0, chosen.stdout
 
 
+def ending(by_day, by_night):
+    """A run of pytest that ends with these codes."""
+    codes = {"not slow": by_day, "slow": by_night}
+
+    def run(command, **_):
+        marks = command[command.index("-m", 2) + 1]
+        return subprocess.CompletedProcess(command, codes[marks], "the end", "")
+    return run
+
+
+@pytest.mark.parametrize("by_day, by_night, result", [
+    (1, None, "killed"), (0, 1, "killed"), (5, 1, "killed"), (0, 0, "survives"),
+    (0, 5, "survives"), (5, 0, "survives")])
+def test_a_fault_that_survives_the_day_is_tried_by_night(monkeypatch, by_day, by_night, result):
+    monkeypatch.setattr(fault_runs.subprocess, "run", ending(by_day, by_night))
+    assert run_fault(FAULTS[0]) == result
+
+
+@pytest.mark.parametrize("by_day, by_night", [(5, 5), (2, 0), (0, 2), (4, 5)])
+def test_tests_that_do_not_run_tell_nothing_of_a_fault(monkeypatch, by_day, by_night):
+    monkeypatch.setattr(fault_runs.subprocess, "run", ending(by_day, by_night))
+    with pytest.raises(RuntimeError, match=f"code {by_day}:\nthe end\n.*code {by_night}:\nthe end"):
+        run_fault(FAULTS[0])
+
+
 def test_a_fault_is_found_by_its_tests_alone(monkeypatch):
     fault = next(fault for fault in FAULTS if fault.mutation.file == "pipeline/model/walk.py")
     assert run_fault(fault) == "killed"
