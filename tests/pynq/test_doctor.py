@@ -88,6 +88,25 @@ def test_foreign_dividers_are_named(doctor, board):
     assert float(found[1]) == pytest.approx(100, rel=0.02)     # on a busy machine 99.9
 
 
+@BOTH
+def test_clock_sweep(doctor, board, monkeypatch):
+    """The clocks that pynq's own dividers give; above 130 MHz a register is wrong."""
+    made, read = [], PynqDevice.read
+
+    def spoilt(self, offset):
+        value = read(self, offset)
+        return value ^ 32 if offset == OFFSETS["BATCH"] and self.clock_hz > 130e6 else value
+
+    monkeypatch.setattr(PynqDevice, "read", spoilt)
+    code, text = doctor("--clock-sweep", prepare=made.append)
+    assert code == 0, text
+    found = re.search(r"fastest clock: right up to (\S+) MHz, .*; wrong at (\S+) MHz", text)
+    assert found, text
+    assert 110 < float(found[1]) <= 130 < float(found[2]) < 150
+    assert "ok bitstream's own clock, after the sweep: right" in text
+    assert made[0].clocks.fpga_mhz == pytest.approx(100, rel=2e-5)
+
+
 def test_clock_that_is_not_what_pynq_reads(doctor, board, monkeypatch):
     """A clock from another PLL than pynq believes: only the measurement can tell."""
     monkeypatch.setattr(PynqDevice, "seconds", lambda self: 1.6 * self._board.seconds())

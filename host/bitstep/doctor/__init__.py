@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bitstep.devices.register_device import RegisterDevice
-from bitstep.doctor import facts, memory, registers, runs, speed
+from bitstep.doctor import facts, memory, registers, runs, speed, sweep
 from bitstep.doctor.report import Finding, Report, Verdict
 from bitstep.doctor.session import Session
 
@@ -31,12 +31,13 @@ CHECKS = {
     "Abort": [(runs.abort, "abort and what follows")],
     "Speed": [(speed.stream, "speed of the row stream")],
 }
+SWEEP = {"Clock sweep": [(sweep.clock_sweep, "clock sweep")]}
 WITHOUT_REGISTERS = ("Training",)       # what a device without registers can show
 
 
 def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
             tell: Callable[[str], None] | None = None, timeout_s: float = TIMEOUT_S,
-            memory_bytes: int = MEMORY_BYTES) -> Report:
+            memory_bytes: int = MEMORY_BYTES, clock_sweep: bool = False) -> Report:
     """Open a device, examine and close it.
 
     Parameters
@@ -51,6 +52,8 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
         Longest time without an end of a short run.
     memory_bytes : int
         Size of the largest buffer to test; where there is less, a half of it and so on.
+    clock_sweep : bool
+        True to look for the fastest clock, too: see :func:`bitstep.doctor.sweep.clock_sweep`.
 
     Returns
     -------
@@ -80,7 +83,7 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
         session = Session(device, report, timeout_s=timeout_s, memory_bytes=memory_bytes)
         session.results["manifest"] = content
         try:
-            _check(session)
+            _check(session, {**CHECKS, **(SWEEP if clock_sweep else {})})
         finally:                                # also on Ctrl-C
             if isinstance(device, RegisterDevice):
                 with contextlib.suppress(Exception):
@@ -92,9 +95,9 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
     return report
 
 
-def _check(session: Session) -> None:
+def _check(session: Session, sections: dict[str, list]) -> None:
     plain = not isinstance(session.device, RegisterDevice)
-    for section, checks in CHECKS.items():
+    for section, checks in sections.items():
         session.report.section(section)
         if plain and section not in WITHOUT_REGISTERS:
             session.report.skip("all checks", f"do not apply: device '{session.device.name}' has "

@@ -31,6 +31,10 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                              "where there is less, a half of it and so on)")
     examination.add_argument("--timeout", type=number(0), default=10.0, metavar="S",
                              help="limit of time for each short run in seconds (default: 10)")
+    examination.add_argument("--clock-sweep", action="store_true",
+                             help="at the end, find the fastest clock at which this board still "
+                             "trains right (device pynq); a clock that is too fast may write "
+                             "anywhere in the board's memory: save your work before")
     examination.add_argument("--out", metavar="FILE.txt", help="write the report, too")
     add_configuration_options(parser.add_argument_group(
         "pipeline", "For sim, golden, and to choose a bitstream; where a manifest is given, the "
@@ -57,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
                 options["progress"].clear()
 
     report = examine(opening, manifest=manifest, tell=lambda text: print(text, flush=True),
-                     timeout_s=arguments.timeout, memory_bytes=arguments.memory_mib << 20)
+                     timeout_s=arguments.timeout, memory_bytes=arguments.memory_mib << 20,
+                     clock_sweep=arguments.clock_sweep)
     if arguments.out:
         write_text(arguments.out, report.text)
         print(f"\nwrote {arguments.out}")

@@ -38,8 +38,22 @@ def patterns(session: Session) -> None:
     """Write patterns to every writable register, and then a different value to each."""
     session.need_idle()
     registers = _writable(session)
+    wrong = wrong_patterns(session)
+    if session.report.check(
+            "bits of the writable registers", not wrong, f"{len(registers)} registers gave back "
+            f"{len(PATTERNS)} patterns each (a one in each bit, all bits, every other bit), cut to "
+            "their widths", wrong=_listed(wrong), expected=f"{len(registers)} registers give back "
+            f"{len(PATTERNS)} patterns each, cut to their widths", remedy=_REMEDY):
+        session.safe.add("bits")
+    _addresses(session, registers)
+
+
+def wrong_patterns(session: Session) -> list[str]:
+    """Write patterns to every writable register; return what is wrong with each that gives back
+    something else.
+    """
     wrong = []
-    for register in registers:
+    for register in _writable(session):
         mask = (1 << register.width) - 1
         stuck_0 = stuck_1 = 0
         example = None
@@ -56,13 +70,7 @@ def patterns(session: Session) -> None:
             wrong.append(f"{register.name} (0x{register.offset:03x}, {register.width} bits) gave "
                          f"0x{example[1]:08x} for 0x{example[0]:08x}: {', '.join(bits)} where they "
                          "should not")
-    if session.report.check(
-            "bits of the writable registers", not wrong, f"{len(registers)} registers gave back "
-            f"{len(PATTERNS)} patterns each (a one in each bit, all bits, every other bit), cut to "
-            "their widths", wrong=_listed(wrong), expected=f"{len(registers)} registers give back "
-            f"{len(PATTERNS)} patterns each, cut to their widths", remedy=_REMEDY):
-        session.safe.add("bits")
-    _addresses(session, registers)
+    return wrong
 
 
 def _addresses(session, registers):

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -164,11 +165,10 @@ def counters(session: Session) -> None:
 def abort(session: Session) -> None:
     """Look at a long run, abort it, and train again."""
     session.need_runs()
-    config, report = session.config, session.report
+    report = session.report
     with contextlib.ExitStack() as stack:
-        run, n_epochs = _long_run(session, stack)
-        session.write("CONTROL", Control.START)
-        _measure(session, n_epochs * run.job.n_rows * config.latency / session.device.clock_hz)
+        longest_s = start_long_run(session, stack)
+        _measure(session, longest_s)
         _locked(session)
         over = session.read("STATUS") & Status.DONE
         started = session.seconds()
@@ -206,8 +206,10 @@ def _again(session):
                          expected=said, remedy=STUCK_REMEDY)
 
 
-def _long_run(session, stack):
-    """Load a run of many epochs without any look-ahead; return it and its epochs."""
+def start_long_run(session: Session, stack: contextlib.ExitStack) -> float:
+    """Start a run of many epochs without any look-ahead; return how long it takes at most, in
+    seconds. Its buffers are those of ``stack``.
+    """
     config = session.config
     room = session.largest(4 << 20)
     n_rows = max(1, room // 4 // config.rows.beat_bytes)
@@ -225,12 +227,53 @@ def _long_run(session, stack):
     run.write("EPOCHS", n_epochs)
     run.write_pair("EPOCH_TABLE_ADDRESS", epoch_table.address)
     run.write_pair("MODEL_OUT_STRIDE", 0)
-    return run, n_epochs
+    session.write("CONTROL", Control.START)
+    return n_epochs * n_rows * config.latency / session.device.clock_hz
 
 
 def _measure(session, longest_s):
-    """Measure the clock, by the cycles of a run and the time on the board."""
+    """Measure the clock, and compare it with the one that was set."""
     wanted = session.device.clock_hz
+    found = measure_clock(session, longest_s)
+    title, expected = "clock, measured by a run", f"{wanted / 1e6:.4g} MHz"
+    if found is None:
+        session.report.warn(title, expected=expected, found="the run was over too soon",
+                            remedy="nothing, but the clock is not measured")
+    else:
+        session.report.check(
+            title, found.may_be(wanted), found.text, expected=expected,
+            remedy="times that bitstep reports are wrong by this ratio, and models may be wrong if "
+            "it is faster than the bitstream is made for: load the bitstream by bitstep alone, "
+            "boot from the SD card's own boot files, and send this report")
+
+
+@dataclass(frozen=True)
+class MeasuredClock:
+    """A clock in Hz, by the cycles of a run that is under way: between ``least`` and ``most``."""
+
+    least: float
+    most: float
+    text: str
+
+    def may_be(self, hz: float) -> bool:
+        """True if it is ``hz``, to 2 % beyond what the measurement leaves open."""
+        return self.least <= 1.02 * hz and self.most >= 0.98 * hz
+
+
+def measure_clock(session: Session, longest_s: float) -> MeasuredClock | None:
+    """Measure the clock by the cycles of the run under way and the time on the board.
+
+    Parameters
+    ----------
+    session : Session
+    longest_s : float
+        Time that the run takes at most.
+
+    Returns
+    -------
+    MeasuredClock or None
+        None if the run was over before.
+    """
     before, first, after = _cycles(session)
     # Reading may take long on a serial line, and then so must the measurement.
     span = min(max(LOOK_S, 40 * (after - before)), longest_s / 2)
@@ -239,20 +282,13 @@ def _measure(session, longest_s):
         if session.device.wait(lambda: bool(session.read("STATUS") & Status.DONE), span / 20):
             break
     begun, last, ended = _cycles(session)
-    cycles = (last - first) % (1 << 32)
-    least, most = cycles / max(ended - before, 1e-9), cycles / max(begun - after, 1e-9)
-    said = (f"{cycles / ((begun + ended - before - after) / 2) / 1e6:.4g} MHz "
-            f"({cycles:,} cycles in {_duration(begun - after)})")
-    title, expected = "clock, measured by a run", f"{wanted / 1e6:.4g} MHz"
     if session.read("STATUS") & Status.DONE:
-        session.report.warn(title, expected=expected, found="the run was over too soon",
-                            remedy="nothing, but the clock is not measured")
-    else:
-        session.report.check(
-            title, least <= 1.02 * wanted and most >= 0.98 * wanted, said, expected=expected,
-            remedy="times that bitstep reports are wrong by this ratio, and models may be wrong if "
-            "it is faster than the bitstream is made for: load the bitstream by bitstep alone, "
-            "boot from the SD card's own boot files, and send this report")
+        return None
+    cycles = (last - first) % (1 << 32)
+    return MeasuredClock(
+        cycles / max(ended - before, 1e-9), cycles / max(begun - after, 1e-9),
+        f"{cycles / ((begun + ended - before - after) / 2) / 1e6:.4g} MHz "
+        f"({cycles:,} cycles in {_duration(begun - after)})")
 
 
 def _cycles(session):

@@ -1,9 +1,9 @@
 """The stream of rows: its speed, and that of the port."""
 
-
 from bitstep.devices.driver import RegisterRun
 from bitstep.doctor.jobs import difference, expected_of, make_job
 from bitstep.doctor.session import Session
+from bitstep.pipeline.job import TrainingJob
 
 SHARE = 0.85                # of a port that a healthy memory fills
 BYTES = 1 << 20             # of the rows, at most
@@ -18,11 +18,8 @@ def stream(session: Session) -> None:
     """Stream long rows, compare the model, and note the speed of the memory."""
     session.need_runs()
     config, device, report = session.config, session.device, session.report
-    n_features = min(config.rows.capacity, FEATURES)
-    row_bytes = config.rows.beats(n_features) * config.rows.beat_bytes
-    room = min(BYTES, session.memory_bytes) // row_bytes
-    n_rows = _fitting(session, n_features, min(max(1, room), ROWS, VALUES // n_features))
-    job = make_job(config, n_features=n_features, n_rows=n_rows, epochs=1)
+    job = long_rows(session)
+    n_rows, n_features = job.n_rows, job.n_features
     result = device.train(job, timeout_s=session.timeout_s)
     wrong = difference(config, expected_of(job), (result.models, result.intercepts))
     report.check("training (long rows)", not wrong, f"{n_rows:,} rows of {n_features:,} features, "
@@ -37,6 +34,16 @@ def stream(session: Session) -> None:
     # Bit-plane rows take fewer cycles than they have beats, and then wait for the others.
     found["stall_rows"] = max(0, found["stall_rows"] + n_rows * job.beats - found["beats"])
     _judge(report, config, device.clock_hz, found)
+
+
+def long_rows(session: Session) -> TrainingJob:
+    """Make a job of long rows, as many as there is memory for."""
+    config = session.config
+    n_features = min(config.rows.capacity, FEATURES)
+    row_bytes = config.rows.beats(n_features) * config.rows.beat_bytes
+    room = min(BYTES, session.memory_bytes) // row_bytes
+    n_rows = _fitting(session, n_features, min(max(1, room), ROWS, VALUES // n_features))
+    return make_job(config, n_features=n_features, n_rows=n_rows, epochs=1)
 
 
 def _judge(report, config, clock_hz, found):

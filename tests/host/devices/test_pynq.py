@@ -77,6 +77,21 @@ def test_sets_the_clock(use, tmp_path, pll_mhz, divider, found_mhz, mhz):
     device.close()
 
 
+def test_tries_a_clock(use, tmp_path):
+    """Faster than the bitstream's, too; who opens the board again has the bitstream's."""
+    use(CONFIG, clocks=FakeClocks(1000, 16))
+    path = write_bitstream(tmp_path, CONFIG)
+    with open_device("pynq", CONFIG, bitfile=str(path)) as device:
+        assert isinstance(device, PynqDevice)
+        assert device.try_clock(140e6) == device.clock_hz == pytest.approx(1e9 / 7)
+        assert device.clock.hz == 100e6
+    device = PynqDevice(CONFIG, bitfile=path)
+    assert device.clock_hz == 100e6
+    device.close()
+    with pytest.raises(DeviceError, match="is closed"):
+        device.try_clock(100e6)
+
+
 @pytest.mark.parametrize(("clocks", "message"), [
     (FakeClocks(1050), "must be 100 MHz, .* but pynq reads 105 MHz after setting it"),
     (FakeClocks(1500, 12, stuck=True), r"reads 125 MHz .*\(125 MHz before\)\. Models could be wro"),

@@ -498,8 +498,7 @@ def test_busy_from_the_start(short_limits):
     device = SimDevice(CONFIG, memory_bytes=8 * MIB)
     with_run = session.Session(device, None, timeout_s=1, memory_bytes=MIB)  # type: ignore[arg-type]
     with contextlib.ExitStack() as stack:
-        runs._long_run(with_run, stack)
-        with_run.write("CONTROL", Control.START)
+        runs.start_long_run(with_run, stack)
     assert "RESULT: all is well" in diagnose(device).text
 
 
@@ -542,3 +541,141 @@ def test_serial_board_with_faults(tmp_path, monkeypatch, capsys):
     assert f"register map in the manifest expected {MAP_VERSION} found 1" in shown
     assert "FAILED clock expected 40 MHz, as the manifest says found 0.8 MHz" in shown
     assert "training (plain): not done: the register test did not pass" in shown
+
+
+class Overclocked(Broken):
+    """A board whose PLL of 1 GHz is divided by whole numbers, wrong above 130 MHz."""
+
+    pll_hz, most_hz = 1e9, 130e6
+
+    def __init__(self, config=CONFIG, **options):
+        super().__init__(config, **options)
+        self.asked, self.passed, self.seen = [100e6], 0.0, 0.0
+        self.clock_hz = 100e6
+
+    def seconds(self):
+        own = self.device.seconds()
+        self.passed += (own - self.seen) * 100e6 / self.clock_hz
+        self.seen = own
+        return self.passed
+
+    def try_clock(self, hz):
+        self.seconds()
+        self.asked.append(hz)
+        self.clock_hz = self.pll_hz / round(self.pll_hz / hz)
+        return self.clock_hz
+
+    @property
+    def too_fast(self):
+        return self.clock_hz > self.most_hz
+
+
+class WrongWhenFast(Overclocked, WrongSteps):
+    def start(self):
+        if self.too_fast:
+            super().start()
+
+
+class RegistersWhenFast(Overclocked):
+    def read_name(self, name, value):
+        return value & ~32 if name == "BATCH" and self.too_fast else value
+
+
+class EndlessWhenFast(Overclocked):
+    def read_name(self, name, value):
+        return value & ~Status.DONE if name == "STATUS" and self.too_fast else value
+
+
+class StaysWhenFast(Overclocked):
+    """The clock that is read back is not the one that the pipeline has."""
+
+    def seconds(self):
+        return self.device.seconds()
+
+
+class Fast(Overclocked):
+    most_hz = 1e9
+
+
+def sweep(device):
+    report = examine(lambda: device, timeout_s=0.3, memory_bytes=MIB, clock_sweep=True)
+    return report, " ".join(report.text.split())
+
+
+@pytest.mark.parametrize("kind, right, ending", [
+    (WrongWhenFast, "125 MHz right: 5 trainings", "142.9 MHz wrong: after epoch 1 of 3, "),
+    (RegistersWhenFast, "125 MHz right", "142.9 MHz wrong: BATCH (0x050, 32 bits) gave"),
+    (EndlessWhenFast, "125 MHz right", "142.9 MHz wrong: Device '"),
+], ids=["models", "registers", "end"])
+def test_clock_sweep(kind, right, ending):
+    """Its figures are those of a PLL of 1 GHz over 10, 9, 8, 7."""
+    device = kind()
+    report, text = sweep(device)
+    assert not report.failed, text
+    assert right in text
+    assert ending in text
+    assert "fastest clock: right up to 125 MHz, 25% above the bitstream's 100 MHz" in text
+    assert "; wrong at 142.9 MHz" in text
+    assert "ok bitstream's own clock, after the sweep: right" in text
+    assert max(device.asked) < 150e6
+    assert device.asked[-1] == device.clock_hz == 100e6
+
+
+def test_clock_sweep_to_its_end():
+    device = Fast()
+    report, text = sweep(device)
+    assert not report.failed, text
+    assert "right up to 200 MHz, 100% above the bitstream's 100 MHz; no more than 2 times" in text
+    assert device.clock_hz == 100e6
+
+
+def test_clock_sweep_of_a_clock_that_stays():
+    _, text = sweep(StaysWhenFast())
+    assert "111.1 MHz wrong: the clock is 100 MHz" in text
+    assert "not the 111.1 MHz that are read back" in text
+    assert "right up to 100 MHz, 0% above" in text
+
+
+def test_clock_sweep_that_leaves_something():
+    """What a clock that is too fast did to the board is a finding."""
+    class Spoilt(WrongWhenFast):
+        spoilt = False
+
+        @property
+        def too_fast(self):
+            self.spoilt |= self.clock_hz > self.most_hz
+            return self.spoilt
+
+    device = Spoilt()
+    report, _ = sweep(device)
+    assert "weights differ" in named(report, "own clock, after the sweep")
+    assert device.clock_hz == 100e6
+
+
+def test_clock_sweep_ends_at_the_own_clock(monkeypatch):
+    device = Fast()
+    right = type(device).start
+
+    def start(self):
+        if self.clock_hz > 105e6:
+            raise KeyboardInterrupt
+        return right(self)
+
+    monkeypatch.setattr(Fast, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(device)
+    assert device.clock_hz == 100e6
+
+
+def test_no_clock_sweep_where_the_clock_is_fixed_or_something_is_wrong():
+    report, text = sweep(SimDevice(CONFIG, memory_bytes=8 * MIB))
+    assert not report.failed
+    assert "skipped clock sweep: not done: the clock of device 'sim' cannot be set" in text
+
+    class Stuck(Fast, StuckRegister):
+        pass
+
+    device = Stuck()
+    _, text = sweep(device)
+    assert "skipped clock sweep: not done: something is wrong at the bitstream's own clock" in text
+    assert device.asked == [100e6]

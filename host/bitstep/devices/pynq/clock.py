@@ -36,7 +36,7 @@ class FpgaClock:
 
 
 def set_clock(pynq: Any, wanted_hz: float) -> FpgaClock:
-    """Set the clock of the FPGA and read it back.
+    """Set the clock that a bitstream is made for, and read it back.
 
     Parameters
     ----------
@@ -50,18 +50,29 @@ def set_clock(pynq: Any, wanted_hz: float) -> FpgaClock:
     DeviceError
         If pynq cannot tell or set the clock, if it is faster than wanted, or far slower.
     """
+    clock = FpgaClock(wanted_hz, *try_clock(pynq, wanted_hz))
+    _check(clock)
+    return clock
+
+
+def try_clock(pynq: Any, hz: float) -> tuple[float, float]:
+    """Set the clock that is next to ``hz``; return those that pynq reads before and after, in Hz.
+
+    Raises
+    ------
+    DeviceError
+        If pynq cannot tell or set the clock.
+    """
     try:
-        found_hz = 1e6 * float(pynq.Clocks.fclk0_mhz)
-        pynq.Clocks.fclk0_mhz = wanted_hz / 1e6
-        clock = FpgaClock(wanted_hz, found_hz, 1e6 * float(pynq.Clocks.fclk0_mhz))
+        before = 1e6 * float(pynq.Clocks.fclk0_mhz)
+        pynq.Clocks.fclk0_mhz = hz / 1e6
+        return before, 1e6 * float(pynq.Clocks.fclk0_mhz)
     except (RuntimeError, OSError, ValueError, TypeError, KeyError, AttributeError,
             ArithmeticError) as error:
         raise DeviceError(
             f"pynq {getattr(pynq, '__version__', '')} cannot set the clock of the FPGA to "
-            f"{wanted_hz / 1e6:g} MHz: {type(error).__name__}: {error}. Without the right clock "
+            f"{hz / 1e6:g} MHz: {type(error).__name__}: {error}. Without the right clock "
             "models may be wrong; run this as root, on the board's own SD image") from error
-    _check(clock)
-    return clock
 
 
 def _check(clock):

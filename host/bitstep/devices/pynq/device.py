@@ -19,7 +19,7 @@ import numpy as np
 
 from bitstep.devices.driver import ABORT_TIMEOUT_S, check_identity
 from bitstep.devices.pynq.bitstream import find_bitstream, manifests_of, read_bitstream
-from bitstep.devices.pynq.clock import FpgaClock, set_clock
+from bitstep.devices.pynq.clock import FpgaClock, set_clock, try_clock
 from bitstep.devices.pynq.left import end_left_run, leave_mark, remove_mark
 from bitstep.devices.pynq.memory import PynqBuffer, contiguous
 from bitstep.devices.pynq.waiter import Waiter
@@ -142,6 +142,19 @@ class PynqDevice(RegisterDevice):
         """
         own = getattr(self._board, "seconds", None)
         return own() if own else time.monotonic()
+
+    def try_clock(self, hz: float) -> float:
+        """Set the clock that is next to ``hz``, be it faster than the bitstream is made for; return
+        it as pynq reads it back, in Hz. Models may be wrong until ``clock.wanted_hz`` is set again.
+
+        Raises
+        ------
+        DeviceError
+            If pynq cannot tell or set the clock.
+        """
+        self._opened()
+        self.clock_hz = try_clock(self._pynq, hz)[1]
+        return self.clock_hz
 
     def await_interrupt(self, timeout_s: float) -> bool:
         """Wait for the interrupt alone; False if it does not come in time.
