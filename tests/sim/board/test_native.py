@@ -75,6 +75,16 @@ def test_models_and_counters(config, memory):
             assert len(result.epoch_cycles) == 3
 
 
+def test_jobs_of_which_one_was_never_over():
+    """Rows were skipped that the streams, let go on meanwhile, no longer had. The cycles are those
+    that the simulated board counted.
+    """
+    rng = np.random.default_rng(940991829)
+    native = CpuDevice(REFETCH, memory_gbps=0.4)
+    assert [native.train(draw(REFETCH, rng)).counters["cycles"] for _ in range(JOBS)] == [
+        21534, 1168, 20748, 6302, 30878, 8290, 6367, 1561, 14231, 4715, 64646, 5366]
+
+
 def test_another_pipeline_than_the_jobs():
     """Cycles are those of the device's pipeline, with its own look-ahead."""
     job = random_job(CONFIGS[0], n_features=64, n_rows=100)

@@ -89,6 +89,7 @@ class Reader:
 
     def skip(self, beats):
         """Let beats come and go, at most ``spare``; if all have come, they only go."""
+        assert beats <= self.spare, (beats, self.spare)     # else a run would never be over
         if self.address.left:
             self.address.left -= beats
             self.accepted += beats
