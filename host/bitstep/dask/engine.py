@@ -17,6 +17,7 @@ from dask.typing import Key
 from distributed import CancelledError, Client, Future, KilledWorker, get_worker
 
 from bitstep.dask.devices import DeviceChoice, close_devices, worker_device
+from bitstep.dask.mapped import give_back
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import DeviceError
@@ -53,8 +54,11 @@ def call_shards(shards: Sequence[Shard], device: DeviceChoice, config: PipelineC
     """Results of a method of each shard of a partition."""
     if not shards:
         return []
-    with worker_device(device, config) as opened:
-        return [getattr(one, method)(opened, *arguments, **options) for one in shards]
+    try:
+        with worker_device(device, config) as opened:
+            return [getattr(one, method)(opened, *arguments, **options) for one in shards]
+    finally:
+        give_back(shards)
 
 
 def facts_of(shards: Sequence[Shard]) -> list[ShardFacts]:
@@ -195,12 +199,19 @@ class Engine:
             self._no_scheduler()
         if time.monotonic() - last > self.timeout_s:
             workers = self._asked(self.client.nthreads)
+            paused = self._paused()
             asked = "" if not self.resources else " with resources " + ", ".join(
                 f"{name}={value:g}" for name, value in self.resources.items())
             raise DeviceError(
                 f"No task ended in {self.timeout_s:g} s; the scheduler {self.address} has "
-                f"{len(workers)} workers, and {len(running)} tasks wait for one{asked}. Start "
-                "workers, or allow more time")
+                f"{len(workers)} workers, and {len(running)} tasks wait for one{asked}. "
+                + (f"{paused} are paused, since their memory is full: give each more, or make "
+                   "partitions smaller" if paused else "Start workers, or allow more time"))
+
+    def _paused(self) -> int:
+        """Number of workers whose memory is full."""
+        found = self._asked(self.client.scheduler_info)
+        return sum(one.get("status") == "paused" for one in found["workers"].values())
 
     def _asked(self, question: Callable[[], _Result]) -> _Result:
         """An answer of the scheduler."""

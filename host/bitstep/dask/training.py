@@ -12,6 +12,7 @@ from dask.delayed import Delayed, delayed
 
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import DaskShards, Engine, on_worker
+from bitstep.dask.mapped import kept_shards
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.training.choices import Resolved, one_vs_rest
 from bitstep.training.pipelines import pipeline_for
@@ -46,7 +47,7 @@ def part_weighed(make: Callable[..., Part], sources: Sequence[Any],
 def part_shards(make: Callable[..., Part], sources: Sequence[Any], weaving: Weaving, first: int,
                 summary: Summary) -> list[Any]:
     """The shards of a part."""
-    return on_worker(lambda: make_shards(make(*sources), weaving, first, summary))
+    return on_worker(lambda: kept_shards(make_shards(make(*sources), weaving, first, summary)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,9 @@
 """What is lost while a model is trained: workers, scheduler, client; and Ctrl-C."""
 
 import os
+import pickle
 import signal
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -15,7 +17,9 @@ from sklearn.datasets import load_breast_cancer
 
 from bitstep.dask import LowPrecisionClassifier
 from bitstep.dask.engine import Engine
+from bitstep.dask.mapped import MappedShards, kept_shards
 from bitstep.pipeline.results import DeviceError
+from bitstep.training.shards.parts import make_shards, merge, summarize, weaving_of
 
 CANCER: Any = load_breast_cancer(return_X_y=True)
 X, Y = CANCER
@@ -87,6 +91,65 @@ def test_worker_too_small_for_its_shard():
             pytest.raises(DeviceError, match=r"on 2 workers when they were lost, the last one tcp"
                                              r".*make partitions smaller"):
         model_of(client).fit(ROWS.map_blocks(die, dtype=float, meta=np.empty((0, 0))), LABELS)
+
+
+def test_rows_larger_than_the_memory_of_workers(expected, monkeypatch):
+    """They are mapped from the worker's disk, where they have no name; the bits are the same."""
+    found = []
+    limits = {f"distributed.worker.memory.{name}": False
+              for name in ("target", "spill", "pause", "terminate")}
+
+    def kept(dask_worker):
+        return [type(one).__name__ for one in dask_worker.data.values()]
+
+    when_first("inner-passes", lambda engine: found.append(engine.client.run(kept)), monkeypatch)
+    with dask.config.set(FAST | limits), make_cluster(memory_limit="64MB") as cluster, \
+            Client(cluster, set_as_default=False) as client:
+        model = model_of(client).fit(ROWS, LABELS)
+    names = [name for names in found[0].values() for name in names]
+    assert names.count("MappedShards") == 4
+    np.testing.assert_array_equal(model.coef_, expected)
+
+
+@pytest.fixture
+def shards():
+    part, = make_parts(X, Y, ENDS[:2])
+    summary = summarize(part, True)
+    weaving = weaving_of(merge([summary]), "minmax", None, None, seed=1, shuffle=True,
+                         fit_intercept=True, shard_rows=70)
+    return make_shards(part, weaving, 0, summary)
+
+
+def test_mapped_shards(shards, tmp_path):
+    found = MappedShards(shards, str(tmp_path))
+    assert not list(tmp_path.iterdir())
+    sent = pickle.loads(pickle.dumps(found))
+    found.give_back()
+    assert type(sent) is list
+    assert len(shards) > 1
+    for kinds in zip(shards, found, sent, strict=True):
+        own, mapped, other = (one.rows.stored[0] for one in kinds)
+        assert not mapped.flags.writeable
+        np.testing.assert_array_equal(mapped, own)
+        np.testing.assert_array_equal(other, own)
+
+
+def test_no_room_on_the_disk(shards, tmp_path, monkeypatch):
+    gone = str(tmp_path / "gone")
+    worker = SimpleNamespace(local_directory=gone, memory_manager=SimpleNamespace(memory_limit=1))
+    monkeypatch.setattr("bitstep.dask.mapped.get_worker", lambda: worker)
+    with pytest.raises(MemoryError, match=rf"cannot be written to its local directory {gone}"):
+        kept_shards(shards)
+    worker.memory_manager.memory_limit = None
+    assert kept_shards(shards) is shards
+
+
+def test_paused_workers(client, monkeypatch):
+    monkeypatch.setattr("bitstep.dask.engine.LOOK_S", 0.1)
+    monkeypatch.setattr(client, "scheduler_info", lambda: {"workers": {
+        "one": {"status": "paused"}, "other": {"status": "running"}}})
+    with pytest.raises(DeviceError, match="1 are paused, since their memory is full: give each"):
+        model_of(client, timeout=0.5, resources={"bitstep": 1}).fit(ROWS, LABELS)
 
 
 def test_no_worker(monkeypatch):
