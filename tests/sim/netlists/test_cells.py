@@ -1,6 +1,7 @@
 """Models of FPGA cells against tables by hand, and that they refuse what they do not model."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,13 +15,20 @@ PORTS = ("en_a", "we_a", "word_a", "in_a", "be_a", "en_b", "we_b", "word_b", "in
 WORDS = {0: 0x12345, 1: 0x2ABCD, 1023: 0x3C0DE}     # at the start; the others are 0
 
 
+@dataclass(frozen=True)
+class Value:
+    """A parameter's value in Verilog, other than a string or a number."""
+
+    text: str
+
+
 def pins(pin, signal, count):
     """Connections of pins that are numbered."""
     return ", ".join(f".{pin}{bit}({signal}[{bit}])" for bit in range(count))
 
 
 def instance(kind, name, parameters, connections):
-    given = ", ".join(f".{key}({json.dumps(value) if isinstance(value, str) else value})"
+    given = ", ".join(f".{key}({value.text if isinstance(value, Value) else json.dumps(value)})"
                       for key, value in parameters.items())
     return f"{kind} #({given}) of_{name}({', '.join(connections)});"
 
@@ -43,7 +51,7 @@ def dp16kd(name, *, address_a, address_b, we_b="we_b", **parameters):
     """
     value = "{" + ", ".join(f"2'd0, 18'h{WORDS.get(word, 0):x}" for word in range(15, -1, -1)) + "}"
     last = f"{{2'd0, 18'h{WORDS[1023]:x}, 300'd0}}"
-    chosen = {"INITVAL_00": _Raw(value), "INITVAL_3F": _Raw(last)} | parameters
+    chosen = {"INITVAL_00": Value(value), "INITVAL_3F": Value(last)} | parameters
     body = [f"wire [13:0] {name}_a = {address_a}, {name}_b = {address_b};"]
     return [*body, instance("DP16KD", name, chosen, [
         pins("ADA", f"{name}_a", 14), pins("ADB", f"{name}_b", 14), pins("DIA", "in_a", 18),
@@ -53,27 +61,13 @@ def dp16kd(name, *, address_a, address_b, we_b="we_b", **parameters):
         ".CSA0(1'b0), .CSA1(1'b0), .CSA2(1'b0), .CSB0(1'b0), .CSB1(1'b0), .CSB2(1'b0)"])]
 
 
-class _Raw(int):
-    """A value of a parameter that is written as it is."""
-
-    def __new__(cls, text):
-        self = super().__new__(cls)
-        self.text = text
-        return self
-
-    def __str__(self):
-        return self.text
-
-    __format__ = lambda self, spec: self.text       # noqa: E731
-
-
 def ramb18(name, mode):
     """Half a block of 7-series with two ports of 18 bits, of one mode."""
     parameters = {"RAM_MODE": "TDP", "WRITE_MODE_A": mode, "WRITE_MODE_B": mode,
                   **{f"{way}_WIDTH_{side}": 18 for way in ("READ", "WRITE") for side in "AB"},
                   # By hand: byte 0 of 0x12345 is 0x145, its bit 8 is the parity bit.
-                  "INIT_00": _Raw("256'h55CD9145"), "INITP_00": _Raw("256'hD"),
-                  "INIT_3F": _Raw("{16'hE0DE, 240'd0}"), "INITP_07": _Raw("{2'b10, 254'd0}")}
+                  "INIT_00": Value("256'h55CD9145"), "INITP_00": Value("256'hD"),
+                  "INIT_3F": Value("{16'hE0DE, 240'd0}"), "INITP_07": Value("{2'b10, 254'd0}")}
     split = [f".DI{port}({{in_{side}[16:9], in_{side}[7:0]}}), "
              f".DIP{parity}({{in_{side}[17], in_{side}[8]}})"
              for side, port, parity in (("a", "ADI", "ADIP"), ("b", "BDI", "BDIP"))]
@@ -205,8 +199,8 @@ def test_simple_dual_port_of_7_series(kind, n_bytes):
     body = []
     for name, mode in modes.items():
         parameters = {"RAM_MODE": "SDP", "WRITE_MODE_A": mode, "WRITE_MODE_B": mode,
-                      "READ_WIDTH_A": row, "WRITE_WIDTH_B": row, "INIT_00": _Raw("256'h123"),
-                      "INITP_00": _Raw("256'h1")}
+                      "READ_WIDTH_A": row, "WRITE_WIDTH_B": row, "INIT_00": Value("256'h123"),
+                      "INITP_00": Value("256'h1")}
         half, few = data // 2, parity // 2
         body.append(instance(kind, name, parameters, [
             f".ADDRARDADDR({address('row_r')}), .ADDRBWRADDR({address('row_w')})",
