@@ -1,11 +1,12 @@
 // The common part of RAMB18E1 and RAMB36E1, memory blocks of 7-series: rows of BYTES 9-bit bytes.
 //
-// Sources: Xilinx UG473 (7 Series FPGAs Memory Resources, v1.14), chapter 1: write modes; "Conflict
-// Avoidance" with synchronous clocking (v1.11, page 19): the other port reads the stored word of a
-// port with READ_FIRST that writes, and something invalid of one with WRITE_FIRST or NO_CHANGE,
-// whatever its own mode; two ports that write leave something undefined; "Simple Dual-Port Block
-// RAM": port A reads and port B writes, at full width with the data pins of both; "Byte-Wide Write
-// Enable"; INIT_xx and INITP_xx. Yosys, techlibs/xilinx/brams_xc6v_map.v: write enables at pins.
+// Sources: Xilinx UG473 (7 Series FPGAs Memory Resources, v1.11), pages 12 and 19: write modes of a
+// port; with one clock the other port reads the stored word if the port that writes has READ_FIRST,
+// else something invalid, whatever its own mode. DS512 (Block Memory Generator, v6.1), pages 30 and
+// 31: invalid are the bytes that are written; two ports must not write one byte (UG473 allows equal
+// data, the model does not). UG473, "Block RAM Attributes": widths, INIT_xx, INITP_xx. Yosys,
+// techlibs/xilinx/brams_xc6v_map.v: in simple dual-port A reads and B writes, at full width with
+// the data pins of both; write enables at the pins.
 //
 // Not modelled, and an error: output registers and their start other than 0, any reset, two clocks.
 module bitstep_ramb #(

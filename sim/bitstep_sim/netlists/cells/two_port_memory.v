@@ -38,7 +38,8 @@ module bitstep_two_port_memory #(
         $fatal(1, "two_port_memory: unsupported MODE %s, %s", MODE_A, MODE_B);
         unsupported_parameter ends();
     end
-    if (OTHER_A != "OLD" && OTHER_A != "UNDEFINED" || OTHER_B != "OLD" && OTHER_B != "UNDEFINED") begin
+    if (OTHER_A != "OLD" && OTHER_A != "UNDEFINED"
+            || OTHER_B != "OLD" && OTHER_B != "UNDEFINED") begin
         $fatal(1, "two_port_memory: unsupported OTHER %s, %s", OTHER_A, OTHER_B);
         unsupported_parameter ends();
     end
