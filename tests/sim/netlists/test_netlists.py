@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from simulated import TestedDevice, check_models, compare, open_board
+from counted import are_equal, counters_of
+from simulated import TestedDevice, check_against_golden, check_models, compare, open_board
 
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
@@ -70,15 +71,25 @@ def jobs_of(config, seed, **options):
                        **chosen)
 
 
+def check_run(device, jobs):
+    """Golden's models, and every counter of the cycle model. Returns the result."""
+    config = device.config
+    if not config.refetch:
+        return check_models(device, jobs)[0]
+    (job,) = jobs
+    result = check_against_golden(device, job)
+    are_equal(*counters_of(config, job, config.effective_lookahead(job.beats), {}, result))
+    return result
+
+
 def check(device, config):
-    """Runs after each other, and one after a run that was aborted."""
+    """Runs after each other, and after runs that were aborted."""
     few = min(5, config.max_features)
-    check_models(device, jobs_of(config, 1))
-    check_models(device, jobs_of(config, 2, n_features=few, n_rows=41))
+    first = check_run(device, jobs_of(config, 1))
+    assert (first.counters["refetched_rows"] > 0) == config.refetch
+    check_run(device, jobs_of(config, 2, n_features=few, n_rows=41))
     cut_off = jobs_of(config, 3)
-    before = device.board.cycles
-    check_models(device, cut_off)
-    whole = device.board.cycles - before
+    whole = check_run(device, cut_off).counters["cycles"]
     for cycles in (whole // 9, whole // 2, whole * 3 // 4):
         tested = TestedDevice(device, cycles=cycles, during=functools.partial(
             device.write, OFFSETS["CONTROL"], Control.ABORT))
@@ -86,8 +97,8 @@ def check(device, config):
             tested.train_models(cut_off) if len(cut_off) > 1 else tested.train(cut_off[0])
         result = raised.value.result
         compare(result, list(train(cut_off[0]))[:result.epochs_done])
-        check_models(device, jobs_of(config, cycles, n_rows=23))
-    check_models(device, cut_off)
+        check_run(device, jobs_of(config, cycles, n_rows=23))
+    check_run(device, cut_off)
     assert device.board.stray_accesses == 0
 
 
