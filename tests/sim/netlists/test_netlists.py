@@ -1,6 +1,8 @@
 """Netlists that Yosys makes run jobs on the simulated board: golden's models, by night."""
 
 import functools
+import subprocess
+import sys
 import time
 from importlib.util import find_spec
 from itertools import pairwise
@@ -19,7 +21,7 @@ from bitstep.pipeline.results import AbortedError, RangeOverflowError
 from bitstep_hw import top
 from bitstep_hw.parts import memories
 from bitstep_sim.board import units
-from bitstep_sim.netlists import synthesis
+from bitstep_sim.netlists import synthesis, xc7
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_jobs
 
@@ -121,7 +123,11 @@ def careless(rtl):
 
 @pytest.mark.parametrize("family", BLOCKS)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_models_are_those_of_golden(family, name):
+def test_models_are_those_of_golden(family, name, request):
+    if (family, name) == ("xc7", "bit_planes"):
+        request.applymarker(pytest.mark.xfail(
+            strict=True, raises=RangeOverflowError,
+            reason="Yosys 0.70 leaves the sign bits of a product open, see the test below"))
     config, times = CONFIGS[name], [time.monotonic()]
     made = synthesis.netlist(config, family)
     times.append(time.monotonic())
@@ -133,6 +139,41 @@ def test_models_are_those_of_golden(family, name):
     times.append(time.monotonic())
     steps = zip(("synthesis", "compilation", "runs"), pairwise(times), strict=True)
     print(made.cells, {step: round(after - before) for step, (before, after) in steps})
+
+
+# As the product of the intercept: 56 bits by its operands' widths, 50 by their values.
+_PRODUCT = """module product(input clk, input signed [31:0] o, input [22:0] l, output reg [54:0] p = 0);
+wire [55:0] m = $signed(o) * $signed({1'b0, l});
+always @(posedge clk) p <= m[54:0];
+endmodule
+module bitstep_top(input clk, input rst, input [31:0] w, input [16:0] v, input [55:0] t,
+    input first, output [55:0] row_out);
+wire [54:0] p;
+reg [54:0] p1 = 0, p2 = 0;
+reg [55:0] row = 0;
+reg [31:0] o = 0;
+reg [16:0] l = 0;
+always @(posedge clk) if (rst) begin o <= 0; l <= 0; end else begin o <= w; l <= v; end
+product s(.clk(clk), .o(o), .l({6'h0, l}), .p(p));
+always @(posedge clk) begin p1 <= p; p2 <= p1; row <= (first ? {p2[54], p2} : row) + t; end
+assign row_out = row;
+endmodule
+"""
+
+
+@pytest.mark.parametrize("option, open_bits", [("", True), (" -nodsp", False)])
+def test_sign_bits_that_yosys_leaves_open(option, open_bits, tmp_path):
+    """Where synth_xilinx puts a product's register into a DSP48E1, the register's highest bits,
+    which repeat the sign, have no driver. When this fails, Yosys is mended: bit planes must pass.
+    """
+    (tmp_path / "product.v").write_text(_PRODUCT)
+    program = xc7._NATIVE if xc7.package() == "pyosys" else xc7._WASM
+    script = f"read_verilog product.v; {xc7.SCRIPT}{option}; write_verilog -noattr netlist.v"
+    subprocess.run([sys.executable, "-c", program, script], cwd=tmp_path, check=True,
+                   capture_output=True)
+    netlist = (tmp_path / "netlist.v").read_text()
+    assert ("assign p[54:50] = 5'hxx;" in netlist) == open_bits
+    assert ("assign p[54:50] = { p[49], p[49], p[49], p[49], p[49] };" in netlist) != open_bits
 
 
 def fails(device, config):
