@@ -142,7 +142,8 @@ def test_models_are_those_of_golden(family, name, request):
 
 
 # As the product of the intercept: 56 bits by its operands' widths, 50 by their values.
-_PRODUCT = """module product(input clk, input signed [31:0] o, input [22:0] l, output reg [54:0] p = 0);
+_PRODUCT = """module product(input clk, input signed [31:0] o, input [22:0] l,
+    output reg [54:0] p = 0);
 wire [55:0] m = $signed(o) * $signed({1'b0, l});
 always @(posedge clk) p <= m[54:0];
 endmodule
