@@ -73,7 +73,8 @@ demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated
 test: libpython                 ## the tests of each change, the cocotb benches among them
 	$(BIN)/python -m pytest -n $(JOBS)
 
-test-slow: $(VENV)/.stamp       ## the other tests: more widths and buses, others each time; fresh jobs
+# Netlists need Yosys.
+test-slow: $(VENV)/.stamp $(VENV)/.stamp-bitstream ## the other tests: more widths and buses, others each time; fresh jobs
 	$(BIN)/python -m pytest -n $(JOBS) -m slow -o faulthandler_timeout=3600
 
 # Each of them ends, whatever became of those before.

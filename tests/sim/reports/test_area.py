@@ -5,6 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep_sim.netlists import xc7
 from bitstep_sim.reports import area
 from bitstep_sim.reports.area import options
 
@@ -17,8 +18,8 @@ def yosys(monkeypatch):
     """Give the program that stands in for Yosys, of either kind."""
     def use(program):
         for name in ("_NATIVE", "_WASM"):
-            monkeypatch.setattr(area, name, program)
-        monkeypatch.setattr(area, "find_spec", lambda name: True)
+            monkeypatch.setattr(xc7, name, program)
+        monkeypatch.setattr(xc7, "find_spec", lambda name: True)
     return use
 
 
@@ -42,13 +43,13 @@ def test_a_failure_shows_the_end_of_the_log(yosys):
 
 def test_a_wait_has_an_end(yosys, monkeypatch):
     yosys("import time; time.sleep(600)")
-    monkeypatch.setattr(area, "_TIMEOUT", 0.5)
+    monkeypatch.setattr(xc7, "_TIMEOUT", 0.5)
     with pytest.raises(RuntimeError, match="did not end on w64-b8"):
         area.synthesize(PipelineConfig(**SMALL))
 
 
 def test_without_yosys(monkeypatch):
-    monkeypatch.setattr(area, "find_spec", lambda name: None)
+    monkeypatch.setattr(xc7, "find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match=r"bitstep\[bitstream\]"):
         area.synthesize(PipelineConfig(**SMALL))
 

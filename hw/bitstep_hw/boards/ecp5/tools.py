@@ -145,6 +145,15 @@ class Flow:
         stat = json.loads((self.folder / "stat.json").read_text(encoding="utf-8"))
         return stat["design"]["num_cells_by_type"]
 
+    def verilog(self, *, timeout_s: float = 600) -> str:
+        """Verilog of the netlist: one module, of cells of ECP5."""
+        self.synthesize()
+        with _alone(self.folder, timeout_s):
+            script = (f"read_json design.json; select {self.top}; "
+                      "write_verilog -noattr -selected netlist.v")
+            _run("yosys", ["-q", "-p", script], self.folder, timeout_s)
+        return (self.folder / "netlist.v").read_text(encoding="utf-8")
+
     def place_and_route(self, *, clock_mhz: float, seed: int = 1, alpha: float = ALPHA,
                         constraints: str = "", timeout_s: float = 5400) -> Path:
         """Place and route for a clock; returns the folder with ``report.json`` and

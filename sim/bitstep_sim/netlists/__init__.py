@@ -1,0 +1,1 @@
+"""Netlists that Yosys made of a pipeline, for the simulated board; models of their cells."""
