@@ -101,8 +101,8 @@ def test_fault_follows_the_source(fault, sources):
                                               if fault.board}), ids=" ".join)
 def test_words_of_a_fault_choose_tests(arguments):
     chosen = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", "-p",
-                             "no:cacheprovider", "-m", "slow or not slow", *arguments], cwd=ROOT, capture_output=True,
-                            text=True, timeout=600)
+                             "no:cacheprovider", "-m", "slow or not slow", *arguments],
+                            cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert chosen.returncode == 0, chosen.stdout
 
 

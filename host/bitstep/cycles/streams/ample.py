@@ -128,6 +128,8 @@ class AmpleStreams:
         """Nothing: what decides here is constant."""
         return ()
 
+    rows_state = state
+
     def epoch_state(self, time):
         """State that decides about later epochs: the first one waits for what it reads."""
         return time > max(self.rows_from, self.words_from)
