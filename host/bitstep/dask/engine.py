@@ -199,19 +199,19 @@ class Engine:
             self._no_scheduler()
         if time.monotonic() - last > self.timeout_s:
             workers = self._asked(self.client.nthreads)
-            paused = self._paused()
             asked = "" if not self.resources else " with resources " + ", ".join(
                 f"{name}={value:g}" for name, value in self.resources.items())
             raise DeviceError(
                 f"No task ended in {self.timeout_s:g} s; the scheduler {self.address} has "
                 f"{len(workers)} workers, and {len(running)} tasks wait for one{asked}. "
-                + (f"{paused} are paused, since their memory is full: give each more, or make "
-                   "partitions smaller" if paused else "Start workers, or allow more time"))
+                + ("Workers are paused, since their memory is full: give them more, or make "
+                   "partitions smaller" if self._paused() else
+                   "Start workers, or allow more time"))
 
-    def _paused(self) -> int:
-        """Number of workers whose memory is full."""
+    def _paused(self) -> bool:
+        """True if the memory of workers is full."""
         found = self._asked(self.client.scheduler_info)
-        return sum(one.get("status") == "paused" for one in found["workers"].values())
+        return any(one.get("status") == "paused" for one in found["workers"].values())
 
     def _asked(self, question: Callable[[], _Result]) -> _Result:
         """An answer of the scheduler."""

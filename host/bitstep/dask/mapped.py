@@ -21,8 +21,8 @@ class MappedShards(list[Shard]):
     """Shards whose bit planes are mapped from a file without a name, which ends with them.
 
     Linux counts pages of a file that were read as memory of the process until they are given back,
-    and Dask pauses workers by that count: see :meth:`give_back`. Sent to another worker they are
-    an ordinary list, with planes in memory.
+    and Dask pauses workers by that count: see :meth:`give_back`. Pickled, by Dask for its own spill
+    or for another worker, they have their planes with them; unpickled they are mapped again.
 
     Parameters
     ----------
@@ -38,10 +38,11 @@ class MappedShards(list[Shard]):
 
     def __init__(self, shards: Sequence[Shard], directory: str):
         self._maps: list[mmap.mmap] = []
+        self._directory = directory
         super().__init__(self._mapped(one, directory) for one in shards)
 
     def __reduce__(self):
-        return list, (list(self),)
+        return _unpickled, (list(self), self._directory)
 
     def give_back(self) -> None:
         """Give back the memory of planes that were read; the next pass reads them again."""
@@ -58,6 +59,14 @@ class MappedShards(list[Shard]):
         rows: BitPlaneRows = replace(shard.rows, stored=(
             np.frombuffer(mapped, planes.dtype).reshape(planes.shape),))
         return replace(shard, outputs=[replace(one, rows=rows) for one in shard.outputs])
+
+
+def _unpickled(shards: list[Shard], directory: str) -> list[Shard]:
+    """Shards, mapped where the directory is and has room: not on another machine."""
+    try:
+        return MappedShards(shards, directory)
+    except OSError:
+        return shards
 
 
 def kept_shards(shards: list[Shard]) -> list[Shard]:

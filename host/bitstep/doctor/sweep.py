@@ -75,12 +75,11 @@ def _trials(session):
 
 def _wrong(session, trials) -> str:
     """Describe the first thing that is wrong at this clock; empty if nothing is."""
-    if not session.stop():
-        return "the pipeline does not stop"
-    faults = wrong_patterns(session)
-    if faults:
-        return faults[0]
     try:
+        if not session.stop():
+            return "the pipeline does not stop"
+        if faults := wrong_patterns(session):
+            return faults[0]
         for trial in trials:
             results = session.device.train_models([job for job, _ in trial],
                                                   timeout_s=session.timeout_s)

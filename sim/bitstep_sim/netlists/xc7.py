@@ -50,25 +50,34 @@ def synthesize(config: PipelineConfig, folder: Path, *then: str) -> dict[str, in
     RuntimeError
         If Yosys is missing, fails (the message holds the end of its log) or takes 4 hours.
     """
-    native, wide = package() == "pyosys", config.bus_width >= _RTLIL_FROM
+    wide = config.bus_width >= _RTLIL_FROM
     text = to_rtlil(Top(config)) if wide else verilog_of(config)
     (folder / "design").write_text(text, encoding="utf-8")
     script = "; ".join([f"{'read_rtlil' if wide else 'read_verilog'} design", SCRIPT,
                         "tee -q -o stat.json stat -json", *then])
-    done = _run([sys.executable, "-c", _NATIVE if native else _WASM, script], folder, config)
-    if done.returncode:
-        advice = "" if native else ("\nIf that says wasm, it may have needed more than 4 GB of "
-                                    'memory: pip install "bitstep[area]"')
-        raise RuntimeError(f"Yosys failed on {config.name}:\n"
-                           f"{(done.stdout + done.stderr)[-2000:]}{advice}")
+    run(script, folder, config.name)
     stat = json.loads((folder / "stat.json").read_text(encoding="utf-8"))
     return stat["design"]["num_cells_by_type"]
 
 
-def _run(command, folder, config):
+def run(script: str, folder: Path, name: str) -> None:
+    """Run a script of Yosys in a folder; ``name`` is that of the design, for messages.
+
+    Raises
+    ------
+    RuntimeError
+        As of :func:`synthesize`.
+    """
+    native = package() == "pyosys"
     try:
-        return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True,
+        done = subprocess.run([sys.executable, "-c", _NATIVE if native else _WASM, script],
+                              cwd=folder, check=False, capture_output=True, text=True,
                               timeout=_TIMEOUT)
     except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"Yosys did not end on {config.name} within {_TIMEOUT // 3600} hours; "
+        raise RuntimeError(f"Yosys did not end on {name} within {_TIMEOUT // 3600} hours; "
                            "a narrower bus takes less") from error
+    if done.returncode:
+        advice = "" if native else ("\nIf that says wasm, it may have needed more than 4 GB of "
+                                    'memory: pip install "bitstep[area]"')
+        raise RuntimeError(f"Yosys failed on {name}:\n"
+                           f"{(done.stdout + done.stderr)[-2000:]}{advice}")

@@ -121,17 +121,21 @@ def shards():
 
 
 def test_mapped_shards(shards, tmp_path):
+    """Dask may pickle them, for its own spill and for another worker."""
     found = MappedShards(shards, str(tmp_path))
+    pickled = pickle.dumps(found)
+    again = pickle.loads(pickled)
     assert not list(tmp_path.iterdir())
-    sent = pickle.loads(pickle.dumps(found))
+    tmp_path.rmdir()
+    elsewhere = pickle.loads(pickled)
     found.give_back()
-    assert type(sent) is list
+    assert [type(one) for one in (again, elsewhere)] == [MappedShards, list]
     assert len(shards) > 1
-    for kinds in zip(shards, found, sent, strict=True):
-        own, mapped, other = (one.rows.stored[0] for one in kinds)
-        assert not mapped.flags.writeable
-        np.testing.assert_array_equal(mapped, own)
-        np.testing.assert_array_equal(other, own)
+    for kinds in zip(shards, found, again, elsewhere, strict=True):
+        own, *others = (one.rows.stored[0] for one in kinds)
+        assert [one.flags.writeable for one in others] == [False, False, True]
+        for other in others:
+            np.testing.assert_array_equal(other, own)
 
 
 def test_no_room_on_the_disk(shards, tmp_path, monkeypatch):
@@ -148,7 +152,7 @@ def test_paused_workers(client, monkeypatch):
     monkeypatch.setattr("bitstep.dask.engine.LOOK_S", 0.1)
     monkeypatch.setattr(client, "scheduler_info", lambda: {"workers": {
         "one": {"status": "paused"}, "other": {"status": "running"}}})
-    with pytest.raises(DeviceError, match="1 are paused, since their memory is full: give each"):
+    with pytest.raises(DeviceError, match="Workers are paused, since their memory is full: give"):
         model_of(client, timeout=0.5, resources={"bitstep": 1}).fit(ROWS, LABELS)
 
 

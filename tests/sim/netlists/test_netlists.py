@@ -1,8 +1,6 @@
 """Netlists that Yosys makes run jobs on the simulated board: golden's models, by night."""
 
 import functools
-import subprocess
-import sys
 import time
 from importlib.util import find_spec
 from itertools import pairwise
@@ -168,10 +166,8 @@ def test_sign_bits_that_yosys_leaves_open(option, open_bits, tmp_path):
     which repeat the sign, have no driver. When this fails, Yosys is mended: bit planes must pass.
     """
     (tmp_path / "product.v").write_text(_PRODUCT)
-    program = xc7._NATIVE if xc7.package() == "pyosys" else xc7._WASM
-    script = f"read_verilog product.v; {xc7.SCRIPT}{option}; write_verilog -noattr netlist.v"
-    subprocess.run([sys.executable, "-c", program, script], cwd=tmp_path, check=True,
-                   capture_output=True)
+    xc7.run(f"read_verilog product.v; {xc7.SCRIPT}{option}; write_verilog -noattr netlist.v",
+            tmp_path, "product")
     netlist = (tmp_path / "netlist.v").read_text()
     assert ("assign p[54:50] = 5'hxx;" in netlist) == open_bits
     assert ("assign p[54:50] = { p[49], p[49], p[49], p[49], p[49] };" in netlist) != open_bits

@@ -101,11 +101,11 @@ def test_classes_that_share_passes(monkeypatch):
 
 @pytest.mark.slow
 def test_passes_take_what_the_rtl_takes():
-    native, rtl = race_of_classes(2), race_of_classes(2, rtl=True)
+    # So many rows that an epoch, which is looked for every 64 cycles, ends exactly enough.
+    native, rtl = race_of_classes(2, rows=600), race_of_classes(2, rtl=True, rows=600)
     assert native["losses"] == rtl["losses"]
     assert (native["device"], rtl["device"]) == ("cpu", "sim")
-    # A look comes up to 64 cycles after the end of an epoch, and its reads take some; 5 passes.
-    assert native["cycles"] == pytest.approx(rtl["cycles"], abs=5 * 2 * 64)
+    assert native["cycles"] == pytest.approx(rtl["cycles"], rel=0.03)
     assert native["cycles"][-1] == pytest.approx(rtl["cycles"][-1], rel=0.005)
     assert native["bytes_read"] == rtl["bytes_read"]
 

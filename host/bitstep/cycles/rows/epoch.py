@@ -223,11 +223,11 @@ class EpochClock:
         if room < 2:
             return
         state = sequencer.state()
-        for labels in (False, True):
-            # First: it lets the streams go on, so that fewer rows may be there afterwards.
-            streamed = (streams.rows_state if labels else streams.state)(sequencer.time)
-            most = min(room - 1, streams.label_rows if labels else streams.steady_rows)
+        time = sequencer.time
+        for labels, most in ((False, streams.steady_rows(time)), (True, streams.label_rows(time))):
+            most = min(room - 1, most)
             if most > 0:
+                streamed = (streams.rows_state if labels else streams.state)(time)
                 streamed = streamed, streams.asked
                 seen = self.seen_labels if labels else self.seen
                 if rows := self._skip(seen, (state, streamed), most):
@@ -243,14 +243,13 @@ class EpochClock:
             return
         batch = shape.batch if shape.config.drains else 0
         room = min(shape.rows - self.row - shape.proximal_period - periods.period - batch,
-                   self.event - self.row)
-        streamed = self.streams.state(sequencer.time)   # first, as in _skip_rows
-        room = min(room, self.streams.steady_rows)
+                   self.event - self.row, self.streams.steady_rows(sequencer.time))
         if room > 0:
             to_step = self.to_step if shape.proximal_period else 0
             if batch:
                 to_step = self.row % (shape.proximal_period or batch)
-            key = (sequencer.state(), streamed, self.streams.asked, to_step, periods.to_boundary)
+            key = (sequencer.state(), self.streams.state(sequencer.time), self.streams.asked,
+                   to_step, periods.to_boundary)
             if rows := self._skip(self.seen_far, key, room):
                 periods.skip_periods(rows)
                 self.streams.skip(rows)

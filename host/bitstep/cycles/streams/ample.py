@@ -29,9 +29,7 @@ class AmpleStreams:
         self.first_job = 1 if shape.warm else 2 if shape.correction_period else 3
         self.fetched = 0        # fine rows
         self.anchor = shape.lookahead + 1       # rows after which a state may come again
-        self.steady_rows = 1 << 60              # rows that may be skipped then
         self.window = 0                         # least cycles of a period that is multiplied
-        self.label_rows = 0                     # likewise if only the labels' words are the same
         self.words_from = self.rows_from = self.labels_from = 0
 
     def begin(self, time):
@@ -128,7 +126,13 @@ class AmpleStreams:
         """Nothing: what decides here is constant."""
         return ()
 
-    rows_state = state
+    def steady_rows(self, time):
+        """Rows that may be skipped if a state was there before: any number."""
+        return 1 << 60
+
+    def label_rows(self, time):
+        """None: there is no state of the rows alone."""
+        return 0
 
     def epoch_state(self, time):
         """State that decides about later epochs: the first one waits for what it reads."""

@@ -37,17 +37,16 @@ class BitPlaneStreams(SimulatedStreams):
         """Blocks of labels that were asked for; those of rows come and go."""
         return self.aux.address.number
 
-    @property
-    def steady_rows(self):
+    def steady_rows(self, time):
         """Rows that may be skipped if a state was there before: whole blocks, none of which has
         been asked for.
         """
+        self.advance(time)
         words = min(self.aux.spare, self.words_left - 2) * self.shape.labels_per_word
         rows = (self.blocks.whole - 1 - self.blocks.block) * self.block_rows
         return max(min(rows, words), 0)
 
-    @property
-    def label_rows(self):
+    def label_rows(self, time):
         """None: rows are skipped with their labels."""
         return 0
 

@@ -236,18 +236,20 @@ class SimulatedStreams(StreamCycle):
             reader.shift(cycles)
         self.releases = deque(release + cycles for release in self.releases)
 
-    @property
-    def steady_rows(self):
-        """Rows that may be skipped if a state was there before."""
+    def steady_rows(self, time):
+        """Rows that may be skipped from ``time`` on if a state was there before. The streams go on
+        until then first: what is stored then is what may be skipped.
+        """
+        self.advance(time)
         words = min(self.aux.spare, self.words_left - 2)
         return max(min(self.rows.spare // self.shape.beats, words * self.shape.labels_per_word
                        // self.shape.words_per_label), 0)
 
-    @property
-    def label_rows(self):
-        """Rows that may be skipped until another word of labels is taken, if only the rows' state
-        was there before.
+    def label_rows(self, time):
+        """Rows that may be skipped from ``time`` on until another word of labels is taken, if only
+        the rows' state was there before.
         """
+        self.advance(time)
         if not self.aux.quiet or self.labels < 3:
             return 0
         return min(self.rows.spare // self.shape.beats, self.labels - 2)
