@@ -329,7 +329,7 @@ class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
     ----------
     classes_ : ndarray, shape (n_classes,)
         The labels of all partitions; some may lack in a partition.
-    coef_, intercept_, n_iter_, step_, l2_, history_, counters_, n_features_in_
+    coef_, intercept_, n_iter_, step_, l2_, gap_, history_, counters_, n_features_in_
         See :class:`bitstep.LowPrecisionClassifier`.
     feature_names_in_ : ndarray of str
         Names of the columns, of a data frame.
