@@ -147,7 +147,7 @@ class _DaskModel(BaseEstimator):
         self.local_ = local
         self.n_shards_ = len(data.shards.facts)
         for name in ("coef_", "intercept_", "n_iter_", "history_", "step_", "counters_", "l2_",
-                     "n_features_in_", "classes_", "multinomial_", "feature_names_in_"):
+                     "gap_", "n_features_in_", "classes_", "multinomial_", "feature_names_in_"):
             if hasattr(local, name):
                 setattr(self, name, getattr(local, name))
 
@@ -255,7 +255,7 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
 
     Attributes
     ----------
-    coef_, intercept_, n_iter_, step_, l2_, history_, counters_
+    coef_, intercept_, n_iter_, step_, l2_, gap_, history_, counters_
         See :class:`bitstep.LowPrecisionRegressor`. Losses are those on the stored rows, counters
         the sums over the shards.
     n_features_in_, feature_names_in_

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,14 @@ from bitstep.dask.engine import Engine
 from bitstep_lab.many_machines import contestants
 from bitstep_lab.many_machines.boards import Setting, draw, pass_seconds, speedups, step_seconds
 from bitstep_lab.many_machines.clusters import local_cluster, resident_mb
-from bitstep_lab.many_machines.sets import NAMED, generated, named_set, optimum
+from bitstep_lab.many_machines.sets import (
+    NAMED,
+    generated,
+    generated_rows,
+    named_set,
+    objective,
+    optimum,
+)
 from bitstep_lab.markdown import print_header, print_row
 
 LOSSES = ("least-squares", "logistic")
@@ -42,44 +49,51 @@ def shape_of(text: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def set_of(text: str) -> str | tuple[int, int]:
+    """A set by name, or rows and features of a generated one."""
+    try:
+        return text if text in NAMED else shape_of(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be one of {', '.join(NAMED)}, or such as 20000x20, not {text!r}") from None
+
+
 def equal_optimum(arguments: argparse.Namespace) -> None:
     """Outer steps by shards, and the distance to scikit-learn's optimum of the same objective."""
-    print_header("set, rows, shards, outer steps, objective above scikit-learn's, "
-                 "distance of the models")
+    print_header("set, rows, shards, s, outer steps, gap of the certificate, objective above "
+                 "scikit-learn's, distance of the models")
+    for one in arguments.sets:
+        fitted = list(_fitted(one, arguments))
+        features, labels = named_set(one, arguments.data_home) if isinstance(one, str) \
+            else generated_rows(*one, max(arguments.shards))
+        peer: Any = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000) if one == "digits" \
+            else Ridge(alpha=1.0)
+        least = objective(peer.fit(features, labels), features, labels)
+        for shards, (model, seconds) in zip(arguments.shards, fitted, strict=True):
+            above = objective(model, features, labels) / least - 1
+            apart = np.linalg.norm(model.coef_ - peer.coef_) / np.linalg.norm(peer.coef_)
+            gap = "-" if model.gap_ is None else f"{model.gap_:.0e}"
+            print_row(one if isinstance(one, str) else "generated",
+                      f"{len(features):,} x {features.shape[1]}", shards, f"{seconds:.1f}",
+                      model.n_iter_, gap, f"{above:.0e}", f"{apart:.0e}")
+
+
+def _fitted(one: str | tuple[int, int],
+            arguments: argparse.Namespace) -> Iterator[tuple[Any, float]]:
+    """Models of a set by numbers of shards, and the seconds that each took."""
+    kind: Any = LowPrecisionClassifier if one == "digits" else LowPrecisionRegressor
     with local_cluster(arguments.workers) as client:
-        for name in arguments.sets:
-            features, labels = named_set(name, arguments.data_home)
-            for shards in arguments.shards:
-                print_row(name, f"{len(features):,} x {features.shape[1]}", shards,
-                          *_against_scikit(client, features, labels, shards, name == "digits",
-                                           arguments.tol))
-
-
-def _against_scikit(client: Any, features: np.ndarray, labels: np.ndarray, shards: int,
-                    classes: bool, tol: float) -> tuple[Any, ...]:
-    kind: Any = LowPrecisionClassifier if classes else LowPrecisionRegressor
-    ends = tuple(np.diff(np.linspace(0, len(features), shards + 1).astype(int)))
-    of_rows: Any = (ends,)
-    of_both: Any = (ends, features.shape[1])
-    model = kind(client=client, random_state=0, tol=tol).fit(
-        da.from_array(features, chunks=of_both), da.from_array(labels, chunks=of_rows))
-    peer: Any = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000) if classes \
-        else Ridge(alpha=1.0)
-    peer.fit(features, labels)
-    count = len(features)
-
-    def objective(one: Any) -> float:
-        penalty = (one.coef_ ** 2).sum() / (2 * count)
-        if not classes:
-            return ((features @ one.coef_ + one.intercept_ - labels) ** 2).mean() / 2 + penalty
-        values = features @ one.coef_.T + one.intercept_
-        top = values.max(axis=1, keepdims=True)
-        at = values[np.arange(count), np.searchsorted(one.classes_, labels)]
-        return float((np.log(np.exp(values - top).sum(axis=1)) + top[:, 0] - at).mean() + penalty)
-
-    above = objective(model.to_local()) / objective(peer) - 1
-    apart = np.linalg.norm(model.coef_ - peer.coef_) / np.linalg.norm(peer.coef_)
-    return model.n_iter_, f"{above:.0e}", f"{apart:.0e}"
+        if isinstance(one, str):
+            features, labels = map(da.from_array, named_set(one, arguments.data_home))
+        else:
+            rows = generated(*one, max(arguments.shards))
+            features, labels = rows[:, :-1], rows[:, -1]
+        for shards in arguments.shards:
+            ends: Any = tuple(np.diff(np.linspace(0, len(features), shards + 1).astype(int)))
+            started = time.perf_counter()
+            yield kind(client=client, random_state=0, tol=arguments.tol).fit(
+                features.rechunk((ends, -1)), labels.rechunk((ends,))), \
+                time.perf_counter() - started
 
 
 def race(arguments: argparse.Namespace) -> None:
@@ -226,7 +240,9 @@ def main() -> None:
 
     one = command("optimum", equal_optimum)
     one.add_argument("--data-home", metavar="DIR", help="folder of cadata and cpusmall")
-    one.add_argument("--sets", nargs="+", choices=NAMED, default=NAMED)
+    one.add_argument("--sets", nargs="+", type=set_of, default=NAMED,
+                     metavar="SET", help=f"some of {', '.join(NAMED)} and ROWSxFEATURES of "
+                                         "generated ones (default: those with names)")
     one.add_argument("--shards", nargs="+", type=int, default=SHARDS)
     one.add_argument("--tol", type=float, default=1e-4, help="(default: 1e-4)")
     one = command("race", race)

@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 from bitstep.data import load
 
 NEWTON_STEPS = 25
+OBJECTIVE_ROWS = 100_000
 NAMED = ("cadata", "cpusmall", "digits")
 
 
@@ -62,6 +63,32 @@ def generated(n_rows: int, n_features: int, parts: int, *, classes: bool = False
         delayed(_drawn, pure=True)(number, stop - start, n_features, classes, correlation),
         (stop - start, n_features + 1), np.float32)
         for number, (start, stop) in enumerate(pairwise(ends.tolist()))])
+
+
+def generated_rows(n_rows: int, n_features: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features and labels of :func:`generated` in this process."""
+    ends = np.linspace(0, n_rows, parts + 1).astype(int)
+    features, labels = np.empty((n_rows, n_features), np.float32), np.empty(n_rows, np.float32)
+    for number, (start, stop) in enumerate(pairwise(ends.tolist())):
+        rows = _drawn(number, stop - start, n_features, False, 0.0)
+        features[start:stop], labels[start:stop] = rows[:, :-1], rows[:, -1]
+    return features, labels
+
+
+def objective(model: Any, features: np.ndarray, labels: np.ndarray) -> float:
+    """Mean loss of a fitted model, of least squares or softmax, and the penalty of
+    ``Ridge(alpha=1)`` or ``LogisticRegression(C=1)``: what both minimise, divided by the rows.
+    """
+    total, count = 0.0, len(features)
+    for start in range(0, count, OBJECTIVE_ROWS):
+        some, wanted = (one[start:start + OBJECTIVE_ROWS] for one in (features, labels))
+        values = some.astype(np.float64) @ model.coef_.T.astype(np.float64) + model.intercept_
+        if hasattr(model, "classes_"):
+            at = values[np.arange(len(some)), np.searchsorted(model.classes_, wanted)]
+            total += (np.logaddexp.reduce(values, axis=1) - at).sum()
+        else:
+            total += ((values - wanted) ** 2).sum() / 2
+    return float((total + (model.coef_.astype(np.float64) ** 2).sum() / 2) / count)
 
 
 def _gram(rows: np.ndarray) -> np.ndarray:

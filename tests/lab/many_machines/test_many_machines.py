@@ -26,7 +26,19 @@ def test_optimum_by_shards(capsys, monkeypatch):
     lab.main()
     cells = capsys.readouterr().out.splitlines()[-1].split(" | ")
     assert cells[:3] == ["| digits", "1,797 x 61", "2"]
-    assert abs(float(cells[4])) < 1e-3
+    assert abs(float(cells[6])) < 1e-3
+
+
+def test_optimum_of_generated_rows(capsys, monkeypatch):
+    """And the certificate holds."""
+    monkeypatch.setattr(sys, "argv", ["lab", "optimum", "--sets", "3000x5", "--shards", "2", "4"])
+    lab.main()
+    for line, shards in zip(capsys.readouterr().out.splitlines()[-2:], "24", strict=True):
+        cells = line.rstrip(" |").split(" | ")
+        assert cells[:3] == ["| generated", "3,000 x 5", shards]
+        gap, above, apart = map(float, cells[5:])
+        assert above <= gap < 1e-3
+        assert apart < 1e-3
 
 
 @pytest.mark.parametrize("classes", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -71,3 +83,6 @@ def test_shapes():
     assert lab.shape_of("20x3") == (20, 3)
     with pytest.raises(argparse.ArgumentTypeError, match="must be such as 20000x20"):
         lab.shape_of("20")
+    assert lab.set_of("20x3") == (20, 3)
+    with pytest.raises(argparse.ArgumentTypeError, match="must be one of cadata, cpusmall"):
+        lab.set_of("mnist")
