@@ -5,16 +5,18 @@ a task for each partition, on the worker that has it. Dask makes the shards of a
 lost again, elsewhere and bit for bit; passes that were to run there are asked for again.
 """
 
-import queue
+import asyncio
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from dask.delayed import Delayed
-from dask.typing import Key
-from distributed import CancelledError, Client, Future, KilledWorker, get_worker
+from dask.base import annotate
+from dask.delayed import Delayed, delayed
+from dask.utils import key_split
+from distributed import CancelledError, Client, Future, KilledWorker, get_worker, wait
 
 from bitstep.dask.devices import DeviceChoice, close_devices, worker_device
 from bitstep.dask.mapped import give_back
@@ -25,8 +27,8 @@ from bitstep.training.shards.shard import Shard, ShardFacts
 from bitstep.training.shards.shards import Shards
 
 LOOK_S = 1.0                # between two looks at workers that may be lost
+FETCH_S = 5.0               # for the first try to get results of tasks that have ended
 CLOSING_S = 10.0            # for devices to be closed at the end
-ENDED = ("cancelled", "lost")
 _Result = TypeVar("_Result")
 
 
@@ -47,6 +49,11 @@ def on_worker(function: Callable[..., _Result], *arguments: Any) -> _Result:
     except MemoryError as error:
         raise MemoryError(f"Worker {get_worker().address} has too little memory: {error}; give "
                           "it more, or make partitions smaller") from None
+
+
+def _of_result(function: Callable[..., _Result], arguments: Sequence[Any],
+               result: Any) -> _Result:
+    return on_worker(function, result, *arguments)
 
 
 def call_shards(shards: Sequence[Shard], device: DeviceChoice, config: PipelineConfig, method: str,
@@ -99,8 +106,7 @@ class Engine:
 
     def compute(self, tasks: Sequence[Delayed]) -> list[Future]:
         """Futures of tasks, which begin at once."""
-        return self.client.compute(
-            list(tasks), resources=self.resources or None, optimize_graph=False)
+        return self._begun(tasks)
 
     def submit(self, name: str, function: Callable[..., Any], futures: Sequence[Future],
                *arguments: Any) -> list[Any]:
@@ -118,61 +124,76 @@ class Engine:
         """
         token = uuid.uuid4().hex
         places = self._asked(lambda: self.client.who_has(list(futures)))
+        call = delayed(partial(_of_result, function, arguments), pure=False)
 
-        def start(number: int, attempt: int, worker: str | None) -> Future:
-            return self.client.submit(
-                on_worker, function, futures[number], *arguments, workers=worker, pure=False,
-                key=(f"bitstep-{name}-{token}", number, attempt),
-                resources=self.resources or None)
+        def start(wanted: Mapping[int, tuple[int, str | None]]) -> list[Future]:
+            tasks = []
+            for number, (attempt, worker) in wanted.items():
+                with annotate(**({"workers": [worker]} if worker else {})):
+                    tasks.append(call(futures[number], dask_key_name=(
+                        f"bitstep-{name}-{token}-{number}-{attempt}")))
+            return self._begun(tasks)
 
         holders = [next(iter(places.get(one.key) or ()), None) for one in futures]
         return self._results(start, holders)
 
     def gather(self, futures: Sequence[Future], *, fetch: bool = True) -> list[Any]:
         """Results of futures, when all have ended; without ``fetch`` None, and they stay there."""
-        return self._results(lambda number, attempt, worker: futures[number],
+        return self._results(lambda wanted: [futures[number] for number in wanted],
                              [None] * len(futures), fetch=fetch, keep=True)
 
-    def _results(self, start: Callable[[int, int, str | None], Future],
+    def _begun(self, tasks: Sequence[Delayed]) -> list[Future]:
+        """Futures of tasks, sent as one graph: one at a time costs client and scheduler thrice the
+        time.
+        """
+        return self.client.compute(
+            list(tasks), resources=self.resources or None, optimize_graph=False)
+
+    def _results(self, start: Callable[[Mapping[int, tuple[int, str | None]]], list[Future]],
                  holders: Sequence[str | None], *, fetch: bool = True,
                  keep: bool = False) -> list[Any]:
-        """Results of tasks that ``start`` starts, by their workers; None for any.
+        """Results of tasks, by number.
 
-        Tasks of a worker that is lost are started again, anywhere. With ``keep`` futures are the
-        caller's, and go on after an error.
+        Parameters
+        ----------
+        start : callable
+            Starts tasks: takes attempt and worker, None for any, by number.
+        holders : sequence of str or None
+            Worker of each task. Tasks of one that is lost are started again, anywhere.
+        fetch : bool
+            See :meth:`gather`.
+        keep : bool
+            True if futures are the caller's, and go on after an error.
         """
-        ended: queue.SimpleQueue[tuple[int, Future]] = queue.SimpleQueue()
         running: dict[int, Future] = {}
-        places = list(holders)
-        attempts = [0] * len(places)
+        results: list[Any] = [None] * len(holders)
 
-        def begin(number: int, worker: str | None) -> None:
-            future = running[number] = start(number, attempts[number], worker)
-            future.add_done_callback(lambda found: ended.put((number, found)))
+        def begin(wanted: Mapping[int, tuple[int, str | None]]) -> None:
+            running.update(zip(wanted, start(wanted), strict=True))
 
         try:
-            for number, worker in enumerate(places):
-                begin(number, worker)
-            results: list[Any] = [None] * len(places)
-            last = time.monotonic()
+            placed = {number: (0, worker) for number, worker in enumerate(holders)}
+            begin(placed)
+            last, patience_s = time.monotonic(), FETCH_S
             while running:
-                try:
-                    number, future = ended.get(timeout=LOOK_S)
-                except queue.Empty:
+                ended = self._wait(running)
+                found = self._fetched(ended, patience_s) if fetch else [None] * len(ended)
+                if found is None:           # their worker may have been lost since
+                    patience_s *= 2
+                elif ended:
+                    last, patience_s = time.monotonic(), FETCH_S
+                    for number, result in zip(ended, found, strict=True):
+                        results[number] = result
+                        del running[number]
+                if running:
                     self._look(running, last)
                     alive = self._asked(self.client.nthreads)
-                    for number in [one for one in running
-                                   if places[one] is not None and places[one] not in alive]:
-                        attempts[number] += 1
-                        places[number] = None
-                        begin(number, None)
-                    continue
-                if running.get(number) is not future:
-                    continue
-                if fetch or future.status != "finished":
-                    results[number] = self._result(future)
-                del running[number]
-                last = time.monotonic()
+                    lost = {number: (attempt + 1, None) for number, (attempt, worker)
+                            in placed.items()
+                            if number in running and worker is not None and worker not in alive}
+                    if lost:
+                        placed.update(lost)
+                        begin(lost)
             return results
         except BaseException:
             if not keep:
@@ -180,22 +201,38 @@ class Engine:
                     self.client.cancel(list(running.values()), force=True)
             raise
 
-    def _result(self, future: Future) -> Any:
-        """Result of a future that has ended; its error otherwise."""
+    def _wait(self, running: Mapping[int, Future]) -> dict[int, Future]:
+        """Those that have ended well, once all have ended or some time has passed.
+
+        Raises
+        ------
+        Exception
+            That of a task.
+        """
+        with self.client.as_current(), suppress(TimeoutError, CancelledError):
+            wait(list(running.values()), timeout=LOOK_S)
+        for one in running.values():
+            if one.status == "error":
+                raise _readable(one.exception(timeout=self.timeout_s))
+        return {number: one for number, one in running.items() if one.status == "finished"}
+
+    def _fetched(self, ended: Mapping[int, Future], patience_s: float) -> list[Any] | None:
+        """Results, or None if they do not come in time."""
+        async def found() -> list[Any]:
+            return await asyncio.wait_for(
+                self.client.gather(list(ended.values()), asynchronous=True), patience_s)
+
         try:
-            return future.result(timeout=self.timeout_s)
-        except KilledWorker as error:
-            raise DeviceError(
-                f"{_kept_name(error.task)}: the task was on {error.allowed_failures + 1} workers "
-                f"when they were lost, the last one {error.last_worker.address}; if they have too "
-                "little memory, make partitions smaller, or give each worker more or fewer threads"
-            ) from None
-        except (CancelledError, TimeoutError, OSError) as error:
+            return self.client.sync(found) if ended else []
+        except (TimeoutError, asyncio.TimeoutError):
+            return None
+        except (CancelledError, OSError) as error:
             self._ended(error)
 
     def _look(self, running: Mapping[int, Future], last: float) -> None:
         """Raise DeviceError if tasks will not end."""
-        if self.client.status != "running" or any(one.status in ENDED for one in running.values()):
+        if self.client.status != "running" or any(
+                one.status == "cancelled" for one in running.values()):
             self._no_scheduler()
         if time.monotonic() - last > self.timeout_s:
             workers = self._asked(self.client.nthreads)
@@ -233,9 +270,14 @@ class Engine:
                           "(from the checkpoint, if there is one)") from error
 
 
-def _kept_name(key: Key) -> str:
-    name = key[0] if isinstance(key, tuple) else key
-    return str(name).rpartition("-")[0] or str(name)
+def _readable(error: Any) -> BaseException:
+    """The error of a task, with a message that says what to do where Dask's does not."""
+    if not isinstance(error, KilledWorker):
+        return error
+    return DeviceError(
+        f"{key_split(error.task)}: the task was on {error.allowed_failures + 1} workers when they "
+        f"were lost, the last one {error.last_worker.address}; if they have too little memory, "
+        "make partitions smaller, or give each worker more or fewer threads")
 
 
 class DaskShards(Shards):
