@@ -8,7 +8,7 @@ from typing import Any
 
 import dask.config
 
-from bitstep.devices import default_device, open_device
+from bitstep.devices import default_device, on_bus_of, open_device
 from bitstep.devices.software import SoftwareDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
@@ -67,7 +67,8 @@ _lock = threading.Lock()
 @contextmanager
 def worker_device(choice: DeviceChoice, config: PipelineConfig) -> Iterator[Device]:
     """The device of this worker, for one pass: devices that compute on the host take as many passes
-    at a time as there are threads, others one.
+    at a time as there are threads, others one. A board's has the row bus of its bitstream: bit
+    planes are the same bytes for all.
     """
     key = choice.here(), config
     with _lock:
@@ -75,7 +76,9 @@ def worker_device(choice: DeviceChoice, config: PipelineConfig) -> Iterator[Devi
             stack = ExitStack()
             name = key[0].name
             assert name is not None
-            device = stack.enter_context(open_device(name, config, **dict(key[0].options)))
+            options = dict(key[0].options)
+            device = stack.enter_context(
+                open_device(name, on_bus_of(name, options, config), **options))
             stack.enter_context(device.keep_rows())
             _opened[key] = _Opened(stack, device)
         found = _opened[key]

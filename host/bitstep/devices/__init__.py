@@ -79,6 +79,23 @@ def built_pipelines(name: str, options: dict[str, Any]) -> list[PipelineConfig] 
         return []                           # opening it will say why
 
 
+def on_bus_of(name: str, options: dict[str, Any], config: PipelineConfig) -> PipelineConfig:
+    """A pipeline with the row bus of a board's bitstream that runs its jobs: of several the widest.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`available`.
+    options : dict
+        Of the device, such as ``bitfile``.
+    config : PipelineConfig
+        Returned as it is for a device that makes any pipeline, or if no bitstream runs its jobs.
+    """
+    widths = [one.bus_width for one in built_pipelines(name, options) or ()
+              if one.runs(replace(config, bus_width=one.bus_width))]
+    return replace(config, bus_width=max(widths, default=config.bus_width))
+
+
 def has_bit_planes(name: str, options: dict[str, Any], loss_family: str) -> bool:
     """True for a device that can train on bit-plane rows, as far as is known before it is opened.
 

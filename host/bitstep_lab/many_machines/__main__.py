@@ -65,7 +65,7 @@ def equal_optimum(arguments: argparse.Namespace) -> None:
     for one in arguments.sets:
         fitted = list(_fitted(one, arguments))
         features, labels = named_set(one, arguments.data_home) if isinstance(one, str) \
-            else generated_rows(*one, max(arguments.shards))
+            else generated_rows(one[0], one[1], max(arguments.shards))
         peer: Any = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000) if one == "digits" \
             else Ridge(alpha=1.0)
         least = objective(peer.fit(features, labels), features, labels)
@@ -86,7 +86,7 @@ def _fitted(one: str | tuple[int, int],
         if isinstance(one, str):
             features, labels = map(da.from_array, named_set(one, arguments.data_home))
         else:
-            rows = generated(*one, max(arguments.shards))
+            rows = generated(one[0], one[1], max(arguments.shards))
             features, labels = rows[:, :-1], rows[:, -1]
         for shards in arguments.shards:
             ends: Any = tuple(np.diff(np.linspace(0, len(features), shards + 1).astype(int)))

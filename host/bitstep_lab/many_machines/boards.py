@@ -94,7 +94,8 @@ def draw(settings: Sequence[Setting], counts: Sequence[int], path: Path) -> None
     axes.set(xlabel="boards", ylabel="times as fast as one board",
              title=f"bit-centred training over {settings[0].board}s, "
                    f"{settings[0].task_ms:.2g} ms a task")
-    axes.set_xticks(counts, labels=list(map(str, counts)))
+    for ticks in (axes.set_xticks, axes.set_yticks):
+        ticks(counts, labels=list(map(str, counts)))
     axes.minorticks_off()
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=110)

@@ -1,6 +1,8 @@
 """Devices of workers: the simulated board alone, and beside workers that compute."""
 
 import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -14,7 +16,9 @@ from sklearn.datasets import load_diabetes
 
 from bitstep.cli import main
 from bitstep.dask import LowPrecisionRegressor
-from bitstep.dask.devices import _opened
+from bitstep.dask.devices import DeviceChoice, _opened, close_devices, worker_device
+from bitstep.devices.golden import GoldenDevice
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.training.model_file import load_model
 
 DIABETES: Any = load_diabetes(return_X_y=True)
@@ -58,6 +62,41 @@ def test_a_mixed_cluster_trains_the_same_model(mixed, monkeypatch):
     expected = train_parts(model._local(), make_parts(X, Y, [0, 30, 60, 90]))
     np.testing.assert_array_equal(model.coef_, expected.coefs[-1][0])
     assert sorted(seen[0].values()) == [[], ["cpu"], ["sim"]]
+
+
+class Board(GoldenDevice):
+    """One that has bitstreams of other buses than a desk's rows."""
+
+    @staticmethod
+    def manifests(options):
+        del options
+        plain = {"bits": 16, "row_format": "bit_planes", "max_features": 1024}
+        return [SimpleNamespace(config=PipelineConfig(**(plain | other))) for other in (
+            {"bus_width": 128}, {"bus_width": 256},
+            {"bus_width": 512, "loss_family": "logistic", "update_interval": 6},
+            {"bits": 4, "row_format": "one_level", "bus_width": 512})]
+
+
+def test_a_board_trains_on_the_bus_of_its_bitstream(monkeypatch):
+    """The widest of those that run its jobs; the bits are those of a desk."""
+    model = LowPrecisionRegressor(epochs=2, tol=0.0, random_state=2)._local()
+    expected = train_parts(model, make_parts(X, Y, [0, 90]), device="golden")
+    buses = []
+
+    @contextmanager
+    def on_worker(name, config):
+        with worker_device(DeviceChoice(name), config) as opened:
+            buses.append((config.bus_width, opened.config.bus_width))
+            yield opened
+
+    monkeypatch.setattr("bitstep.devices.device_class", lambda name: Board)
+    monkeypatch.setattr("sharded.open_device", on_worker)
+    try:
+        found = train_parts(model, make_parts(X, Y, [0, 90]), device="golden")
+    finally:
+        close_devices()
+    assert buses == [(64, 256)]
+    np.testing.assert_array_equal(found.coefs, expected.coefs)
 
 
 BLOCK = """

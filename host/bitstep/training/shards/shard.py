@@ -321,7 +321,8 @@ class Shard:
             if setup.objective.multinomial:
                 passes.outputs = self.outputs
             self._passes[output] = passes
-        passes.device = device
+        passes.device = device          # its bus may be wider: planes are the same bytes for all
+        passes.config = replace(setup.config, bus_width=device.config.bus_width)
         return passes
 
     def _labels(self, passes: _OwnPasses, output: int, labels: Any) -> Any:
