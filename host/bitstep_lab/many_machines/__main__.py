@@ -60,7 +60,7 @@ def set_of(text: str) -> str | tuple[int, int]:
 
 def equal_optimum(arguments: argparse.Namespace) -> None:
     """Outer steps by shards, and the distance to scikit-learn's optimum of the same objective."""
-    print_header("set, rows, shards, s, outer steps, gap of the certificate, objective above "
+    print_header("set, rows, shards, s, outer steps, certified gap, objective above "
                  "scikit-learn's, distance of the models")
     for one in arguments.sets:
         fitted = list(_fitted(one, arguments))
@@ -72,7 +72,7 @@ def equal_optimum(arguments: argparse.Namespace) -> None:
         for shards, (model, seconds) in zip(arguments.shards, fitted, strict=True):
             above = objective(model, features, labels) / least - 1
             apart = np.linalg.norm(model.coef_ - peer.coef_) / np.linalg.norm(peer.coef_)
-            gap = "-" if model.gap_ is None else f"{model.gap_:.0e}"
+            gap = "-" if model.gap_ is None else f"{model.gap_ / least:.0e}"
             print_row(one if isinstance(one, str) else "generated",
                       f"{len(features):,} x {features.shape[1]}", shards, f"{seconds:.1f}",
                       model.n_iter_, gap, f"{above:.0e}", f"{apart:.0e}")
