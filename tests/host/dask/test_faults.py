@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,6 +75,26 @@ def test_workers_lost_in_every_kind_of_pass(expected, lost_in, monkeypatch):
             make_cluster() as cluster, Client(cluster, set_as_default=False) as client:
         model = model_of(client).fit(ROWS, LABELS)
     assert set(lost) == set(lost_in)
+    np.testing.assert_array_equal(model.coef_, expected)
+
+
+def test_worker_lost_before_its_results_are_fetched(expected, monkeypatch):
+    """All tasks of a pass have ended, and one worker is killed with what it has: the same bits."""
+    fetched, lost = Engine._fetched, []
+    monkeypatch.setattr("bitstep.dask.engine.FETCH_S", 0.5)
+
+    def losing(self, ended, patience_s):
+        if not lost and any("-full-pass-" in one.key for one in ended.values()):
+            lost.append(len(ended))
+            kill_first(self.client)
+            time.sleep(0.2)
+        return fetched(self, ended, patience_s)
+
+    monkeypatch.setattr(Engine, "_fetched", losing)
+    with dask.config.set(FAST | {"distributed.scheduler.allowed-failures": 5}), \
+            make_cluster() as cluster, Client(cluster, set_as_default=False) as client:
+        model = model_of(client).fit(ROWS, LABELS)
+    assert lost
     np.testing.assert_array_equal(model.coef_, expected)
 
 
