@@ -1,5 +1,5 @@
-"""``python -m bitstep_lab.board_rates``: rows a second of every board's default pipeline, by the
-cycle model, beside one thread of this machine in the same run.
+"""``python -m bitstep_lab.board_rates``: rows a second of every board's pipelines, by the cycle
+model, beside one thread of this machine in the same run.
 """
 
 import argparse
@@ -12,15 +12,22 @@ from bitstep.cycles import Memory, count_epochs
 from bitstep.pipeline.boards import FACTS, BoardFacts
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_lab.baselines.cpu import train_cpu
 from bitstep_lab.markdown import print_header, print_row
 from bitstep_lab.races.board_profiles import LATENCY_S
 
-HEAD = ("board, pipeline, features, million rows a second, of the memory's bandwidth, "
+HEAD = ("board, pipeline, batch, features, million rows a second, of the memory's bandwidth, "
         "one thread here, board / thread")
+BATCH = 64                  # of pipelines in which a batch enters one beat a cycle
 ROWS = 100_000              # of an epoch, so that its start counts little
 CPU_BYTES = 40_000_000      # of the rows that the thread trains on
+
+
+def batch_of(config: PipelineConfig) -> int:
+    """The batch that the table has of a pipeline."""
+    return BATCH if config.update_interval == 1 else 1
 
 
 def board_rate(facts: BoardFacts, config: PipelineConfig, n_features: int) -> tuple[float, float]:
@@ -31,7 +38,7 @@ def board_rate(facts: BoardFacts, config: PipelineConfig, n_features: int) -> tu
     facts : BoardFacts
         Clock and bandwidth are the board's, the latency that of the races.
     config : PipelineConfig
-        Of codes.
+        Of codes or numbers; batches are :func:`batch_of`.
     n_features : int
         At most the pipeline's.
     """
@@ -41,8 +48,8 @@ def board_rate(facts: BoardFacts, config: PipelineConfig, n_features: int) -> tu
         config=config, n_features=n_features,
         rows=(np.broadcast_to(np.zeros(1, np.uint8), (ROWS, beats * config.rows.beat_bytes)),),
         labels=np.broadcast_to(np.zeros(1, np.uint8), (4 * ROWS,)), label_format=LabelFormat.INT32,
-        label_shift=0, intercept_level=config.rows.intercept_limit, batch=1, correction_period=0,
-        coefficients=none, model=none, epochs=(EpochSteps(1, 1),))
+        label_shift=0, intercept_level=config.rows.intercept_limit, batch=batch_of(config),
+        correction_period=0, coefficients=none, model=none, epochs=(EpochSteps(1, 1),))
     memory = Memory(round(LATENCY_S * clock_hz), facts.memory_gbps * 1e9 / clock_hz)
     counters, _ = count_epochs(job, memory)
     cycles, n_bytes = counters["cycles"], counters["bytes_read"]
@@ -65,12 +72,16 @@ def thread_rate(n_features: int) -> float:
 
 
 def pipelines(facts: BoardFacts, bits: int) -> list[PipelineConfig]:
-    """The default pipeline of so many bits; and, if it has several ports, that of one."""
+    """Of a board: the pipeline of float32; the default one of so many bits; if it has several
+    ports, that of one; and the one in which batches enter one beat a cycle.
+    """
     config = facts.config(bits)
-    if config.row_ports == 1:
-        return [config]
+    numbers = PipelineConfig(bus_width=config.bus_width, row_ports=config.row_ports,
+                             bits=FLOAT_BITS, row_format="float32", update_interval=4,
+                             lookahead=0).with_lookahead()
     one = replace(config, bus_width=facts.port_width, row_ports=1, lookahead=0).with_lookahead()
-    return [config, one]
+    drained = replace(config, update_interval=1, lookahead=0).with_lookahead()
+    return [numbers, config, *([one] if config.row_ports > 1 else []), drained]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -87,8 +98,9 @@ def main(arguments: list[str] | None = None) -> int:
         for config in pipelines(facts, chosen.bits):
             for n_features, thread in threads.items():
                 rate, share = board_rate(facts, config, n_features)
-                print_row(facts.name, f"`{config.name}`", n_features, f"{rate / 1e6:.3g}",
-                          f"{share:.0%}", f"{thread / 1e6:.3g}", f"{rate / thread:.2f}")
+                print_row(facts.name, f"`{config.name}`", batch_of(config), n_features,
+                          f"{rate / 1e6:.3g}", f"{share:.0%}", f"{thread / 1e6:.3g}",
+                          f"{rate / thread:.2f}")
     return 0
 
 

@@ -23,11 +23,28 @@ def test_rows_take_the_cycles_of_their_beats(name, features, cycles):
 
 def test_two_ports_are_twice_one():
     facts = FACTS["pynq-z1"]
-    both, one = pipelines(facts, 4)
+    numbers, both, one, drained = pipelines(facts, 4)
+    assert numbers.bus_width == drained.bus_width == 128
     assert (both.row_ports, both.bus_width, one.row_ports, one.bus_width) == (2, 128, 1, 64)
     ratio = board_rate(facts, both, 4096)[0] / board_rate(facts, one, 4096)[0]
     assert ratio == pytest.approx(2, rel=0.01)
-    assert pipelines(facts, 8)[0].row_ports == 1
+    assert [found.row_ports for found in pipelines(facts, 8)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name, features, cycles, tolerance", [
+    ("kv260", 100, 1.17, 0.03),     # a beat a row, and the drain of a batch of 64
+    ("kv260", 4096, 32, 0.04)])
+def test_batches_enter_one_beat_a_cycle(name, features, cycles, tolerance):
+    drained = pipelines(FACTS[name], 4)[-1]
+    assert (drained.update_interval, drained.bus_width) == (1, 512)
+    rate, _ = board_rate(FACTS[name], drained, features)
+    assert rate == pytest.approx(125e6 / cycles, rel=tolerance)
+
+
+def test_four_ports_are_four_times_one():
+    _, four, one, _ = pipelines(FACTS["kv260"], 4)
+    ratio = board_rate(FACTS["kv260"], four, 4096)[0] / board_rate(FACTS["kv260"], one, 4096)[0]
+    assert ratio == pytest.approx(4, rel=0.01)
 
 
 def test_table(capsys):

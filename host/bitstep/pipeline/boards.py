@@ -106,11 +106,11 @@ class BoardFacts:
 XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
 XCZU3EG = {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}
 XCK26 = {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}
-# As wide as memory and device allow (docs/boards-pynq.md). The models of 128 lanes of 1 bit take
-# 183 block memories: more than a KV260 has, nearly all of an Ultra96's.
+# As wide as memory and device allow (docs/boards-pynq.md). 128 lanes take half to two thirds of a
+# KV260's lookup tables, and at 1 bit four fifths of an Ultra96's.
 _ZYNQ_BUSES = {1: 64, 2: 128, 4: 128, 8: 64}
 _ULTRA96_BUSES = {1: 64, 2: 128, 4: 256, 8: 128}
-_KV260_BUSES = {1: 64, 2: 128, 4: 256, 8: 256}
+_KV260_BUSES = {1: 128, 2: 256, 4: 512, 8: 256}
 FACTS = {facts.name: facts for facts in (
     BoardFacts("pynq-z1", "Digilent PYNQ-Z1", 100, 1000, ZYNQ_PORT_WIDTH, ZYNQ_ROW_PORTS, 2.1,
                "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ZYNQ_BUSES),

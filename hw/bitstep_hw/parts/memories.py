@@ -3,7 +3,7 @@
 import re
 
 _MARK = "no_rw_check"       # Yosys's own name for it
-_BLOCK_DEPTH = 32
+_BLOCK_DEPTH = 32           # words of a memory of blocks for up to 64 lanes; of more in proportion
 _MEMORY = re.compile(r"(?:^  attribute .*\n)*^  memory .*(\\\S+)$", re.MULTILINE)
 _READ = re.compile(r"^  cell \$memrd_v2 .*?^  end$", re.MULTILINE | re.DOTALL)
 
@@ -14,7 +14,9 @@ def attributes(config, *, depth=0):
     With a fast clock no such word is used, since two slots with the same index are 4 cycles apart.
     Memory blocks that give neither the old nor the new word then need no logic around them. A
     memory of ``depth`` weights a lane is made of blocks unless it is very short: they have
-    registers at their outputs, and one address instead of hundreds.
+    registers at their outputs, and one address instead of hundreds. Many lanes take more blocks, of
+    which a short memory leaves more unused: 128 lanes with 32 words would take more than a chip of
+    117,000 lookup tables has, and a tenth of these.
 
     Parameters
     ----------
@@ -25,7 +27,8 @@ def attributes(config, *, depth=0):
     """
     if not config.clock.fast:
         return {}
-    return {_MARK: 1} | ({"ram_style": "block"} if depth >= _BLOCK_DEPTH else {})
+    least = max(_BLOCK_DEPTH, _BLOCK_DEPTH * config.rows.lanes // 64)
+    return {_MARK: 1} | ({"ram_style": "block"} if depth >= least else {})
 
 
 def with_undefined_collisions(rtl: str) -> str:
