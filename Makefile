@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BOARD ?= ecp5-85
 
 .PHONY: demo test test-slow night test-arm test-pynq test-torch test-wheel sim lint rtl speed pipelines
-.PHONY: area wheel bitstream bitstream-check prove prove-all prove-mutations docs
+.PHONY: area wheel release bitstream bitstream-check prove prove-all prove-mutations docs
 .PHONY: coverage coverage-rtl coverage-jobs coverage-faults site examples clean
 .DEFAULT_GOAL := demo
 , := ,
@@ -136,6 +136,10 @@ area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
 
 wheel: | $(BIN)/python          ## the package in dist/, for `bitstep deploy`
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+
+# Bitstreams of the ULX3S are those of bitstreams/, built here before.
+release: wheel $(VENV)/.stamp   ## what a release has, in dist/: the wheel, bitstreams, sources for Vivado
+	$(BIN)/python -m bitstep_hw.boards release
 
 # A bitstream takes half an hour or more.
 bitstream: $(VENV)/.stamp-$(BITSTREAM_EXTRA) ## a board's bitstreams: BOARD=ecp5-85, pynq-z2, ...

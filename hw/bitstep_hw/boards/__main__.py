@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from bitstep_hw.boards import pynq
+from bitstep_hw.boards import pynq, release
 from bitstep_hw.boards.ecp5 import flow as ecp5
 from bitstep_hw.boards.zynq import BOARDS as ZYNQ_BOARDS
 
@@ -14,9 +14,13 @@ BOARDS = {"ecp5-85": ecp5.main,
 def main(arguments: list[str]) -> int:
     """Hand the options to the flow of the board."""
     if arguments[:1] in (["-h"], ["--help"]):
-        print("usage: python -m bitstep_hw.boards BOARD [options]\n\nBuild a board's bitstreams. "
+        print("usage: python -m bitstep_hw.boards BOARD [options]\n"
+              "       python -m bitstep_hw.boards release [options]\n\nBuild a board's bitstreams, "
+              "or write the files of a release. "
               f"BOARD is one of {', '.join(BOARDS)};\nBOARD --help shows its options.")
         return 0
+    if arguments[:1] == ["release"]:
+        return release.main(arguments[1:])
     if not arguments or arguments[0] not in BOARDS:
         print(f"The board must be one of {', '.join(BOARDS)}, "
               f"not {arguments[0] if arguments else 'nothing'}", file=sys.stderr)

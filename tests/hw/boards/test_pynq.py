@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import json
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -35,7 +36,7 @@ from bitstep_hw.boards import pynq
 from bitstep_hw.boards.vivado import ToolError
 from bitstep_hw.boards.vivado.flow import Vivado, build, find_vivado
 from bitstep_hw.boards.vivado.results import check_handoff, period_ns, utilization
-from bitstep_hw.boards.vivado.sources import SOURCES, code, sources
+from bitstep_hw.boards.vivado.sources import DECISIVE, SOURCES, code, digest, sources
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
 from bitstep_hw.boards.zynq import BOARDS, REGISTERS_BYTES
 from bitstep_hw.top import Top, identity
@@ -488,6 +489,59 @@ def test_collect_after_a_release_with_other_comments(tmp_path, elsewhere, monkey
     monkeypatch.setattr(Path, "read_text", reworded)
     assert sources(BOARDS["pynq-z2"], SMALL)["build.tcl"].endswith("# The end.\n")
     assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 0
+
+
+def test_sources_of_a_release_become_bitstreams(tmp_path, install, capsys, monkeypatch):
+    """The script builds every folder once, and --collect takes what it made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(BoardFacts, "config", lambda board, bits: SMALL)
+    monkeypatch.setattr(BoardFacts, "bit_plane_config", lambda board: SMALL)
+    assert boards.main(["release", "pynq-z2"]) == 0
+    archive = next((tmp_path / "dist").iterdir())
+    assert f"wrote dist/{archive.name}" in capsys.readouterr().out
+    shutil.unpack_archive(archive)
+    folder = tmp_path / archive.stem
+    assert {path.name for path in folder.iterdir()} == {
+        "README.txt", "build.sh", f"pynq-z2-{SMALL.name}"}
+    assert f"python -m bitstep_hw.boards pynq-z2 --collect {folder.name}" in \
+        (folder / "README.txt").read_text()
+    install()
+    subprocess.run(["sh", folder / "build.sh"], check=True, cwd="/", timeout=120)
+    install(action="raise SystemExit(3)")       # nothing is left to do
+    subprocess.run(["sh", folder / "build.sh"], check=True, cwd="/", timeout=120)
+    assert boards.main(["pynq-z2", "--collect", folder.name]) == 0
+    assert (tmp_path / "bitstreams" / f"pynq-z2-{SMALL.name}.json").is_file()
+
+
+def _renamed(folder, *, identity=None):
+    """Sources as another Python writes them: other names in the netlist, and their checksum."""
+    netlist = folder / "bitstep_top.v"
+    netlist.write_text(netlist.read_text() + "\nmodule unused_name; endmodule\n")
+    settings = folder / "settings.tcl"
+    text = settings.read_text()
+    if identity is not None:
+        text = re.sub("(?m)^set identity .*", f"set identity {identity:032x}", text)
+    texts = {name: (folder / name).read_text() for name in DECISIVE} | {"settings.tcl": text}
+    settings.write_text(re.sub("(?m)^set sources_digest .*",
+                               f"set sources_digest {digest(texts)}", text))
+    (folder / "result.txt").write_text(f"vivado 2022.1\nsources {digest(texts)}\n")
+
+
+def test_collect_with_another_python(tmp_path, elsewhere, capsys):
+    """The pipeline's identity says that it is the same; but its files must be there, unchanged."""
+    folder = elsewhere()
+    _renamed(folder)
+    assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 0
+    shutil.rmtree(tmp_path / "bitstreams")
+    text = (folder / "bitstep_top.v").read_text()
+    for damage in (lambda: (folder / "bitstep_top.v").write_text(text + "module more; endmodule"),
+                   lambda: (folder / "bitstep_top.v").unlink(),
+                   lambda: (folder / "bitstep_top.v").write_text(text) and _renamed(
+                       folder, identity=7)):
+        damage()
+        assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 1
+        assert "must be of the sources that this version of bitstep" in capsys.readouterr().err
+        assert not (tmp_path / "bitstreams").exists()
 
 
 def test_code_of_a_source():

@@ -26,7 +26,16 @@ from bitstep_hw.boards.vivado.results import (
     slacks,
     utilization,
 )
-from bitstep_hw.boards.vivado.sources import DECISIVE, code, digest, sources, write_sources
+from bitstep_hw.boards.vivado.sources import (
+    DECISIVE,
+    NETLIST,
+    code,
+    digest,
+    identity_of,
+    kept_sources,
+    sources,
+    write_sources,
+)
 from bitstep_hw.boards.zynq import PynqBoard
 from bitstep_hw.top import identity
 
@@ -177,22 +186,23 @@ def _slacks(board, report, tell):
 
 def _check_sources(board, config, work, result):
     """Raise ToolError unless Vivado was given what this version of bitstep writes, but for
-    comments.
+    comments, and for names in the pipeline's netlist, which every version of Python chooses anew.
     """
-    expected = sources(board, config)
-    wanted = digest(expected)
-    if result.get("sources") != wanted or "vivado" not in result:
+    expected, given = sources(board, config), result.get("sources", "unknown")
+    wanted, found = digest(expected), kept_sources(work)
+    renamed = found is not None and wanted != given == digest(found) \
+        and identity_of(found["settings.tcl"]) == identity(config)
+    if "vivado" not in result or (given != wanted and not renamed):
         raise ToolError(f"{work / RESULT} must be of the sources that this version of bitstep "
                         f"writes for {config.name} on {board.name} ({wanted[:16]}), not of others "
-                        f"({result.get('sources', 'unknown')[:16]}): collect it with the version "
-                        "of bitstep and of Python (3.x) that wrote them, or write them again with "
-                        "--tcl-only and build again")
-    for name in DECISIVE:
-        path = work / name
-        if path.is_file() and code(name, path.read_text("utf-8", "replace")) \
-                != code(name, expected[name]):
-            raise ToolError(f"{path} was changed after it was written: build from the sources as "
-                            "--tcl-only writes them, or make the same change in bitstep "
+                        f"({given[:16]}): collect it with the version of bitstep that wrote them "
+                        f"(and, without {', '.join(DECISIVE)} beside it, of Python), or write them "
+                        "again with --tcl-only and build again")
+    for name, text in (found or {}).items():
+        if code(name, text) != code(name, expected[name]) and not (
+                renamed and name == NETLIST):
+            raise ToolError(f"{work / name} was changed after it was written: build from the "
+                            "sources as --tcl-only writes them, or make the same change in bitstep "
                             "(hw/bitstep_hw/boards/vivado) and build from that")
 
 

@@ -17,12 +17,13 @@ from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
 from bitstep_hw.boards.vivado.processing_system import ps_settings
 from bitstep_hw.boards.vivado.wrapper import wrapper
 from bitstep_hw.boards.zynq import REGISTERS_BYTES, PynqBoard
-from bitstep_hw.top import verilog_of
+from bitstep_hw.top import identity, verilog_of
 
 ACCESS = {"ro": "read-only", "rw": "read-write", "wo": "write-only"}
-SOURCES = ("bitstep_top.v", "bitstep_ip.v", "settings.tcl", "build.tcl", "run.tcl")
+NETLIST = "bitstep_top.v"
+SOURCES = (NETLIST, "bitstep_ip.v", "settings.tcl", "build.tcl", "run.tcl")
 DECISIVE = SOURCES[:4]          # files that decide the bitstream: not the one that collects it
-_DIGEST = "sources_digest"
+_DIGEST, _IDENTITY = "sources_digest", "identity"
 # A string, or a comment of Verilog.
 _VERILOG = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
@@ -140,5 +141,23 @@ def sources(board: PynqBoard, config: PipelineConfig, *, jobs: int = 2) -> dict[
     texts: dict[str, str] = dict(zip(SOURCES, (
         top, wrapper(top, title=config.name), settings(board, config, jobs=jobs),
         *((here / name).read_text("utf-8") for name in SOURCES[3:])), strict=True))
+    texts["settings.tcl"] += f"set {_IDENTITY} {identity(config):032x}\n"
     texts["settings.tcl"] += f"set {_DIGEST} {digest(texts)}\n"
     return texts
+
+
+def kept_sources(folder: Path) -> dict[str, str] | None:
+    """Return the files of a folder that decided its bitstream; None if some are not there.
+
+    The text of files that are no text is not what it was, so that their checksum is another.
+    """
+    paths = {name: folder / name for name in DECISIVE}
+    if not all(path.is_file() for path in paths.values()):
+        return None
+    return {name: path.read_text("utf-8", "replace") for name, path in paths.items()}
+
+
+def identity_of(settings_text: str) -> int | None:
+    """Return the identity of the pipeline for which settings were written, if they tell it."""
+    found = re.search(rf"^set {_IDENTITY} ([0-9a-f]+)$", settings_text, re.MULTILINE)
+    return None if found is None else int(found[1], 16)
