@@ -6,8 +6,9 @@ packages from. They are unpacked below ``build/arm``, not installed, and qemu ru
 of this machine: that needs neither root nor chroot nor binfmt_misc, and the programs that tests
 start run, too.
 
-First the digests of ``cases.py`` are compared, then tests run. Arguments go to pytest, but for
-``--arch arm64``, which takes 64-bit ARM (PYNQ-ZU and Kria).
+First the digests of ``cases.py`` are compared; then the driver trains there, on a simulated board
+here (``board.py``); then tests run. Arguments go to pytest, but for ``--arch arm64``, which takes
+64-bit ARM (PYNQ-ZU and Kria).
 """
 
 import json
@@ -15,11 +16,19 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import zipfile
+from multiprocessing.connection import Listener
 from pathlib import Path
+
+from board import CONFIGS, KEY, serve
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_sim.board.device import SimDevice
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "arm"
+DRIVE_TIMEOUT_S = 900.0     # for the jobs of a configuration
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 PACKAGES = ("python3", "python3-numpy", "python3-pytest", "python3-hypothesis")
 QEMU = {"armhf": ("qemu-arm-static", "qemu-arm"),
@@ -135,6 +144,21 @@ def compare(own: dict[str, str], found: dict[str, str]) -> list[str]:
                   if own.get(name) != found.get(name))
 
 
+def drive_boards(python: str, environment: dict[str, str]) -> bool:
+    """Train by the driver in a Python, on simulated boards in this one; True if all is right."""
+    right = True
+    for number, options in enumerate(CONFIGS):
+        with SimDevice(PipelineConfig(**options)) as device, \
+                Listener(("127.0.0.1", 0), authkey=KEY) as listener:
+            port = listener.address[1]
+            threading.Thread(target=serve, args=(device, listener), daemon=True).start()
+            done = subprocess.run(
+                [python, str(Path(__file__).with_name("board.py")), str(port), str(number)],
+                env=environment, timeout=DRIVE_TIMEOUT_S)
+            right &= done.returncode == 0
+    return right
+
+
 def examine(architecture: str, arguments: list[str]) -> int:
     """Compare digests and run the tests; return the exit code."""
     qemu = find_programs(architecture)
@@ -154,12 +178,13 @@ def examine(architecture: str, arguments: list[str]) -> int:
     for name in differing:
         print(f"differs: {name}: {found.get(name, 'missing')}, here {own.get(name, 'missing')}",
               flush=True)
+    driven = drive_boards(python, environment)
     # Debian's pytest does not know all options of pyproject.toml; an unknown one would end it.
     run = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
                           "-W", "ignore:Unknown config option", *arguments,
                           *(str(ROOT / "tests" / name) for name in TESTS)],
                          cwd=ROOT, env=environment)
-    return 1 if differing or run.returncode else 0
+    return 1 if differing or not driven or run.returncode else 0
 
 
 def main(arguments: list[str]) -> int:
