@@ -23,7 +23,7 @@ from bitstep_hw.boards.ecp5.timing import (
     resources,
 )
 from bitstep_hw.boards.ecp5.tools import ALPHA, Flow, ToolError, versions
-from bitstep_hw.boards.serial.system import SystemConfig, usual_rates
+from bitstep_hw.boards.serial.system import MEMORIES, SystemConfig, usual_rates
 from bitstep_hw.top import Top, identity
 
 BOARD = "ulx3s-85f"
@@ -32,6 +32,10 @@ BITSTREAMS = Path("bitstreams")
 # What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
 DEFAULT = "bits=4,lookahead=1,max_features=1024"
 BIT_PLANE_DEFAULT = "lookahead=1,max_features=1024"
+# Of each memory, in MHz and baud. An SDRAM takes minutes to fill, so its line has the highest rate
+# of the board's USB bridge, to which 45 MHz are divided exactly.
+CLOCKS = {"on-chip": 40.0, "sdram": 45.0}
+RATES = {"on-chip": 1_000_000, "sdram": 3_000_000}
 
 
 def _report(routed: Path) -> dict:
@@ -80,7 +84,7 @@ def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, Manif
     rtl = rtlil.convert(ulx3s.Ulx3s(system), name="ulx3s", emit_src=False)
     flow = Flow(folder, rtl, top="ulx3s", target=ulx3s.TARGET)
     routed = flow.place_and_route(clock_mhz=system.clock_hz / 1e6, seed=seed,
-                                  constraints=ulx3s.constraints())
+                                  constraints=ulx3s.constraints(sdram=system.memory == "sdram"))
     report = _report(routed)
     clock = clocks(report)[0]
     if clock.achieved_mhz < clock.constraint_mhz:
@@ -110,6 +114,8 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
     """
     surroundings = dataclasses.asdict(system)
     del surroundings["pipeline"]
+    if system.memory == "on-chip":      # as in manifests from before there was another one
+        del surroundings["memory"]
     return Manifest(
         board=BOARD, config=system.pipeline, identity=identity(system.pipeline),
         system=surroundings,
@@ -132,12 +138,13 @@ def _print_measured(config, arguments):
 
 
 def _write_built(config, arguments):
-    system = SystemConfig(pipeline=config, memory_bytes=arguments.memory_kib * 1024,
+    n_bytes = arguments.memory_kib * 1024 if arguments.memory_kib else MEMORIES[arguments.memory]
+    system = SystemConfig(pipeline=config, memory=arguments.memory, memory_bytes=n_bytes,
                           clock_hz=round(arguments.clock_mhz * 1e6), baud=arguments.baud)
     print(f"line: {system.baud:,} baud; usual rates at {arguments.clock_mhz:g} MHz: "
           + ", ".join(f"{baud:,}" for baud in usual_rates(system.clock_hz)), flush=True)
     bitstream, found = build(system, seed=arguments.seed, folder=arguments.folder)
-    stem = f"{BOARD}-{config.name}"
+    stem = f"{BOARD}-{config.name}" + ("-sdram" if system.memory == "sdram" else "")
     target = arguments.folder / f"{stem}.bit"
     target.write_bytes(bitstream.read_bytes())
     print(f"{target}: {target.stat().st_size:,} bytes, "
@@ -175,11 +182,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--late-ns", type=float, default=9.0, help="with --clock-only: list the "
                         "registers whose data arrives later (%(default)s)")
     parser.add_argument("--clock-mhz", type=float, help="clock that place and route aims at, and "
-                        "which the bitstream has (default: 40; 150 with --clock-only)")
-    parser.add_argument("--memory-kib", type=int, default=128,
-                        help="shared memory in KiB (%(default)s)")
-    parser.add_argument("--baud", type=int, default=1_000_000,
-                        help="of the line (%(default)s); the usual rates of the clock are printed")
+                        "which the bitstream has (default: 40, with --memory sdram 45; 150 with "
+                        "--clock-only)")
+    parser.add_argument("--memory", choices=tuple(MEMORIES), default="on-chip",
+                        help="shared memory: the FPGA's block memories, or the board's SDRAM of "
+                        "32 MiB (%(default)s)")
+    parser.add_argument("--memory-kib", type=int, metavar="KIB",
+                        help="its size in KiB (default: 128, with --memory sdram 32768)")
+    parser.add_argument("--baud", type=int,
+                        help="of the line (default: 1000000, with --memory sdram 3000000); the "
+                        "usual rates of the clock are printed")
     parser.add_argument("--seed", type=int, default=1, help="of the placer (%(default)s)")
     parser.add_argument("--placer-alpha", type=float, default=ALPHA, metavar="ALPHA",
                         help="with --clock-only: nextpnr's --placer-heap-alpha (%(default)s)")
@@ -187,7 +199,9 @@ def main(arguments: list[str] | None = None) -> int:
                         help="where results are kept (%(default)s)")
     chosen = parser.parse_args(arguments)
     if chosen.clock_mhz is None:
-        chosen.clock_mhz = 150.0 if chosen.clock_only else 40.0
+        chosen.clock_mhz = 150.0 if chosen.clock_only else CLOCKS[chosen.memory]
+    if chosen.baud is None:
+        chosen.baud = RATES[chosen.memory]
     try:
         configs = [parse_config(text, bit_planes=chosen.bit_planes) for text in
                    chosen.configs or [BIT_PLANE_DEFAULT if chosen.bit_planes else DEFAULT]]
