@@ -54,8 +54,8 @@ class SdramPads(wiring.Component):
         way_ns = _TO_PIN_NS + SdramTiming().access_ns + _FROM_PIN_NS
         fastest = (1 - PHASE) * 1e3 / way_ns
         if clock_hz > 1e6 * fastest:
-            raise ValueError(f"With SDRAM the clock must be at most {fastest // 5 * 5:g} MHz on this "
-                             f"board, not {clock_hz / 1e6:g}: data must be back within "
+            raise ValueError(f"With SDRAM the clock must be at most {fastest // 5 * 5:g} MHz on "
+                             f"this board, not {clock_hz / 1e6:g}: data must be back within "
                              f"{1 - PHASE:g} cycles, and takes {way_ns:g} ns")
         self.sdram_d = IOPort(DATA_WIDTH, name="sdram_d")
         super().__init__({"clock": In(1), "pins": In(SdramPins()),
