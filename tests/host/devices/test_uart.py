@@ -346,5 +346,5 @@ def test_year_prediction_fits_into_the_sdram(tmp_path):
         assert board.memory.count(0x5A) == 22_258_320
         sent = sum(len(packet) for packet in board.requests)
         assert 77 < 10 * sent / 3_000_000 < 79
-        with pytest.raises(MemoryError, match="has 33,554,432, of which 10,[0-9,]* are free"):
+        with pytest.raises(MemoryError, match=r"has 33,554,432, of which 10,[0-9,]* are free"):
             device.allocate(11_000_000)

@@ -203,7 +203,7 @@ def test_initialisation_that_lacks_a_step(skipped):
 
 
 def test_a_clock_too_fast_for_the_latency():
-    with pytest.raises(SdramViolation, match="tCK: a clock of 8 ns .* must be 10 ns or more"):
+    with pytest.raises(SdramViolation, match=r"tCK: a clock of 8 ns .* must be 10 ns or more"):
         Pins(clock_hz=125e6).initialise()
 
 

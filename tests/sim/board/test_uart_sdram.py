@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from uart_line import PIPELINE, SYSTEM, write_manifest
 
+from bitstep.devices.driver import RegisterRun
 from bitstep.devices.golden import GoldenDevice
 from bitstep.devices.uart import UartDevice
 from bitstep.pipeline.registers import LabelFormat
@@ -95,13 +96,17 @@ def test_more_rows_than_the_chip_has_memory_blocks_for(line, device):
 
 
 def test_an_abort_and_a_run_after_it(line, device):
-    long = random_job(PIPELINE, n_features=40, n_rows=400, seed=3, epochs=40)
-    run = device.begin(long, timeout_s=1)
-    line.sleep(0.0005)                                  # 22,500 cycles: in the first epochs
-    done = device.read("EPOCHS_DONE") if hasattr(run, "registers") else 0
-    assert done < 40
-    run.close()
-    check(device, JOB)
+    def stop(epoch):
+        raise KeyboardInterrupt
+
+    for n_epochs in (40, 41):
+        long = random_job(PIPELINE, n_features=40, n_rows=400, seed=3, epochs=n_epochs)
+        with pytest.raises(KeyboardInterrupt):
+            device.train(long, on_epoch=stop)
+        status = RegisterRun(device, [JOB], 1.0)
+        with status.stack:
+            assert 0 < status.read("EPOCHS_DONE") < n_epochs
+        check(device, JOB)
 
 
 def test_pipeline_outside_of_the_memory(device):

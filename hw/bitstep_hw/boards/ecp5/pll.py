@@ -69,7 +69,7 @@ class Pll(wiring.Component):
     input_mhz, mhz : float
         The oscillator and the clock that is wanted.
     late : bool
-        If true, there is a second clock, a quarter of a cycle behind the first.
+        If true, there is a second clock, a fifth to a quarter of a cycle behind the first.
 
     Members
     -------
@@ -93,7 +93,7 @@ class Pll(wiring.Component):
             "a_FREQUENCY_PIN_CLKOS2": f"{dividers.mhz(self.input_mhz):g}",
             "p_CLKOS2_ENABLE": "ENABLED", "p_CLKOS2_DIV": dividers.second,
             # In cycles of the PLL's own oscillator, of which a cycle of the clock has `second`.
-            "p_CLKOS2_CPHASE": dividers.first // 2 + round(dividers.second / 4),
+            "p_CLKOS2_CPHASE": dividers.first // 2 + dividers.second // 4,
             "p_CLKOS2_FPHASE": 0, "o_CLKOS2": self.late_clock,
         }
         m.submodules.pll = Instance(

@@ -1,4 +1,4 @@
-"""Pads of an SDRAM on ECP5: registers in the pads, a clock a quarter of a cycle behind."""
+"""Pads of an SDRAM on ECP5: a register in each, and a clock a quarter of a cycle behind them."""
 
 from amaranth import C, ClockSignal, Instance, Module, Signal
 from amaranth.hdl import IOPort
@@ -11,29 +11,29 @@ from bitstep_hw.boards.serial.sdram.timing import DATA_WIDTH, SdramTiming
 _OUTPUTS = {"cke": 1, "csn": 1, "rasn": 1, "casn": 1, "wen": 1, "a": 13, "ba": 2, "dqm": 2}
 PADS = {"clk": 1, **_OUTPUTS}       # but for the data, which goes both ways
 
-# Pad's register to pin and pin to pad's register, for all of which nextpnr knows no more than
-# that: a clock's way to the pin, and what the input needs before its clock.
-_TO_PIN_NS, _FROM_PIN_NS = 5.0, 1.0
-PHASE = 0.25
+# The longest way of a clock through a pad's register to its pin, and what the register of an input
+# needs before its clock. No tool here confirms them: nextpnr has no times of pads.
+TO_PIN_NS, FROM_PIN_NS = 5.0, 1.0
+PHASE = 0.25            # of a cycle, by which the chip's clock is late
+
+
+def check_clock(clock_hz: float) -> None:
+    """Raise ValueError if data of the SDRAM would come back too late at a clock."""
+    way_ns = TO_PIN_NS + SdramTiming().access_ns + FROM_PIN_NS
+    fastest = (1 - PHASE) * 1e3 / way_ns
+    if clock_hz > 1e6 * fastest:
+        raise ValueError(f"With SDRAM the clock must be at most {fastest // 5 * 5:g} MHz on this "
+                         f"board, not {clock_hz / 1e6:g}: data must be back within "
+                         f"{1 - PHASE:g} cycles, and takes {way_ns:g} ns")
 
 
 class SdramPads(wiring.Component):
-    """Every pin of the chip has a register in its pad, clocked by ``sync``. The chip's clock is a
-    quarter of a cycle behind: commands are at the chip that long before its edge, and three
-    quarters are left for the data that it drives then, whose register is another one on.
+    """Every pin of the chip has a register in its pad, clocked by ``sync``.
 
-    So a cycle must take 4/3 of the chip's access time and of both ways through pads. Data that is
-    read stays for a whole cycle longer than it must.
-
-    Parameters
-    ----------
-    clock_hz : int
-        The clock.
-
-    Raises
-    ------
-    ValueError
-        If it is too fast for data to come back in time.
+    The chip's clock is a quarter of a cycle behind: commands are there that long before its edge
+    and stay for three quarters after it. Data that it drives after an edge is taken by the next
+    edge of ``sync``, three quarters of a cycle later, and stays until a cycle after the next edge
+    of the chip. A register more, which can lie anywhere, follows.
 
     Members
     -------
@@ -50,13 +50,7 @@ class SdramPads(wiring.Component):
         Pins of the data.
     """
 
-    def __init__(self, *, clock_hz):
-        way_ns = _TO_PIN_NS + SdramTiming().access_ns + _FROM_PIN_NS
-        fastest = (1 - PHASE) * 1e3 / way_ns
-        if clock_hz > 1e6 * fastest:
-            raise ValueError(f"With SDRAM the clock must be at most {fastest // 5 * 5:g} MHz on "
-                             f"this board, not {clock_hz / 1e6:g}: data must be back within "
-                             f"{1 - PHASE:g} cycles, and takes {way_ns:g} ns")
+    def __init__(self):
         self.sdram_d = IOPort(DATA_WIDTH, name="sdram_d")
         super().__init__({"clock": In(1), "pins": In(SdramPins()),
                           **{name: Out(width) for name, width in PADS.items()}})

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep_hw.axi.buses import connect_flat
 from bitstep_hw.boards.ecp5.pll import Pll
-from bitstep_hw.boards.ecp5.sdram_pads import PADS, SdramPads
+from bitstep_hw.boards.ecp5.sdram_pads import PADS, SdramPads, check_clock
 from bitstep_hw.boards.ecp5.tools import Target
 from bitstep_hw.boards.serial.system import SerialSystem
 
@@ -61,27 +61,29 @@ class Ulx3s(wiring.Component):
 
     def __init__(self, config):
         self.config = config
-        has_sdram = config.memory == "sdram"
-        self._pads = SdramPads(clock_hz=config.clock_hz) if has_sdram else None
+        self._has_sdram = config.memory == "sdram"
+        if self._has_sdram:
+            check_clock(config.clock_hz)
         super().__init__({
             "clk_25mhz": In(1), "ftdi_txd": In(1), "ftdi_rxd": Out(1),
             "led": Out(8), "wifi_gpio0": Out(1),
-            **({f"sdram_{name}": Out(width) for name, width in PADS.items()} if has_sdram else {}),
+            **({f"sdram_{name}": Out(width) for name, width in PADS.items()}
+               if self._has_sdram else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.domains.sync = ClockDomain(reset_less=True)
         m.submodules.pll = pll = Pll(input_mhz=OSCILLATOR_MHZ, mhz=self.config.clock_hz / 1e6,
-                                     late=self._pads is not None)
+                                     late=self._has_sdram)
         m.submodules.system = system = SerialSystem(self.config)
         m.d.comb += [
             pll.oscillator.eq(self.clk_25mhz),
             system.rx.eq(self.ftdi_txd), self.ftdi_rxd.eq(system.tx),
             self.led.eq(Cat(system.lights[:6], ~pll.locked)), self.wifi_gpio0.eq(1),
         ]
-        if self._pads is not None:
-            m.submodules.sdram_pads = pads = self._pads
+        if self._has_sdram:
+            m.submodules.sdram_pads = pads = SdramPads()
             m.d.comb += [
                 pads.clock.eq(pll.late_clock), *connect_flat(system, "sdram", pads.pins),
                 *(getattr(self, f"sdram_{name}").eq(getattr(pads, name)) for name in PADS),

@@ -22,10 +22,10 @@ class SdramMemory(wiring.Component):
     """SDRAM behind the pipeline's AXI ports, with a port of its own for the host; but for ``pins``
     the same outside as :class:`~bitstep_hw.boards.serial.shared_memory.SharedMemory`.
 
-    The host comes first, since the bytes on the line behind it cannot wait; it asks once in
-    hundreds of cycles. The other ports take turns of at most ``RUN`` words: none waits for longer
-    than a turn of each of the others, and none leaves an open page sooner than after 128 cycles. A
-    port without a request loses its turn at once. Bursts are as for the other memory.
+    The host comes first, and has its word before the next byte on its line is there; it asks once
+    in hundreds of cycles. The other ports take turns of at most ``RUN`` words: none waits longer
+    than for a turn of each of the others, and none leaves an open page sooner than after 128
+    cycles. A port without a request loses its turn at once. Bursts are as for the other memory.
 
     Parameters
     ----------
@@ -63,8 +63,7 @@ class SdramMemory(wiring.Component):
             raise ValueError(f"There must be at least 1 more read port, not {n_readers}")
         self.n_bytes, self.base, self.n_readers = n_bytes, base, n_readers
         self.n_words = n_bytes // WORD_BYTES
-        self._controller = SdramController(
-            cycles=cycles, row_bits=(self.n_words // BANKS).bit_length() - 1 - WORD_BITS)
+        self.cycles = cycles
         super().__init__({
             "rows": In(AxiRead(data_width=WORD_WIDTH)),
             "readers": In(AxiRead(data_width=WORD_WIDTH)).array(n_readers),
@@ -77,7 +76,9 @@ class SdramMemory(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.controller = controller = self._controller
+        row_bits = (self.n_words // BANKS).bit_length() - 1 - WORD_BITS
+        m.submodules.controller = controller = SdramController(cycles=self.cycles,
+                                                               row_bits=row_bits)
         wiring.connect(m, wiring.flipped(self.pins), controller.pins)
         shape = {"base": self.base, "n_words": self.n_words}
         m.submodules.write_slave = writer = _WriteSlave(**shape)
@@ -91,7 +92,8 @@ class SdramMemory(wiring.Component):
             readers.append(reader)
 
         turns = [*readers, writer]
-        chosen = self._choose(m, Cat(port.request for port in turns))
+        chosen = self._choose(m, Cat(port.request for port in turns),
+                              controller.take & ~self.host_request)
         served, host_served = Signal.like(chosen), Signal()
         with m.If(controller.take):
             m.d.sync += [served.eq(chosen), host_served.eq(self.host_request)]
@@ -113,7 +115,7 @@ class SdramMemory(wiring.Component):
         m.d.comb += [self.host_valid.eq(waiting[-1]), self.host_o.eq(controller.o)]
         return m
 
-    def _choose(self, m, requests):
+    def _choose(self, m, requests, take):
         """One of the ports that ask, as one bit: that whose turn it is, else the next one."""
         count = len(requests)
         turn = Signal(count, init=1)
@@ -129,6 +131,6 @@ class SdramMemory(wiring.Component):
         stays = (requests & turn).any() & (left != 0)
         chosen = Signal(count)
         m.d.comb += chosen.eq(Mux(stays, turn, following))
-        with m.If(self._controller.take & ~self.host_request & requests.any()):
+        with m.If(take & requests.any()):
             m.d.sync += [turn.eq(chosen), left.eq(Mux(stays, left - 1, RUN - 1))]
         return chosen
