@@ -17,9 +17,10 @@ SERIAL = Manifest(
     tools={"tool": "1.0"}, seed=3, bitstream=FileSum(4, "ab"))
 PYNQ = dataclasses.replace(SERIAL, system={"part": "x"}, slack_ns={"setup": 0.1}, seed=None,
                            handoff=FileSum(6, "cd"))
+PULLED = dataclasses.replace(SERIAL, placer_alpha=0.05)
 
 
-@pytest.mark.parametrize("manifest", [SERIAL, PYNQ])
+@pytest.mark.parametrize("manifest", [SERIAL, PYNQ, PULLED])
 def test_what_is_written_is_read(tmp_path, manifest):
     path = tmp_path / "x.json"
     manifest.write(path)
@@ -30,6 +31,7 @@ def test_keys_and_their_order(tmp_path):
     assert list(json.loads(SERIAL.text())) == [
         "board", "config", "identity", "register_map", "system", "clock_mhz", "resources", "tools",
         "seed", "bitstream"]
+    assert list(json.loads(PULLED.text()))[-3:] == ["seed", "placer_alpha", "bitstream"]
     assert list(json.loads(PYNQ.text())) == [
         "board", "config", "identity", "register_map", "system", "clock_mhz", "slack_ns",
         "resources", "tools", "bitstream", "handoff"]

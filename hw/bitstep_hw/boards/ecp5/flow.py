@@ -6,12 +6,14 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from amaranth.back import rtlil
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.manifest import FileSum, Manifest
+from bitstep.pipeline.manifest import FileSum, Manifest, read_manifest
+from bitstep.pipeline.results import DeviceError
 from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.ecp5 import ulx3s
 from bitstep_hw.boards.ecp5.clock_harness import ClockHarness
@@ -32,10 +34,12 @@ BITSTREAMS = Path("bitstreams")
 # What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
 DEFAULT = "bits=4,lookahead=1,max_features=1024"
 BIT_PLANE_DEFAULT = "lookahead=1,max_features=1024"
-# Of each memory, in MHz and baud. An SDRAM takes minutes to fill, so its line has the highest rate
-# of the board's USB bridge, to which 45 MHz are divided exactly.
-CLOCKS = {"on-chip": 40.0, "sdram": 45.0}
-RATES = {"on-chip": 1_000_000, "sdram": 3_000_000}
+SEED = 1
+PIPELINE_MHZ = 150.0
+# Of bitstreams with each kind of memory. An SDRAM takes minutes to fill, so its line has the
+# highest rate of the board's USB bridge, to which its clock can be divided.
+BITSTREAM_MHZ = {"on-chip": 40.0, "sdram": 45.0}
+BAUD = {"on-chip": 1_000_000, "sdram": 3_000_000}
 
 
 def _report(routed: Path) -> dict:
@@ -65,39 +69,56 @@ def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float
     return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed, alpha=alpha))
 
 
-def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, Manifest]:
+def build(system: SystemConfig, *, seeds: Sequence[int], alpha: float, folder: Path,
+          tell: Callable[[str], None] = lambda line: None) -> tuple[Path, Manifest]:
     """Build the bitstream of the board for ``system``; return its path and its manifest.
 
     Parameters
     ----------
     system : SystemConfig
-    seed : int
-        Seed of the placer.
+    seeds : sequence of int
+        Seeds of the placer, tried one after the other until one reaches the clock.
+    alpha : float
+        See :meth:`bitstep_hw.boards.ecp5.tools.Flow.place_and_route`.
     folder : Path
         Folder of finished steps.
+    tell : callable
+        Called with a line for each seed that was tried.
 
     Raises
     ------
     ToolError
-        If a tool is missing or fails, or the clock is not reached; the message says which is.
+        If a tool is missing or fails, or the clock is not reached with any seed; the message says
+        which is.
     """
     rtl = rtlil.convert(ulx3s.Ulx3s(system), name="ulx3s", emit_src=False)
     flow = Flow(folder, rtl, top="ulx3s", target=ulx3s.TARGET)
-    routed = flow.place_and_route(clock_mhz=system.clock_hz / 1e6, seed=seed,
-                                  constraints=ulx3s.constraints(sdram=system.memory == "sdram"))
-    report = _report(routed)
-    clock = clocks(report)[0]
-    if clock.achieved_mhz < clock.constraint_mhz:
-        raise ToolError(
-            f"{system.pipeline.name} reaches {clock.achieved_mhz:.1f} MHz on this board, not "
-            f"{clock.constraint_mhz:g}: build it with --clock-mhz {clock.achieved_mhz // 5 * 5:g}, "
-            f"or try another --seed\n{describe_paths(report)}")
-    bitstream = flow.pack(routed)
-    return bitstream, manifest(system, report, clock, bitstream, seed=seed)
+    found = []
+    for seed in seeds:
+        routed = flow.place_and_route(clock_mhz=system.clock_hz / 1e6, seed=seed, alpha=alpha,
+                                      constraints=ulx3s.constraints(
+                                          sdram=system.memory == "sdram"))
+        report = _report(routed)
+        clock = clocks(report)[0]
+        tell(f"seed {seed}: {clock.achieved_mhz:.1f} MHz for {clock.constraint_mhz:g}")
+        if clock.achieved_mhz >= clock.constraint_mhz:
+            bitstream = flow.pack(routed)
+            return bitstream, manifest(system, report, clock, bitstream, seed=seed, alpha=alpha)
+        found.append((clock, report))
+    clock, report = max(found, key=lambda entry: entry[0].achieved_mhz)
+    raise ToolError(
+        f"{system.pipeline.name} reaches {clock.achieved_mhz:.1f} MHz on this board, not "
+        f"{clock.constraint_mhz:g}, with --seed {_listed(seeds)} --placer-alpha {alpha:g}: build "
+        f"it with --clock-mhz {clock.achieved_mhz // 5 * 5:g}, or try other seeds or another "
+        f"--placer-alpha\n{describe_paths(report)}")
+
+
+def _listed(seeds):
+    return ",".join(map(str, seeds))
 
 
 def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, *,
-             seed: int) -> Manifest:
+             seed: int, alpha: float = ALPHA) -> Manifest:
     """Make the manifest of a bitstream, which the device ``uart`` reads.
 
     Parameters
@@ -111,6 +132,8 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
         The .bit.
     seed : int
         Seed of the placer.
+    alpha : float
+        See :meth:`bitstep_hw.boards.ecp5.tools.Flow.place_and_route`.
     """
     surroundings = dataclasses.asdict(system)
     del surroundings["pipeline"]
@@ -122,38 +145,68 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
         clock_mhz={"constraint": clock.constraint_mhz, "achieved": round(clock.achieved_mhz, 2)},
         resources={name: {"used": used, "available": available}
                    for name, (used, available) in resources(report).items()},
-        tools=versions(), seed=seed, bitstream=FileSum.of(bitstream))
+        tools=versions(), seed=seed, placer_alpha=None if alpha == ALPHA else alpha,
+        bitstream=FileSum.of(bitstream))
 
 
 def _print_measured(config, arguments):
-    report = measure(config, clock_mhz=arguments.clock_mhz, seed=arguments.seed,
-                     alpha=arguments.placer_alpha, folder=arguments.folder)
-    clock = clocks(report)[0]
-    used = ", ".join(f"{name} {number:,} of {total:,}"
-                     for name, (number, total) in resources(report).items())
-    print(f"{config.name}: {clock.achieved_mhz:.1f} MHz (aimed at "
-          f"{clock.constraint_mhz:.0f}); {used}")
-    print(describe_paths(report))
-    print(describe_endpoints(report, arguments.late_ns), flush=True)
+    for seed in _or(arguments.seed, [SEED]):
+        report = measure(config, clock_mhz=_or(arguments.clock_mhz, PIPELINE_MHZ), seed=seed,
+                         alpha=_or(arguments.placer_alpha, ALPHA), folder=arguments.folder)
+        clock = clocks(report)[0]
+        used = ", ".join(f"{name} {number:,} of {total:,}"
+                         for name, (number, total) in resources(report).items())
+        print(f"{config.name}, seed {seed}: {clock.achieved_mhz:.1f} MHz (aimed at "
+              f"{clock.constraint_mhz:.0f}); {used}")
+        print(describe_paths(report))
+        print(describe_endpoints(report, arguments.late_ns), flush=True)
+
+
+def _or(given, default):
+    return default if given is None else given
+
+
+def _system(config, arguments, known):
+    """What is to be built, seeds and alpha: as the options say, and as the manifest ``known`` where
+    they say nothing, if there is one.
+    """
+    memory = arguments.memory
+    surroundings = {"memory": memory, "memory_bytes": MEMORIES[memory],
+                    "clock_hz": round(BITSTREAM_MHZ[memory] * 1e6), "baud": BAUD[memory],
+                    **(known.system if known else {})}
+    if arguments.memory_kib is not None:
+        surroundings["memory_bytes"] = arguments.memory_kib * 1024
+    if arguments.clock_mhz is not None:
+        surroundings["clock_hz"] = round(arguments.clock_mhz * 1e6)
+    if arguments.baud is not None:
+        surroundings["baud"] = arguments.baud
+    seed, alpha = (known.seed, known.placer_alpha) if known else (None, None)
+    return (SystemConfig(pipeline=config, **surroundings),
+            _or(arguments.seed, [_or(seed, SEED)]), _or(arguments.placer_alpha, _or(alpha, ALPHA)))
 
 
 def _write_built(config, arguments):
-    n_bytes = arguments.memory_kib * 1024 if arguments.memory_kib else MEMORIES[arguments.memory]
-    system = SystemConfig(pipeline=config, memory=arguments.memory, memory_bytes=n_bytes,
-                          clock_hz=round(arguments.clock_mhz * 1e6), baud=arguments.baud)
-    print(f"line: {system.baud:,} baud; usual rates at {arguments.clock_mhz:g} MHz: "
+    stem = f"{BOARD}-{config.name}" + ("-sdram" if arguments.memory == "sdram" else "")
+    path = BITSTREAMS / f"{stem}.json"
+    known = None
+    if arguments.check:
+        try:
+            known = read_manifest(path, "a bitstream for this board", "baud", "clock_hz", "seed")
+        except DeviceError as error:
+            raise ToolError(f"--check needs the manifest that a build wrote: {error}") from error
+    system, seeds, alpha = _system(config, arguments, known)
+    print(f"line: {system.baud:,} baud; usual rates at {system.clock_hz / 1e6:g} MHz: "
           + ", ".join(f"{baud:,}" for baud in usual_rates(system.clock_hz)), flush=True)
-    bitstream, found = build(system, seed=arguments.seed, folder=arguments.folder)
-    stem = f"{BOARD}-{config.name}" + ("-sdram" if system.memory == "sdram" else "")
+    bitstream, found = build(system, seeds=seeds, alpha=alpha, folder=arguments.folder,
+                             tell=lambda line: print(line, flush=True))
     target = arguments.folder / f"{stem}.bit"
     target.write_bytes(bitstream.read_bytes())
     print(f"{target}: {target.stat().st_size:,} bytes, "
           f"{found.clock_mhz['achieved']:.1f} MHz reached for {found.clock_mhz['constraint']:g}, "
           + ", ".join(f"{name} {entry['used']:,} of {entry['available']:,}"
                       for name, entry in found.resources.items()))
-    path = BITSTREAMS / f"{stem}.json"
     if arguments.check:
-        if not path.exists() or path.read_text(encoding="utf-8") != found.text():
+        if path.read_text(encoding="utf-8") != found.text():
             raise ToolError(f"{path} is not what this build gives: build it again with "
                             "`make bitstream` and commit it")
         print(f"{path} is what this build gives")
@@ -161,6 +214,14 @@ def _write_built(config, arguments):
     path.parent.mkdir(exist_ok=True)
     found.write(path)
     print(f"wrote {path}", flush=True)
+
+
+def _seeds(text):
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"seeds must be integers with commas between, such as 1,2,3, not {text!r}") from None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -178,30 +239,31 @@ def main(arguments: list[str] | None = None) -> int:
     kind.add_argument("--clock-only", action="store_true",
                       help="measure pipelines alone; make no bitstream")
     kind.add_argument("--check", action="store_true",
-                      help="build, and compare with the manifest in bitstreams/")
+                      help="build, and compare with the manifest in bitstreams/; what no option "
+                      "says is as the manifest has it")
     parser.add_argument("--late-ns", type=float, default=9.0, help="with --clock-only: list the "
                         "registers whose data arrives later (%(default)s)")
     parser.add_argument("--clock-mhz", type=float, help="clock that place and route aims at, and "
-                        "which the bitstream has (default: 40, with --memory sdram 45; 150 with "
+                        f"which the bitstream has (default: {BITSTREAM_MHZ['on-chip']:g}, with "
+                        f"--memory sdram {BITSTREAM_MHZ['sdram']:g}; {PIPELINE_MHZ:g} with "
                         "--clock-only)")
     parser.add_argument("--memory", choices=tuple(MEMORIES), default="on-chip",
                         help="shared memory: the FPGA's block memories, or the board's SDRAM of "
                         "32 MiB (%(default)s)")
-    parser.add_argument("--memory-kib", type=int, metavar="KIB",
-                        help="its size in KiB (default: 128, with --memory sdram 32768)")
-    parser.add_argument("--baud", type=int,
-                        help="of the line (default: 1000000, with --memory sdram 3000000); the "
-                        "usual rates of the clock are printed")
-    parser.add_argument("--seed", type=int, default=1, help="of the placer (%(default)s)")
-    parser.add_argument("--placer-alpha", type=float, default=ALPHA, metavar="ALPHA",
-                        help="with --clock-only: nextpnr's --placer-heap-alpha (%(default)s)")
+    parser.add_argument("--memory-kib", type=int, metavar="KIB", help="its size in KiB (default: "
+                        + ", ".join(f"{kind} {size // 1024}" for kind, size in MEMORIES.items())
+                        + ")")
+    parser.add_argument("--baud", type=int, help="of the line (default: "
+                        + ", ".join(f"{kind} {rate}" for kind, rate in BAUD.items())
+                        + "); the usual rates of the clock are printed")
+    parser.add_argument("--seed", type=_seeds, metavar="SEED,...",
+                        help="of the placer; several are tried one after the other until one "
+                        f"reaches the clock, and with --clock-only all are measured ({SEED})")
+    parser.add_argument("--placer-alpha", type=float, metavar="ALPHA",
+                        help=f"nextpnr's --placer-heap-alpha ({ALPHA})")
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where results are kept (%(default)s)")
     chosen = parser.parse_args(arguments)
-    if chosen.clock_mhz is None:
-        chosen.clock_mhz = 150.0 if chosen.clock_only else CLOCKS[chosen.memory]
-    if chosen.baud is None:
-        chosen.baud = RATES[chosen.memory]
     try:
         configs = [parse_config(text, bit_planes=chosen.bit_planes) for text in
                    chosen.configs or [BIT_PLANE_DEFAULT if chosen.bit_planes else DEFAULT]]

@@ -84,6 +84,8 @@ class Link(wiring.Component):
         self._writes = ((self._command == Command.WRITE_MEMORY)
                         | (self._command == Command.WRITE_REGISTER))
         self._take, self._lost = Signal(), Signal()     # a byte is awaited, for too long already
+        # The request is a register, since so much hangs on it in the memory.
+        self._granted = self.memory_request & self.memory_grant
 
     def elaborate(self, platform):
         m = Module()
@@ -169,10 +171,12 @@ class Link(wiring.Component):
         to_memory = self._command == Command.WRITE_MEMORY
         with m.State("Payload"):
             self._await(m, self._word, following="Store")
+        m.d.sync += self.memory_write.eq(to_memory)
         with m.State("Store"):
-            m.d.comb += [self.memory_write.eq(1),
-                         self.memory_request.eq(to_memory & (self._status == Reply.OK))]
-            with m.If(self.memory_grant | ~self.memory_request):
+            stored = Signal()
+            m.d.comb += stored.eq(self._granted | ~to_memory | (self._status != Reply.OK))
+            m.d.sync += self.memory_request.eq(~stored)
+            with m.If(stored):
                 m.d.sync += self._words_left.eq(self._words_left - 1)
                 with m.If(to_memory):
                     m.d.sync += self._address.eq(self._address + WORD_BYTES)
@@ -239,8 +243,8 @@ class Link(wiring.Component):
         with m.State("Read"):
             with m.Switch(self._command):
                 with m.Case(Command.READ_MEMORY):
-                    m.d.comb += self.memory_request.eq(1)
-                    with m.If(self.memory_grant):
+                    m.d.sync += self.memory_request.eq(~self._granted)
+                    with m.If(self._granted):
                         m.next = "Read-Memory"
                 with m.Case(Command.READ_REGISTER):
                     m.d.sync += self.bus.arvalid.eq(1)

@@ -15,7 +15,8 @@ _LATENCY = 3                # cycles from a request to its word: address, memory
 class _ReadSlave(wiring.Component):
     """One read port: bursts become requests of words, and words become beats.
 
-    A word a cycle, across bursts. No request is made without room for its word.
+    A word a cycle, across bursts: the next one is taken while one is under way, so that ARREADY is
+    a register and hangs on no other port. No request is made without room for its word.
 
     Parameters
     ----------
@@ -56,18 +57,26 @@ class _ReadSlave(wiring.Component):
         active, error = Signal(), Signal()
         left = Signal(8)
         last = left == 0
+        burst = Signal(data.StructLayout({"address": range(self.n_words), "length": 8, "error": 1}))
+        following, waiting = Signal.like(burst), Signal()
+        ends = ~active | (self.grant & last)
         m.d.comb += [
             self.request.eq(active & (room != 0)),
-            bus.arready.eq(~active | (self.grant & last)),
+            bus.arready.eq(~waiting),
+            burst.address.eq(bus.araddr[3:]), burst.length.eq(bus.arlen),
+            burst.error.eq(_outside(bus.araddr, self.base, self.n_words)),
         ]
+        with m.If(bus.arready):
+            m.d.sync += following.eq(burst)
         with m.If(self.grant):
             m.d.sync += [self.address.eq(self.address + 1), left.eq(left - 1)]
-            with m.If(last):
-                m.d.sync += active.eq(0)
-        with m.If(bus.arvalid & bus.arready):
-            m.d.sync += [active.eq(1), left.eq(bus.arlen),
-                         self.address.eq(bus.araddr[3:]),
-                         error.eq(_outside(bus.araddr, self.base, self.n_words))]
+        with m.If(ends):
+            first = Signal.like(burst)
+            m.d.comb += first.eq(Mux(waiting, following, burst))
+            m.d.sync += [active.eq(waiting | bus.arvalid), left.eq(first.length),
+                         self.address.eq(first.address), error.eq(first.error), waiting.eq(0)]
+        with m.Elif(bus.arvalid):
+            m.d.sync += waiting.eq(1)
 
         # What is known of a beat travels beside its word.
         coming = data.StructLayout({"valid": 1, "error": 1, "last": 1})

@@ -303,7 +303,7 @@ def test_kept_registers_are_not_made_one(tmp_path, attributes, registers):
 def test_manifest_is_read_by_the_device(tmp_path):
     bitstream = tmp_path / "board.bit"
     bitstream.write_bytes(b"12345")
-    found = ecp5.manifest(SYSTEM, REPORT, clocks(REPORT)[0], bitstream, seed=3)
+    found = ecp5.manifest(SYSTEM, REPORT, clocks(REPORT)[0], bitstream, seed=3, alpha=0.05)
     path = tmp_path / "board.json"
     found.write(path)
     read = read_manifest(path, KIND, "baud")
@@ -312,18 +312,31 @@ def test_manifest_is_read_by_the_device(tmp_path):
     assert found.bitstream == FileSum(5, FileSum.of(bitstream).sha256)
     assert found.resources["LUT4"] == {"used": 10, "available": 83640}
     assert "memory" not in found.system
+    assert (found.seed, found.placer_alpha) == (3, 0.05)
+    usual = ecp5.manifest(SYSTEM, REPORT, clocks(REPORT)[0], bitstream, seed=3)
+    assert usual.placer_alpha is None
     found = ecp5.manifest(SDRAM, REPORT, clocks(REPORT)[0], bitstream, seed=3)
     assert (found.system["memory"], found.system["memory_bytes"]) == ("sdram", 33_554_432)
 
 
 class FakeFlow:
-    """Flow whose tools take no time."""
+    """Flow whose tools take no time. Place and route reaches what ``REACHED`` has for a seed, else
+    the clock of ``REPORT``; ``ASKED`` has what it was called with.
+    """
+
+    REACHED: dict[int, float] = {}
+    ASKED: list[dict] = []
 
     def __init__(self, folder, *_, **__):
         self.folder = folder
 
-    def place_and_route(self, **_):
-        (self.folder / "report.json").write_text(json.dumps(REPORT))
+    def place_and_route(self, **options):
+        self.ASKED.append(options)
+        report = REPORT
+        if options["seed"] in self.REACHED:
+            clock = {"achieved": self.REACHED[options["seed"]], "constraint": options["clock_mhz"]}
+            report = {**REPORT, "fmax": {"clk": clock}}
+        (self.folder / "report.json").write_text(json.dumps(report))
         return self.folder
 
     def pack(self, routed):
@@ -337,8 +350,79 @@ def test_clock_that_is_not_reached(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert boards.main(["ecp5-85", TINY_TEXT, "--memory-kib", "4", "--folder", str(tmp_path)]) == 1
     error = capsys.readouterr().err
-    assert "reaches 24.0 MHz on this board, not 25: build it with --clock-mhz 20" in error
+    assert ("reaches 24.0 MHz on this board, not 25, with --seed 1 --placer-alpha 0.1: build it "
+            "with --clock-mhz 20") in error
     assert not (tmp_path / "bitstreams").exists()
+
+
+@pytest.fixture
+def seeds(tmp_path, monkeypatch):
+    """A flow in which seeds 1 to 4 reach other clocks; what it was asked for."""
+    monkeypatch.setattr(ecp5, "Flow", FakeFlow)
+    monkeypatch.setattr(ecp5, "versions", dict)
+    monkeypatch.setattr(ecp5, "identity", lambda _: 1)
+    monkeypatch.setattr(ecp5.ulx3s, "Ulx3s", lambda system: None)
+    monkeypatch.setattr(ecp5.rtlil, "convert", lambda *_, **__: "")
+    monkeypatch.setattr(FakeFlow, "REACHED", {1: 88.0, 2: 97.5, 3: 100.25, 4: 120.0})
+    monkeypatch.setattr(FakeFlow, "ASKED", [])
+    monkeypatch.chdir(tmp_path)
+    return FakeFlow.ASKED
+
+
+def options(*more):
+    return [TINY_TEXT, "--memory-kib", "4", "--folder", ".", "--clock-mhz", "100", *more]
+
+
+def test_seeds_until_one_reaches_the_clock(seeds, tmp_path, capsys):
+    assert ecp5.main(options("--seed", "1,2,3,4", "--placer-alpha", "0.05")) == 0
+    assert [(call["seed"], call["alpha"], call["clock_mhz"]) for call in seeds] == [
+        (1, 0.05, 100), (2, 0.05, 100), (3, 0.05, 100)]
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("seed")] == [
+        "seed 1: 88.0 MHz for 100", "seed 2: 97.5 MHz for 100", "seed 3: 100.2 MHz for 100"]
+    path = tmp_path / "bitstreams" / f"ulx3s-85f-{TINY.name}.json"
+    found = read_manifest(path, KIND, "baud")
+    assert (found.seed, found.placer_alpha, found.clock_mhz["achieved"]) == (3, 0.05, 100.25)
+
+
+def test_no_seed_reaches_the_clock(seeds, tmp_path, capsys):
+    assert ecp5.main(options("--seed", "2,1")) == 1
+    assert ("reaches 97.5 MHz on this board, not 100, with --seed 2,1 --placer-alpha 0.1: build it "
+            "with --clock-mhz 95, or try other seeds") in capsys.readouterr().err
+    assert not (tmp_path / "bitstreams").exists()
+
+
+def test_check_builds_what_the_manifest_says(seeds, tmp_path, capsys):
+    """Clock, memory, baud rate, seed and alpha, but for what options say."""
+    assert ecp5.main(options("--seed", "4", "--placer-alpha", "0.05", "--baud", "500000")) == 0
+    del seeds[:]
+    assert ecp5.main([TINY_TEXT, "--folder", ".", "--check"]) == 0
+    assert [(call["seed"], call["alpha"], call["clock_mhz"]) for call in seeds] == [(4, 0.05, 100)]
+    for option, other in (("--seed", "3"), ("--placer-alpha", "0.1"), ("--clock-mhz", "50"),
+                          ("--memory-kib", "8"), ("--baud", "1000000")):
+        assert ecp5.main([TINY_TEXT, "--folder", ".", "--check", option, other]) == 1, option
+        assert "is not what this build gives" in capsys.readouterr().err
+
+
+def test_all_seeds_are_measured(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def measure(config, **options):
+        asked.append((options["seed"], options["alpha"], options["clock_mhz"]))
+        return REPORT
+
+    monkeypatch.setattr(ecp5, "measure", measure)
+    assert ecp5.main([TINY_TEXT, "--clock-only", "--seed", "1,2"]) == 0
+    assert asked == [(1, tools.ALPHA, 150.0), (2, tools.ALPHA, 150.0)]
+    said = capsys.readouterr().out
+    assert f"{TINY.name}, seed 1: 24.0 MHz" in said
+    assert f"{TINY.name}, seed 2: 24.0 MHz" in said
+
+
+def test_bad_seeds(capsys):
+    with pytest.raises(SystemExit):
+        ecp5.main(["--seed", "1,x"])
+    assert "seeds must be integers with commas between, such as 1,2,3, not '1,x'" in \
+        capsys.readouterr().err
 
 
 @needs_yosys
@@ -349,13 +433,14 @@ def test_bitstream_and_check(tmp_path, monkeypatch, capsys):
     options = [TINY_TEXT, "--memory-kib", "4", "--folder", str(tmp_path)]
     path = tmp_path / "bitstreams" / f"ulx3s-85f-{TINY.name}.json"
     assert ecp5.main([*options, "--check"]) == 1
-    assert "is not what this build gives" in capsys.readouterr().err
+    assert "--check needs the manifest that a build wrote" in capsys.readouterr().err
     assert ecp5.main(options) == 0
     assert "46.9 MHz reached for 40" in capsys.readouterr().out
     assert read_manifest(path, KIND, "baud").config == TINY
     assert ecp5.main([*options, "--check"]) == 0
     path.write_text(path.read_text().replace(f"{identity(TINY):032x}", "0" * 32))
     assert ecp5.main([*options, "--check"]) == 1
+    assert "is not what this build gives" in capsys.readouterr().err
 
 
 def test_bit_plane_rows(tmp_path, monkeypatch):

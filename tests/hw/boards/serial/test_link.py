@@ -4,6 +4,7 @@ import random
 import zlib
 
 import pytest
+from amaranth import Cat
 
 from bitstep.devices.uart.protocol import (
     CRC_BYTES,
@@ -130,6 +131,57 @@ def test_memory_from_end_to_end(address, words, state):
     assert Reply(reply[2]) == state
     first = (address - BASE) // 8
     assert asked == (set(range(first, first + words)) if state == Reply.OK else set())
+
+
+@pytest.mark.parametrize("command", [Command.READ_MEMORY, Command.WRITE_MEMORY])
+@pytest.mark.parametrize("delay", [0, 1, 3])
+def test_memory_is_asked_once_for_a_word(command, delay):
+    """However late it grants; until then the request is held, and no grant is taken before it."""
+    link = once(Link, base=BASE, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
+    words = [3 << 40, 5, 7 << 8]
+    writes = command == Command.WRITE_MEMORY
+    payload = b"".join(word.to_bytes(8, "little") for word in words) if writes else b""
+    granted, reply = [], []
+
+    async def host(ctx):
+        ctx.set(link.o.ready, 1)
+        await send(ctx, link, request(1, command, BASE + 16, 3, payload))
+        await ctx.tick().repeat(150)
+
+    async def memory(ctx):
+        waited = 0
+        while True:
+            ctx.set(link.memory_grant, waited == delay)
+            ctx.set(link.memory_valid, 0)
+            *_, asks, what = await ctx.tick().sample(
+                link.memory_request, Cat(link.memory_write, link.memory_address, link.memory_o))
+            if asks and waited == delay:
+                granted.append((what & 1, what >> 1 & 511, what >> 10))
+                ctx.set(link.memory_grant, 0)
+                # The request has gone in the very next cycle.
+                assert not ctx.get(link.memory_request)
+                ctx.set(link.memory_i, words[len(granted) - 1])
+                ctx.set(link.memory_valid, 1)
+                await ctx.tick()
+                waited = 0
+            else:
+                waited = min(waited + 1, delay) if asks or delay == 0 else 0
+
+    async def listen(ctx):
+        while True:
+            *_, valid, byte = await ctx.tick().sample(link.o.valid, link.o.payload)
+            if valid:
+                reply.append(byte)
+
+    simulate(link, host, background=[memory, listen], limit=50_000)
+    assert [(write, address) for write, address, _ in granted] == [(writes, 2), (writes, 3),
+                                                                  (writes, 4)]
+    assert Reply(reply[2]) == Reply.OK
+    if writes:
+        assert [word for _, _, word in granted] == words
+    else:
+        assert bytes(reply[REPLY_HEADER_BYTES:-CRC_BYTES]) == b"".join(
+            word.to_bytes(8, "little") for word in words)
 
 
 def test_every_byte_of_a_request_is_checked():
