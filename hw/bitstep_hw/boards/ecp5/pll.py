@@ -68,8 +68,8 @@ class Pll(wiring.Component):
     ----------
     input_mhz, mhz : float
         The oscillator and the clock that is wanted.
-    late : bool
-        If true, there is a second clock, a fifth to a quarter of a cycle behind the first.
+    late : int, optional
+        Cycles of the PLL's own oscillator by which a second clock is behind the first.
 
     Members
     -------
@@ -81,7 +81,7 @@ class Pll(wiring.Component):
         The second clock, which runs before ``locked``, too; 0 without ``late``.
     """
 
-    def __init__(self, *, input_mhz, mhz, late=False):
+    def __init__(self, *, input_mhz, mhz, late=None):
         self.input_mhz, self.late = input_mhz, late
         self.dividers = find_dividers(input_mhz, mhz)
         super().__init__({"oscillator": In(1), "locked": Out(1), "late_clock": Out(1)})
@@ -89,11 +89,10 @@ class Pll(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         dividers, first, clock = self.dividers, Signal(), Signal()
-        late = {} if not self.late else {
+        late = {} if self.late is None else {
             "a_FREQUENCY_PIN_CLKOS2": f"{dividers.mhz(self.input_mhz):g}",
             "p_CLKOS2_ENABLE": "ENABLED", "p_CLKOS2_DIV": dividers.second,
-            # In cycles of the PLL's own oscillator, of which a cycle of the clock has `second`.
-            "p_CLKOS2_CPHASE": dividers.first // 2 + dividers.second // 4,
+            "p_CLKOS2_CPHASE": dividers.first // 2 + self.late,
             "p_CLKOS2_FPHASE": 0, "o_CLKOS2": self.late_clock,
         }
         m.submodules.pll = Instance(

@@ -1,4 +1,6 @@
-"""Pads of an SDRAM on ECP5: a register in each, and a clock a quarter of a cycle behind them."""
+"""Pads of an SDRAM on ECP5: a register in each, and a clock that is late."""
+
+from dataclasses import dataclass
 
 from amaranth import C, ClockSignal, Instance, Module, Signal
 from amaranth.hdl import IOPort
@@ -6,39 +8,93 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep_hw.boards.serial.sdram.controller import SdramPins
-from bitstep_hw.boards.serial.sdram.timing import DATA_WIDTH, SdramTiming
+from bitstep_hw.boards.serial.sdram.timing import DATA_WIDTH, SdramCycles
 
 _OUTPUTS = {"cke": 1, "csn": 1, "rasn": 1, "casn": 1, "wen": 1, "a": 13, "ba": 2, "dqm": 2}
 PADS = {"clk": 1, **_OUTPUTS}       # but for the data, which goes both ways
 
-# The longest way of a clock through a pad's register to its pin, and what the register of an input
-# needs before its clock. No tool here confirms them: nextpnr has no times of pads.
-TO_PIN_NS, FROM_PIN_NS = 5.0, 1.0
-PHASE = 0.25            # of a cycle, by which the chip's clock is late
+# Of pads, which nextpnr has no times of: a clock's way through a register to the pin, and by how
+# much two such ways differ; what the register of an input needs before its clock and after.
+TO_PIN_NS, SKEW_NS, FROM_PIN_NS, AFTER_NS = (2.0, 5.0), 0.5, 1.0, 0.5
+_EARLY_NS = 2.65        # of the chip's clock, where data is taken by the second edge
 
 
-def check_clock(clock_hz: float) -> None:
-    """Raise ValueError if data of the SDRAM would come back too late at a clock."""
-    way_ns = TO_PIN_NS + SdramTiming().access_ns + FROM_PIN_NS
-    fastest = (1 - PHASE) * 1e3 / way_ns
-    if clock_hz > 1e6 * fastest:
-        raise ValueError(f"With SDRAM the clock must be at most {fastest // 5 * 5:g} MHz on this "
-                         f"board, not {clock_hz / 1e6:g}: data must be back within "
-                         f"{1 - PHASE:g} cycles, and takes {way_ns:g} ns")
+@dataclass(frozen=True)
+class ChipClock:
+    """The chip's clock: how late it is, and which edge takes the data that it brings.
+
+    Up to 55 MHz, with a CAS latency of 2, it is a quarter of a cycle late and the next edge of
+    ``sync`` takes the data. At faster clocks, with 3, the second edge does, and the clock is some
+    ns before the next one: late enough that data of the edge before has stayed.
+
+    Parameters
+    ----------
+    cycles : SdramCycles
+    second : int
+        Cycles of the PLL's own oscillator in a cycle of the clock, the unit of what is late.
+
+    Raises
+    ------
+    ValueError
+        If a time would be too short at this clock.
+    """
+
+    cycles: SdramCycles
+    second: int
+
+    def __post_init__(self):
+        name, left_ns = min(self.margins_ns.items(), key=lambda entry: entry[1])
+        if left_ns < 0:
+            raise ValueError(f"With SDRAM this board's clock must leave time for {name}, which "
+                             f"lack {-left_ns:.1f} ns at {self.cycles.clock_hz / 1e6:g} MHz: "
+                             "choose a multiple of 5 MHz up to 100")
+
+    @property
+    def edge(self) -> int:
+        """Which edge of ``sync`` after one of the chip takes its data, 1 or 2."""
+        return self.cycles.cas_latency - 1
+
+    @property
+    def period_ns(self) -> float:
+        """A cycle."""
+        return 1e9 / self.cycles.clock_hz
+
+    @property
+    def steps(self) -> int:
+        """Cycles of the PLL's oscillator by which the clock is late."""
+        if self.edge == 1:
+            return self.second // 4
+        return self.second - round(_EARLY_NS * self.second / self.period_ns)
+
+    @property
+    def margins_ns(self) -> dict[str, float]:
+        """Time that is left, by what would be short."""
+        timing, period = self.cycles.timing, self.period_ns
+        late = self.steps * period / self.second
+        return {
+            "commands before the chip's clock": late - timing.input_setup_ns - SKEW_NS,
+            "commands after the chip's clock": period - late - timing.input_hold_ns - SKEW_NS,
+            "data on its way back": self.edge * period - late - TO_PIN_NS[1] - FROM_PIN_NS
+            - self.cycles.access_ns,
+            "data to stay": late + TO_PIN_NS[0] + timing.hold_ns - AFTER_NS
+            - (self.edge - 1) * period,
+        }
 
 
 class SdramPads(wiring.Component):
     """Every pin of the chip has a register in its pad, clocked by ``sync``.
 
-    The chip's clock is a quarter of a cycle behind: commands are there that long before its edge
-    and stay for three quarters after it. Data that it drives after an edge is taken by the next
-    edge of ``sync``, three quarters of a cycle later, and stays until a cycle after the next edge
-    of the chip. A register more, which can lie anywhere, follows.
+    Data that the first edge takes goes through a register more, which can lie anywhere: either way
+    it is there ``PIN_DELAY`` cycles after a command, less the chip's latency.
+
+    Parameters
+    ----------
+    chip_clock : ChipClock
 
     Members
     -------
     clock : In(1)
-        The clock a quarter of a cycle behind ``sync``.
+        The chip's clock.
     pins : In(SdramPins())
         The controller.
     clk, cke, csn, rasn, casn, wen, a, ba, dqm : Out
@@ -50,7 +106,8 @@ class SdramPads(wiring.Component):
         Pins of the data.
     """
 
-    def __init__(self):
+    def __init__(self, chip_clock: ChipClock):
+        self.chip_clock = chip_clock
         self.sdram_d = IOPort(DATA_WIDTH, name="sdram_d")
         super().__init__({"clock": In(1), "pins": In(SdramPins()),
                           **{name: Out(width) for name, width in PADS.items()}})
@@ -73,7 +130,8 @@ class SdramPads(wiring.Component):
                 "BB", i_I=driven, i_T=released, o_O=received, io_B=self.sdram_d[bit])
             m.submodules[f"d_i_{bit}"] = Instance(
                 "IFS1P3DX", i_SCLK=ClockSignal(), i_SP=C(1), i_CD=C(0), i_D=received, o_Q=held)
-            m.d.sync += self.pins.d_i[bit].eq(held)
+            domain = m.d.sync if self.chip_clock.edge == 1 else m.d.comb
+            domain += self.pins.d_i[bit].eq(held)
         return m
 
 

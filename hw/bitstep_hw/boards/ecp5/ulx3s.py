@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep_hw.axi.buses import connect_flat
-from bitstep_hw.boards.ecp5.pll import Pll
-from bitstep_hw.boards.ecp5.sdram_pads import PADS, SdramPads, check_clock
+from bitstep_hw.boards.ecp5.pll import Pll, find_dividers
+from bitstep_hw.boards.ecp5.sdram_pads import PADS, ChipClock, SdramPads
 from bitstep_hw.boards.ecp5.tools import Target
 from bitstep_hw.boards.serial.system import SerialSystem
 
@@ -56,14 +56,15 @@ class Ulx3s(wiring.Component):
     Raises
     ------
     ValueError
-        If the SDRAM's data could not be read at the clock.
+        If the SDRAM cannot be used at the clock.
     """
 
     def __init__(self, config):
         self.config = config
         self._has_sdram = config.memory == "sdram"
         if self._has_sdram:
-            check_clock(config.clock_hz)
+            dividers = find_dividers(OSCILLATOR_MHZ, config.clock_hz / 1e6)
+            self._chip_clock = ChipClock(config.sdram, dividers.second)
         super().__init__({
             "clk_25mhz": In(1), "ftdi_txd": In(1), "ftdi_rxd": Out(1),
             "led": Out(8), "wifi_gpio0": Out(1),
@@ -75,7 +76,8 @@ class Ulx3s(wiring.Component):
         m = Module()
         m.domains.sync = ClockDomain(reset_less=True)
         m.submodules.pll = pll = Pll(input_mhz=OSCILLATOR_MHZ, mhz=self.config.clock_hz / 1e6,
-                                     late=self._has_sdram)
+                                     late=self._chip_clock.steps if self._has_sdram
+                                     else None)
         m.submodules.system = system = SerialSystem(self.config)
         m.d.comb += [
             pll.oscillator.eq(self.clk_25mhz),
@@ -83,7 +85,7 @@ class Ulx3s(wiring.Component):
             self.led.eq(Cat(system.lights[:6], ~pll.locked)), self.wifi_gpio0.eq(1),
         ]
         if self._has_sdram:
-            m.submodules.sdram_pads = pads = SdramPads()
+            m.submodules.sdram_pads = pads = SdramPads(self._chip_clock)
             m.d.comb += [
                 pads.clock.eq(pll.late_clock), *connect_flat(system, "sdram", pads.pins),
                 *(getattr(self, f"sdram_{name}").eq(getattr(pads, name)) for name in PADS),

@@ -20,7 +20,7 @@ from bitstep_hw.boards.ecp5 import flow as ecp5
 from bitstep_hw.boards.ecp5 import tools, ulx3s
 from bitstep_hw.boards.ecp5.clock_harness import ClockHarness
 from bitstep_hw.boards.ecp5.pll import Dividers, Pll, find_dividers
-from bitstep_hw.boards.ecp5.sdram_pads import FROM_PIN_NS, PHASE, TO_PIN_NS, SdramPads, check_clock
+from bitstep_hw.boards.ecp5.sdram_pads import ChipClock, SdramPads
 from bitstep_hw.boards.ecp5.timing import (
     Clock,
     clocks,
@@ -30,6 +30,7 @@ from bitstep_hw.boards.ecp5.timing import (
 )
 from bitstep_hw.boards.ecp5.tools import ToolError
 from bitstep_hw.boards.serial.link import Link
+from bitstep_hw.boards.serial.sdram.timing import SdramCycles, SdramTiming
 from bitstep_hw.boards.serial.system import USUAL_RATES, SystemConfig, usual_rates
 from bitstep_hw.boards.serial.uart import MIN_DIVISOR, UartReceiver
 from bitstep_hw.parts.arithmetic import KEPT
@@ -151,8 +152,8 @@ def test_pll_out_of_reach(mhz):
     ({"pipeline": PipelineConfig(bus_width=128)}, "row bus must have 64 bits .*, not 128"),
     ({"memory": "flash"}, "memory must be one of on-chip, sdram, not flash"),
     ({"memory": "sdram", "memory_bytes": 4096}, "from 8192 to 33554432 bytes, not 4096"),
-    ({"memory": "sdram", "memory_bytes": 1 << 25, "clock_hz": 120_000_000},
-     "clock must be at most 100 MHz, not 120"),
+    ({"memory": "sdram", "memory_bytes": 1 << 25, "clock_hz": 140_000_000},
+     "clock must be at most 133 MHz, not 140"),
     ({"clock_hz": 40_000_000, "baud": 3_000_000},
      r"not 3000000; the nearest is 3076923\. Of the usual rates .* 115200, .* 1500000, 2000000$"),
 ])
@@ -203,7 +204,7 @@ def test_every_port_has_a_pin(system, count):
 
 
 def test_pads_of_the_sdram_have_registers():
-    text = rtlil.convert(SdramPads(), name="pads", emit_src=False)
+    text = rtlil.convert(SdramPads(ChipClock(SDRAM.sdram, 15)), name="pads", emit_src=False)
 
     def cells(kind):
         return text.count(f"cell \\{kind} ")
@@ -222,25 +223,38 @@ def pll_of(**options):
     return rtlil.convert(m, name="top", ports=[], emit_src=False), pll
 
 
-@pytest.mark.parametrize("mhz", [40, 45, 50, 55])
-def test_the_sdrams_clock_is_a_quarter_of_a_cycle_late(mhz):
-    text, pll = pll_of(mhz=mhz, late=True)
+@pytest.mark.parametrize("mhz", [40, 45, 55, 60, 75, 100])
+def test_the_sdrams_clock_is_late(mhz):
+    clock = chip_clock(mhz)
+    text, pll = pll_of(mhz=mhz, late=clock.steps)
     given = {name: int(value) for name, value in re.findall(
         r"parameter (?:signed )?\\(CLKOS2?_(?:DIV|CPHASE|FPHASE)) (\d+)", text)}
     assert given["CLKOS_DIV"] == given["CLKOS2_DIV"] == pll.dividers.second
     late = (given["CLKOS2_CPHASE"] - given["CLKOS_CPHASE"]) / given["CLKOS2_DIV"]
-    assert 0.2 <= late <= PHASE
+    assert late == clock.steps / clock.second
     assert given["CLKOS2_FPHASE"] == given["CLKOS_FPHASE"] == 0
     assert "CLKOS2" not in pll_of(mhz=mhz)[0]
 
 
-@pytest.mark.parametrize(("mhz", "left_ns"), [(40, 5.25), (55, 0.13)])
-def test_data_is_back_from_the_sdram_in_time(mhz, left_ns):
-    """Three quarters of a cycle for 5 ns to the pin, 7.5 of the chip, 1 into the pad."""
-    check_clock(mhz * 1_000_000)
-    assert 0.75e3 / mhz - (TO_PIN_NS + 7.5 + FROM_PIN_NS) == pytest.approx(left_ns, abs=0.01)
-    # Commands are a fifth of a cycle early at least, and need 1.5 ns, on the same way as the clock.
-    assert 0.2e3 / mhz > 1.5 + 2
+def chip_clock(mhz):
+    cycles = SdramCycles(SdramTiming(), round(mhz * 1e6))
+    return ChipClock(cycles, find_dividers(25, mhz).second)
+
+
+def test_times_at_the_sdram_by_hand():
+    """At 40 MHz a step is 1/15 of 25 ns: data has 25 - 5 ns for 5 to the pin, 7.5 of the chip, and
+    1 into the pad. At 75 MHz it is 1/8 of 13.3 ns, 6 of them 10 ns: data has 26.7 - 10 ns for 5, 5.4
+    and 1, and that of the edge before stays for 10 + 2 + 2.5 ns, past an edge at 13.3.
+    """
+    slow, fast = chip_clock(40), chip_clock(75)
+    assert (slow.edge, slow.steps, fast.edge, fast.steps) == (1, 3, 2, 6)
+    assert list(slow.margins_ns.values()) == pytest.approx([3.0, 18.7, 6.5, 9.0])
+    assert list(fast.margins_ns.values()) == pytest.approx([8.0, 2.033, 5.267, 0.667], abs=1e-3)
+
+
+@pytest.mark.parametrize("mhz", range(20, 101, 5))
+def test_the_sdram_can_have_every_usual_clock(mhz):
+    assert min(chip_clock(mhz).margins_ns.values()) > 0.5
 
 
 def test_sdram_of_the_build(monkeypatch, capsys):
@@ -257,7 +271,7 @@ def test_sdram_of_the_build(monkeypatch, capsys):
     assert capsys.readouterr().err == "stopped\n"
     assert asked == [replace(SDRAM, clock_hz=45_000_000, baud=3_000_000)]
     for options, message in (
-            (["--clock-mhz", "60"], "55 MHz on this board, not 60: data must be back within 0.75"),
+            (["--clock-mhz", "110"], "time for data on its way back, which lack 0.5 ns at 110"),
             (["--memory-kib", "65536"], "power of two from 8192 to 33554432 bytes, not 67108864"),
             (["--memory-kib", "3000"], "bytes, not 3072000"),
             (["--clock-mhz", "5", "--baud", "500000"], "at least 6 MHz, not 5"),

@@ -23,7 +23,7 @@ PINS = ("cke", "csn", "rasn", "casn", "wen", "a", "ba", "dqm", "d_o", "d_oe")
 TIMING = SdramTiming(power_up_ns=POWER_UP_NS)
 
 
-def cycles(mhz=50, timing=TIMING, cas_latency=2):
+def cycles(mhz=50, timing=TIMING, cas_latency=0):
     return SdramCycles(timing, round(mhz * 1e6), cas_latency)
 
 
@@ -70,9 +70,10 @@ def run(dut, *testbenches, counts=None, chip=None, background=(), **options):
 
 
 @pytest.mark.parametrize(("mhz", "cas_latency", "part", "stall"), [
-    (45, 2, ALLIANCE_7, 0.3),
-    pytest.param(55, 2, MICRON_75, 0.0, marks=pytest.mark.slow),
-    pytest.param(100, 2, MICRON_75, 0.0, marks=pytest.mark.slow),
+    (75, 3, ALLIANCE_7, 0.3),
+    pytest.param(45, 2, MICRON_75, 0.0, marks=pytest.mark.slow),
+    pytest.param(55, 2, MICRON_75, 0.5, marks=pytest.mark.slow),
+    pytest.param(100, 3, MICRON_75, 0.0, marks=pytest.mark.slow),
     pytest.param(100, 2, ALLIANCE_7, 0.5, marks=pytest.mark.slow),
     pytest.param(133, 3, MICRON_75, 0.0, marks=pytest.mark.slow),
     pytest.param(20, 3, ALLIANCE_7, 0.5, marks=pytest.mark.slow),
@@ -268,7 +269,8 @@ def bandwidth(mhz, *, streams, n_cycles=2000):
     return [4 * words / n_cycles for words in taken], counts
 
 
-@pytest.mark.parametrize("mhz", [45, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mhz", [75, *(pytest.param(mhz, marks=pytest.mark.slow)
+                                       for mhz in (45, 100))])
 def test_rows_are_streamed_with_most_of_the_bandwidth(mhz, capsys):
     """Rows of 48 bytes (90 features of 4 bits) with a label of 2 bytes each, and a model of 1,024
     features written meanwhile: 16 words of labels for 384 of rows, and more models than there are.
@@ -371,6 +373,8 @@ def test_cycles_by_hand():
     names = ("power_up", "rcd", "rp", "ras", "rc", "rrd", "rfc", "mrd", "wr")
     assert [getattr(found[50], name) for name in names] == [10_000, 2, 2, 3, 4, 1, 4, 2, 2]
     assert [getattr(found[100], name) for name in names] == [20_000, 3, 3, 5, 7, 2, 7, 2, 2]
+    assert [found[mhz].cas_latency for mhz in (50, 100)] == [2, 3]
+    assert [found[mhz].access_ns for mhz in (50, 100)] == [7.5, 5.4]
     assert found[50].turnaround == 7
     for mhz, period in ((50, 390), (100, 781)):         # of 7,812.5 ns
         assert found[mhz].refresh + found[mhz].refresh_delay == period
@@ -394,7 +398,8 @@ def test_no_timing_is_shorter_than_a_chip_needs():
 
 @pytest.mark.parametrize(("build", "message"), [
     (lambda: cycles(cas_latency=4), "CAS latency must be 2 or 3, not 4"),
-    (lambda: cycles(101), "CAS latency of 2 the SDRAM's clock must be at most 100 MHz, not 101"),
+    (lambda: cycles(101, cas_latency=2),
+     "CAS latency of 2 the SDRAM's clock must be at most 100 MHz, not 101"),
     (lambda: cycles(134, cas_latency=3), "latency of 3 .* at most 133 MHz, not 134"),
     (lambda: cycles(1), "refreshed every 7812 ns, .* at least 6 MHz, not 1"),
     (lambda: SdramController(cycles=cycles(), row_bits=14), "1 to 13, not 14"),

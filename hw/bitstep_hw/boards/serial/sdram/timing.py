@@ -9,6 +9,7 @@ COLUMN_BITS = 9
 DATA_WIDTH = 16
 BURST = 4                   # columns of an access: a word of 64 bits
 N_BYTES = BANKS << ROW_BITS + COLUMN_BITS + 1
+CAS_2_MHZ = 55              # above, data with a CAS latency of 2 is late, and 3 is chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,9 +17,9 @@ class SdramTiming:
     """The slowest of the timings that are published for the chips on ULX3S boards.
 
     Of MT48LC16M16A2 -75 ("256Mb: x4, x8, x16 SDRAM", Micron, table 12): ``ras_ns``, ``rc_ns``,
-    ``rfc_ns``, ``rrd_ns``, ``wr_ns``, and -6A for ``access_ns`` with a CAS latency of 2. Of
-    AS4C16M16SA-7 (Alliance, rev. 3.0, table 16 and the note on power-up): ``rcd_ns``, ``rp_ns``,
-    ``mrd_ns``, ``hold_ns``, ``power_up_ns``. IS42S16160D-7 (ISSI) is within these.
+    ``rfc_ns``, ``rrd_ns``, ``wr_ns``, and -6A for ``access_2_ns``. Of AS4C16M16SA-7 (Alliance,
+    rev. 3.0, table 16 and the note on power-up): ``rcd_ns``, ``rp_ns``, ``mrd_ns``, ``hold_ns``,
+    ``power_up_ns``. The first page of IS42S16160D-7 (ISSI) is within these.
 
     Parameters
     ----------
@@ -32,10 +33,12 @@ class SdramTiming:
         two are 2 cycles at least.
     refresh_ns : float
         Time in which each row must be refreshed, divided by the rows.
-    access_ns, hold_ns : float
-        Clock edge to data that is read, and how long it stays after the next edge.
-    clock_ns : float
-        Shortest cycle with a CAS latency of 2.
+    access_2_ns, access_3_ns, hold_ns : float
+        Clock edge to data that is read, by CAS latency, and how long it stays after the next edge.
+    clock_2_ns, clock_3_ns : float
+        Shortest cycle, by CAS latency.
+    input_setup_ns, input_hold_ns : float
+        Commands and data before and after the clock edge.
     """
 
     power_up_ns: float = 200_000
@@ -48,9 +51,13 @@ class SdramTiming:
     mrd_ns: float = 15
     wr_ns: float = 15
     refresh_ns: float = 64e6 / 8192
-    access_ns: float = 7.5
+    access_2_ns: float = 7.5
+    access_3_ns: float = 5.4
     hold_ns: float = 2.5
-    clock_ns: float = 10
+    clock_2_ns: float = 10
+    clock_3_ns: float = 7.5
+    input_setup_ns: float = 1.5
+    input_hold_ns: float = 0.8
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,8 @@ class SdramCycles:
     timing : SdramTiming
     clock_hz : int
         The clock.
-    cas_latency : {2, 3}
-        Cycles from READ to the edge that takes the first data.
+    cas_latency : {2, 3}, optional
+        Cycles from READ to the edge that takes the first data; 2 up to ``CAS_2_MHZ``, else 3.
 
     Raises
     ------
@@ -73,15 +80,18 @@ class SdramCycles:
 
     timing: SdramTiming
     clock_hz: int
-    cas_latency: int = 2
+    cas_latency: int = 0
 
     def __post_init__(self):
+        if not self.cas_latency:
+            slow = self.clock_hz <= CAS_2_MHZ * 1_000_000
+            object.__setattr__(self, "cas_latency", 2 if slow else 3)
         if self.cas_latency not in (2, 3):
             raise ValueError(f"The CAS latency must be 2 or 3, not {self.cas_latency}")
-        fastest = 1e9 / self.timing.clock_ns if self.cas_latency == 2 else 133e6
-        if self.clock_hz > fastest:
+        shortest = self.timing.clock_2_ns if self.cas_latency == 2 else self.timing.clock_3_ns
+        if self.clock_hz > 1e9 / shortest:
             raise ValueError(f"With a CAS latency of {self.cas_latency} the SDRAM's clock must be "
-                             f"at most {fastest / 1e6:g} MHz, not {self.clock_hz / 1e6:g}")
+                             f"at most {1e3 / shortest:.0f} MHz, not {self.clock_hz / 1e6:g}")
         if self._refresh_period < 2 * self.refresh_delay:
             lowest = math.ceil(2e3 * self.refresh_delay / self.timing.refresh_ns)
             raise ValueError(f"The SDRAM must be refreshed every {self.timing.refresh_ns:.0f} ns, "
@@ -91,6 +101,11 @@ class SdramCycles:
     def of(self, ns: float) -> int:
         """Return the cycles that take at least ``ns``; at least 1."""
         return max(1, math.ceil(round(ns * self.clock_hz / 1e9, 6)))
+
+    @property
+    def access_ns(self) -> float:
+        """Clock edge to data that is read."""
+        return self.timing.access_2_ns if self.cas_latency == 2 else self.timing.access_3_ns
 
     @property
     def power_up(self) -> int:
