@@ -243,8 +243,8 @@ def chip_clock(mhz):
 
 def test_times_at_the_sdram_by_hand():
     """At 40 MHz a step is 1/15 of 25 ns: data has 25 - 5 ns for 5 to the pin, 7.5 of the chip, and
-    1 into the pad. At 75 MHz it is 1/8 of 13.3 ns, 6 of them 10 ns: data has 26.7 - 10 ns for 5, 5.4
-    and 1, and that of the edge before stays for 10 + 2 + 2.5 ns, past an edge at 13.3.
+    1 into the pad. At 75 MHz it is 1/8 of 13.3 ns, 6 of them 10 ns: data has 26.7 - 10 ns for 5,
+    5.4 and 1, and that of the edge before stays for 10 + 2 + 2.5 ns, past an edge at 13.3.
     """
     slow, fast = chip_clock(40), chip_clock(75)
     assert (slow.edge, slow.steps, fast.edge, fast.steps) == (1, 3, 2, 6)

@@ -330,7 +330,8 @@ def test_no_port_starves():
     # of the host.
     turn = RUN * 4 + 3 * counts.word + counts.refresh_delay + counts.rfc
     assert max(stream.longest for stream in streams) <= 3 * turn
-    assert min(waits) < counts.word < max(waits) <= counts.wait
+    assert len(waits) > 5
+    assert max(waits) <= counts.wait
 
 
 def test_a_burst_waits_until_the_response_before_is_taken():

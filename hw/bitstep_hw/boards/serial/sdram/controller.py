@@ -69,7 +69,7 @@ class SdramController(wiring.Component):
     take : Out(1)
         The request, if there is one, is the next that is granted.
     grant : Out(1)
-        Strobe: the word's command is given.
+        Strobe: the word's command is given; after it, ``take`` is 0 for a cycle.
     o : Out(64)
         The word that was asked for, ``latency`` cycles after the grant.
     pins : Out(SdramPins())
@@ -80,8 +80,8 @@ class SdramController(wiring.Component):
         if not 1 <= row_bits <= ROW_BITS:
             raise ValueError(f"The bits of a row's number must be 1 to {ROW_BITS}, not {row_bits}")
         self.cycles, self.row_bits = cycles, row_bits
-        # The command's register, the pins, the chip's latency, and its data in 4 parts.
-        self.latency = 1 + PIN_DELAY + cycles.cas_latency + BURST
+        # The pins, the chip's latency, and 4 parts of a word; the grant comes with the command.
+        self.latency = PIN_DELAY + cycles.cas_latency + BURST
         super().__init__({
             "request": In(1), "write": In(1), "address": In(WORD_BITS + 2 + row_bits),
             "i": In(64), "strobe": In(8),
@@ -99,17 +99,21 @@ class SdramController(wiring.Component):
         self._open = Array(Signal(name=f"open_{bank}") for bank in range(BANKS))
         self._rows = Array(Signal(row_bits, name=f"row_{bank}") for bank in range(BANKS))
         # Cycles since ACTIVE, up to those after which all may follow.
-        self._oldest = max(cycles.rc, cycles.ras, cycles.rcd)
+        self._oldest = max(cycles.rc, cycles.ras)
         self._ages = Array(Signal(range(self._oldest + 1), init=self._oldest, name=f"age_{bank}")
                            for bank in range(BANKS))
-        self._due = Signal()
+        self._accessing = Signal(range(cycles.rcd + 1))     # until READ or WRITE after ACTIVE
+        self._due, self._issue = Signal(), Signal()
 
     def elaborate(self, platform):
         m = Module()
         pins, cycles = self.pins, self.cycles
         self._command(m, NOP)
         m.d.sync += pins.cke.eq(1)
-        for timer in (self._opening, self._closing, self._reading, self._writing):
+        # A register: ports need a while to see it, and to say what they want next. A word takes 4
+        # cycles all the same.
+        m.d.sync += self.grant.eq(self._issue)
+        for timer in (self._opening, self._closing, self._accessing, self._reading, self._writing):
             m.d.sync += timer.eq(Mux(timer == 0, 0, timer - 1))
         for age in self._ages:
             m.d.sync += age.eq(Mux(age == self._oldest, age, age + 1))
@@ -137,7 +141,7 @@ class SdramController(wiring.Component):
         pins, word, strobe = self.pins, Signal(48), Signal(6)
         sending = Signal(BURST - 1)
         first = Signal()
-        m.d.comb += first.eq(self.grant & self._writes)
+        m.d.comb += first.eq(self._issue & self._writes)
         m.d.sync += [
             sending.eq(Cat(first, sending)),
             word.eq(Mux(first, self._word[16:], word >> 16)),
@@ -193,22 +197,25 @@ class SdramController(wiring.Component):
             m.next = "Access"
         with m.State("Access"):
             busy = Mux(self._writes, self._writing, self._reading) != 0
-            with m.If(hit & ~busy & (age >= cycles.rcd)):
-                m.d.comb += self.grant.eq(1)
+            with m.If(hit & ~busy & (self._accessing == 0)):
+                m.d.comb += self._issue.eq(1)
                 self._access(m)
-                m.next = "Idle"
+                m.next = "Granted"
             with m.If(closed):
                 m.next = "Activate"
             with m.Elif(~hit & (self._closing == 0) & (age >= cycles.ras)):
                 self._command(m, PRECHARGE, bank=self._bank)
                 m.d.sync += [self._open[self._bank].eq(0), self._opening.eq(cycles.rp - 1)]
                 m.next = "Activate"
+        with m.State("Granted"):
+            m.next = "Idle"
         with m.State("Activate"):
             with m.If((self._opening == 0) & (age >= cycles.rc)):
                 self._command(m, ACTIVE, address=self._row, bank=self._bank)
                 m.d.sync += [
                     self._open[self._bank].eq(1), self._rows[self._bank].eq(self._row),
                     age.eq(1), self._opening.eq(cycles.rrd - 1), hit.eq(1), closed.eq(0),
+                    self._accessing.eq(cycles.rcd - 1),
                 ]
                 m.next = "Access"
 

@@ -167,7 +167,7 @@ class SdramCycles:
         """The longest that a word can take from its request on: another row is open, which was
         opened just now and written to, or the bus is busy with data that is read.
         """
-        return 3 + max(self.turnaround, self.precharge_after_write, self.rc) + self.rp + self.rcd
+        return 4 + max(self.turnaround, self.precharge_after_write, self.rc) + self.rp + self.rcd
 
     @property
     def refresh_delay(self) -> int:
