@@ -100,10 +100,12 @@ def test_request_by_hand():
     assert len(request(7, Command.READ_MEMORY, 0, 256)) == 12
 
 
-def test_information_there_and_back():
-    words = information(base=BASE, n_bytes=1 << 17, clock_hz=50_000_000, baud=3_000_000,
+@pytest.mark.parametrize("n_bytes", [1 << 17, 32 << 20])
+def test_information_there_and_back(n_bytes):
+    words = information(base=BASE, n_bytes=n_bytes, clock_hz=50_000_000, baud=3_000_000,
                         gap_s=0.05)
-    assert parse_information(words) == Information(BASE, 1 << 17, 50_000_000, 3_000_000, 0.05)
+    assert all(word < 1 << 64 for word in words)
+    assert parse_information(words) == Information(BASE, n_bytes, 50_000_000, 3_000_000, 0.05)
     assert parse_information([words[0] + (1 << 56), *words[1:]]) is None
     assert parse_information(words[:3]) is None
 

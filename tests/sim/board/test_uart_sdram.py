@@ -21,9 +21,12 @@ from bitstep_sim.testing.random_jobs import random_job
 pytestmark = pytest.mark.slow       # the board takes half a minute to compile
 
 MIB = 1 << 20
-# The clock and the rate of the bitstream; the chip must be refreshed, so the clock cannot be slow.
+# The chip must be refreshed, so the clock cannot be slow. This one has a CAS latency of 2, and 15
+# cycles a bit.
 BOARD = replace(SYSTEM, memory="sdram", memory_bytes=32 * MIB, clock_hz=45_000_000,
                 baud=3_000_000, gap_s=0.001)
+# The clock of the bitstream, with a CAS latency of 3, and a line that is faster to simulate.
+FAST = replace(BOARD, clock_hz=75_000_000, baud=9_375_000)
 JOB = random_job(PIPELINE, n_features=40, n_rows=60, seed=1)
 
 
@@ -34,15 +37,20 @@ def short_polls(monkeypatch):
 
 
 @pytest.fixture
-def line():
-    board = UartBoard(BOARD)
+def system():
+    return BOARD
+
+
+@pytest.fixture
+def line(system):
+    board = UartBoard(system)
     yield board
     board.close()
 
 
 @pytest.fixture
-def device(line, tmp_path):
-    return UartDevice(PIPELINE, manifest=write_manifest(tmp_path, BOARD), transport=line,
+def device(system, line, tmp_path):
+    return UartDevice(PIPELINE, manifest=write_manifest(tmp_path, system), transport=line,
                       timeout_s=0.05)
 
 
@@ -84,6 +92,7 @@ def test_both_ends_of_the_memory(device):
     assert device.link.read_memory(end - 4096, 4096) == content
 
 
+@pytest.mark.parametrize("system", [FAST])
 def test_more_rows_than_the_chip_has_memory_blocks_for(line, device):
     """144,000 bytes of rows: more than the 128 KiB of the other memory."""
     job = random_job(PIPELINE, n_features=40, n_rows=6000, seed=2, epochs=2)
@@ -93,6 +102,7 @@ def test_more_rows_than_the_chip_has_memory_blocks_for(line, device):
     assert beats == 2 * 6000 * 3
     # A beat is 4 cycles of the chip.
     assert 4 * beats / cycles > 0.85
+    assert line.chip.commands["REFRESH"] > line.cycles * 8192 / (0.064 * FAST.clock_hz)
 
 
 def test_an_abort_and_a_run_after_it(line, device):
