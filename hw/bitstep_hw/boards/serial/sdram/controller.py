@@ -47,7 +47,9 @@ class SdramController(wiring.Component):
     one of the three other banks; with the bank in the highest bits, all of a small job would be in
     one bank, and each change between rows and labels would close a page.
 
-    A word takes 4 cycles where its page is open. Refreshes come between two words. Stores a word.
+    A word takes 4 cycles where its page is open. Refreshes come between two words. A page that is
+    opened is read or written before it is closed, which takes longer than tRAS and, with what comes
+    before it is opened again, than tRC: these are not counted. Stores a word.
 
     Parameters
     ----------
@@ -91,17 +93,13 @@ class SdramController(wiring.Component):
         self._bank, self._row = Signal(2), Signal(row_bits)
         self._column, self._writes = Signal(WORD_BITS), Signal()
         self._word, self._strobe = Signal(64), Signal(8)
-        longest = max(cycles.power_up, cycles.rfc, cycles.mrd, cycles.rp, cycles.rrd)
+        longest = max(cycles.rfc, cycles.mrd, cycles.rp, cycles.rrd)
         self._opening = Signal(range(longest + 1))      # cycles until ACTIVE, REFRESH, LOAD MODE
         self._closing = Signal(range(cycles.precharge_after_write + 1))     # until PRECHARGE
         self._reading = Signal(range(BURST + 1))
         self._writing = Signal(range(cycles.turnaround + 1))
         self._open = Array(Signal(name=f"open_{bank}") for bank in range(BANKS))
         self._rows = Array(Signal(row_bits, name=f"row_{bank}") for bank in range(BANKS))
-        # Cycles since ACTIVE, up to those after which all may follow.
-        self._oldest = max(cycles.rc, cycles.ras)
-        self._ages = Array(Signal(range(self._oldest + 1), init=self._oldest, name=f"age_{bank}")
-                           for bank in range(BANKS))
         self._accessing = Signal(range(cycles.rcd + 1))     # until READ or WRITE after ACTIVE
         self._due, self._issue = Signal(), Signal()
 
@@ -115,8 +113,6 @@ class SdramController(wiring.Component):
         m.d.sync += self.grant.eq(self._issue)
         for timer in (self._opening, self._closing, self._accessing, self._reading, self._writing):
             m.d.sync += timer.eq(Mux(timer == 0, 0, timer - 1))
-        for age in self._ages:
-            m.d.sync += age.eq(Mux(age == self._oldest, age, age + 1))
         self._move_data(m)
 
         since = Signal(range(cycles.refresh))
@@ -154,13 +150,12 @@ class SdramController(wiring.Component):
 
     def _initialise(self, m, ready):
         cycles, pins = self.cycles, self.pins
-        waited, left = Signal(), Signal(range(REFRESHES + 1), init=REFRESHES)
+        waiting = Signal(range(cycles.power_up + 1), init=cycles.power_up)
+        left = Signal(range(REFRESHES + 1), init=REFRESHES)
         mode = cycles.cas_latency << 4 | BURST.bit_length() - 1     # sequential bursts
         with m.State("Power-Up"):
-            m.d.sync += [pins.csn.eq(1), pins.dqm.eq(0b11), waited.eq(1)]
-            with m.If(~waited):
-                m.d.sync += self._opening.eq(cycles.power_up)
-            with m.Elif(self._opening == 0):
+            m.d.sync += [pins.csn.eq(1), pins.dqm.eq(0b11), waiting.eq(waiting - 1)]
+            with m.If(waiting == 0):
                 m.next = "First-Precharge"
         with m.State("First-Precharge"):
             m.d.sync += [pins.csn.eq(0), pins.dqm.eq(0b11), self._opening.eq(cycles.rp - 1)]
@@ -179,7 +174,7 @@ class SdramController(wiring.Component):
 
     def _serve(self, m):
         cycles = self.cycles
-        hit, closed, age = Signal(), Signal(), self._ages[self._bank]
+        hit, closed = Signal(), Signal()
         with m.State("Idle"):
             m.d.comb += self.take.eq(~self._due)
             m.d.sync += [
@@ -203,19 +198,19 @@ class SdramController(wiring.Component):
                 m.next = "Granted"
             with m.If(closed):
                 m.next = "Activate"
-            with m.Elif(~hit & (self._closing == 0) & (age >= cycles.ras)):
+            with m.Elif(~hit & (self._closing == 0)):
                 self._command(m, PRECHARGE, bank=self._bank)
                 m.d.sync += [self._open[self._bank].eq(0), self._opening.eq(cycles.rp - 1)]
                 m.next = "Activate"
         with m.State("Granted"):
             m.next = "Idle"
         with m.State("Activate"):
-            with m.If((self._opening == 0) & (age >= cycles.rc)):
+            with m.If(self._opening == 0):
                 self._command(m, ACTIVE, address=self._row, bank=self._bank)
                 m.d.sync += [
                     self._open[self._bank].eq(1), self._rows[self._bank].eq(self._row),
-                    age.eq(1), self._opening.eq(cycles.rrd - 1), hit.eq(1), closed.eq(0),
-                    self._accessing.eq(cycles.rcd - 1),
+                    self._opening.eq(cycles.rrd - 1), self._accessing.eq(cycles.rcd - 1),
+                    hit.eq(1), closed.eq(0),
                 ]
                 m.next = "Access"
 
@@ -233,17 +228,14 @@ class SdramController(wiring.Component):
     def _refresh(self, m):
         cycles = self.cycles
 
-        def all_older(least):
-            return Cat(age >= least for age in self._ages).all()
-
         with m.State("Precharge-All"):
-            with m.If((self._closing == 0) & all_older(cycles.ras)):
+            with m.If(self._closing == 0):
                 self._command(m, PRECHARGE, address=ALL_BANKS)
                 m.d.sync += [is_open.eq(0) for is_open in self._open]
                 m.d.sync += self._opening.eq(cycles.rp - 1)
                 m.next = "Refresh"
         with m.State("Refresh"):
-            with m.If((self._opening == 0) & all_older(cycles.rc)):
+            with m.If(self._opening == 0):
                 self._command(m, REFRESH)
                 m.d.sync += [self._due.eq(0), self._opening.eq(cycles.rfc - 1)]
                 m.next = "Idle"

@@ -92,6 +92,9 @@ class SdramCycles:
         if self.clock_hz > 1e9 / shortest:
             raise ValueError(f"With a CAS latency of {self.cas_latency} the SDRAM's clock must be "
                              f"at most {1e3 / shortest:.0f} MHz, not {self.clock_hz / 1e6:g}")
+        # So the controller need not count them.
+        assert self.rcd + BURST >= self.ras
+        assert self.rcd + BURST + self.rp >= self.rc
         if self._refresh_period < 2 * self.refresh_delay:
             lowest = math.ceil(2e3 * self.refresh_delay / self.timing.refresh_ns)
             raise ValueError(f"The SDRAM must be refreshed every {self.timing.refresh_ns:.0f} ns, "
@@ -167,12 +170,12 @@ class SdramCycles:
         """The longest that a word can take from its request on: another row is open, which was
         opened just now and written to, or the bus is busy with data that is read.
         """
-        return 4 + max(self.turnaround, self.precharge_after_write, self.rc) + self.rp + self.rcd
+        return 4 + max(self.turnaround, self.precharge_after_write) + self.rp + self.rcd
 
     @property
     def refresh_delay(self) -> int:
         """The longest that a refresh can be late: a word, and until its row may be closed."""
-        return self.word + max(self.precharge_after_write, BURST, self.ras) + self.rp + 2
+        return self.word + max(self.precharge_after_write, BURST) + self.rp + 2
 
     @property
     def _refresh_period(self) -> int:
