@@ -34,11 +34,12 @@ BITSTREAMS = Path("bitstreams")
 # What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
 DEFAULT = "bits=4,lookahead=1,max_features=1024"
 BIT_PLANE_DEFAULT = "lookahead=1,max_features=1024"
+SDRAM_DEFAULT = "bits=4,lookahead=3,update_interval=4,max_features=1024"
 SEED = 1
 PIPELINE_MHZ = 150.0
 # Of bitstreams with each kind of memory. An SDRAM takes minutes to fill, so its line has the
 # highest rate of the board's USB bridge, to which its clock can be divided.
-BITSTREAM_MHZ = {"on-chip": 40.0, "sdram": 45.0}
+BITSTREAM_MHZ = {"on-chip": 40.0, "sdram": 75.0}
 BAUD = {"on-chip": 1_000_000, "sdram": 3_000_000}
 
 
@@ -232,7 +233,7 @@ def main(arguments: list[str] | None = None) -> int:
         "half an hour a configuration; what was done before is not done again.")
     parser.add_argument("configs", nargs="*", metavar="CONFIG",
                         help=f"field=value,... (default: {DEFAULT}, with --bit-planes "
-                             f"{BIT_PLANE_DEFAULT})")
+                             f"{BIT_PLANE_DEFAULT}, else with --memory sdram {SDRAM_DEFAULT})")
     parser.add_argument("--bit-planes", action="store_true",
                         help="pipelines for bit-plane rows (`bitstep quantize --bit-planes`)")
     kind = parser.add_mutually_exclusive_group()
@@ -264,9 +265,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where results are kept (%(default)s)")
     chosen = parser.parse_args(arguments)
+    default = SDRAM_DEFAULT if chosen.memory == "sdram" else DEFAULT
     try:
         configs = [parse_config(text, bit_planes=chosen.bit_planes) for text in
-                   chosen.configs or [BIT_PLANE_DEFAULT if chosen.bit_planes else DEFAULT]]
+                   chosen.configs or [BIT_PLANE_DEFAULT if chosen.bit_planes else default]]
     except ValueError as error:
         parser.error(str(error))
     for config in configs:

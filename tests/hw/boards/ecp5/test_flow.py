@@ -269,7 +269,11 @@ def test_sdram_of_the_build(monkeypatch, capsys):
     monkeypatch.setattr(ecp5, "build", stop)
     assert ecp5.main([TINY_TEXT, "--memory", "sdram"]) == 1
     assert capsys.readouterr().err == "stopped\n"
-    assert asked == [replace(SDRAM, clock_hz=45_000_000, baud=3_000_000)]
+    assert asked == [replace(SDRAM, clock_hz=75_000_000, baud=3_000_000)]
+    assert ecp5.main(["--memory", "sdram"]) == 1
+    assert asked[1].pipeline == PipelineConfig(bits=4, lookahead=3, update_interval=4,
+                                               max_features=1024)
+    capsys.readouterr()
     for options, message in (
             (["--clock-mhz", "110"], "time for data on its way back, which lack 0.5 ns at 110"),
             (["--memory-kib", "65536"], "power of two from 8192 to 33554432 bytes, not 67108864"),
