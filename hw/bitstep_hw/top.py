@@ -26,7 +26,7 @@ from bitstep_hw.axi.split_reader import SplitReader
 from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.packed.pipeline import PackedPipeline
 from bitstep_hw.parts.arithmetic import delay
-from bitstep_hw.parts.reset import in_long_reset
+from bitstep_hw.parts.reset import in_long_reset, reset_register
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.derivative_writer import connect_written
@@ -85,21 +85,22 @@ class Top(wiring.Component):
         })
 
     def elaborate(self, platform):
-        return in_long_reset(self._connected())
+        held = reset_register()
+        return in_long_reset(self._connected(held), held)
 
-    def _connected(self):
-        """Return the module of all parts."""
+    def _connected(self, held):
+        """Return the module of all parts, whose buses are quiet while ``held`` is 1."""
         m, config = Module(), self.config
         m.submodules.bank = bank = RegisterBank(choices=config.register_choices)
         m.submodules.control = control = RunControl(config=config)
-        rows = self._place_row_reader(m, bank)
+        rows = self._place_row_reader(m, bank, held)
         m.submodules.aux = aux = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
         m.submodules.models = models = WriteMaster(data_width=AUX_WIDTH)
         m.submodules.pipeline = pipeline = PIPELINES[config.rows.packed](config=config)
         m.d.comb += [
-            *connect_flat(self, "s_axi", bank.bus),
-            *connect_flat(self, "m_axi_aux", aux.bus),
-            *connect_flat(self, "m_axi_aux", models.bus),
+            *connect_flat(self, "s_axi", bank.bus, held=held),
+            *connect_flat(self, "m_axi_aux", aux.bus, held=held),
+            *connect_flat(self, "m_axi_aux", models.bus, held=held),
         ]
         readers = [rows, aux]
         if config.refetch:
@@ -108,7 +109,7 @@ class Top(wiring.Component):
             readers.append(fine)
             wiring.connect(m, pipeline.fine_job, fine.i_job)
             wiring.connect(m, fine.o, pipeline.i_fine)
-            m.d.comb += connect_flat(self, "m_axi_fine", fine.bus)
+            m.d.comb += connect_flat(self, "m_axi_fine", fine.bus, held=held)
         for name in registers_layout(config).members:
             m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
         m.d.comb += [
@@ -140,7 +141,7 @@ class Top(wiring.Component):
         self._count(m, bank, control, pipeline, readers, beat_entered)
         return m
 
-    def _place_row_reader(self, m, bank):
+    def _place_row_reader(self, m, bank, held):
         """The reader of the rows, with its buses; returns it."""
         config, sizes = self.config, {"fifo_depth": 256, "max_outstanding": 15}
         if config.row_ports == 1:
@@ -152,7 +153,7 @@ class Top(wiring.Component):
             m.d.comb += [rows.base.eq(bank.rows_address), rows.stride.eq(bank.port_stride)]
             buses = rows.buses
         for prefix, bus in zip(config.row_buses, buses, strict=True):
-            m.d.comb += connect_flat(self, prefix, bus)
+            m.d.comb += connect_flat(self, prefix, bus, held=held)
         return rows
 
     def _connect_pipeline(self, m, bank, control, pipeline, labels):

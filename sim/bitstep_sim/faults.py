@@ -72,7 +72,7 @@ FAULTS = [
     _fault("reset missing", "parts/dither.py", "index.eq(self.row), self.valid",
            "index.eq(0), self.valid"),
     _fault("wrong width", "parts/dither.py", "number = Signal(32) ", "number = Signal(16) "),
-    _fault("reset missing", "parts/dither.py", "stream), part.eq(0),", "stream),"),
+    _fault("reset missing", "parts/dither.py", "[part.eq(0), made.eq(0)]", "[made.eq(0)]"),
     _fault("constant changed", "parts/dither.py", "self.key ^ PARITY", "self.key ^ PARITY ^ 1"),
     _fault("constant changed", "pipeline/update/solver_ports.py",
            "doubled = Cat(C(1, 1), solver.dither)",

@@ -10,6 +10,7 @@
 #     reset_run synth_1           resets impl_1, too
 #     launch_runs                 refuses a run that began and is not reset, unless only later steps
 #                                 are missing
+#     set_property strategy       refuses one that it does not know
 #
 # Any other command is recorded alone. Environment: STUB_CALLS, file of the calls, one a line, words in
 # base64; STUB_ANSWERS, Tcl with what commands return; STUB_VERSION; STUB_BREAK and STUB_FAIL, a step
@@ -20,6 +21,8 @@ set stub_project ""
 set stub_design ""
 set stub_answers {}
 set stub_launched {}
+set stub_strategies {"Vivado Implementation Defaults" Performance_Explore \
+    Performance_ExplorePostRoutePhysOpt}
 array set stub_steps {synth_1 synth_design impl_1 {init_design place_design route_design \
     write_bitstream}}
 
@@ -238,8 +241,11 @@ command add_files {
 }
 
 command set_property {
-    lassign [parse $args {}] name value
+    lassign [parse $args {}] name value object
     if {$name eq "top"} { put [below srcs top] $value }
+    if {$name eq "strategy" && ($value ni $::stub_strategies || $object ni [run_names])} {
+        refuse "'$value' is no strategy of '$object'"
+    }
 }
 
 command get_runs {

@@ -223,8 +223,8 @@ def test_hardware_as_pynq_sees_it(folder, switched_on):
     assert Clocks.fclk0_mhz == pytest.approx(board.clock_mhz, rel=1e-3)
 
 
-# Dividers of a Vivado whose PLL is another: 4 x 4 of a Zynq-7000 without a preset, 8 of RPLL.
-FOREIGN = {"zynq": (4, 4), "zynquplus": (8, 1)}
+# Dividers of a Vivado whose PLL is another: 4 x 4 of a Zynq-7000 without a preset, 12 of RPLL.
+FOREIGN = {"zynq": (4, 4), "zynquplus": (12, 1)}
 
 
 def report_of(device_options, tmp_path):
@@ -242,30 +242,31 @@ def test_dividers_of_another_pll(folder, switched_on, tmp_path):
     simulated = switched_on()
     path = write_bitstream(tmp_path, board, CONFIG, dividers=FOREIGN[board.family.name])
     device = PynqDevice(CONFIG, bitfile=path)
-    assert simulated.clocks.fpga_mhz == pytest.approx(100)
-    assert device.clock_hz == device.clock.hz == pytest.approx(100e6, rel=2e-5)
+    assert simulated.clocks.fpga_mhz == pytest.approx(board.clock_mhz)
+    assert device.clock_hz == device.clock.hz == pytest.approx(1e6 * board.clock_mhz, rel=2e-5)
     first, second = FOREIGN[board.family.name]
     # pynq 4 sets a frequency, and not these dividers.
-    found_mhz = 100 if VERSION >= (4, 0) else board.pll_mhz / (first * second)
+    found_mhz = board.clock_mhz if VERSION >= (4, 0) else board.pll_mhz / (first * second)
     assert device.clock.found_hz == pytest.approx(1e6 * found_mhz, rel=2e-5)
-    assert device.clock.wanted_hz == 100e6
+    assert device.clock.wanted_hz == 1e6 * board.clock_mhz
     job = small_job()
     assert is_golden(device.train(job), job)
     device.close()
 
 
 def test_seconds_are_those_of_the_true_clock(folder, switched_on, tmp_path):
-    """A PLL that cannot be divided to 100 MHz."""
+    """A PLL that cannot be divided to the wanted clock."""
     board = folder[0]
-    simulated = switched_on(pll_mhz=1050 if board.family.name == "zynq" else 32 * 100 / 3)
+    pll_mhz, divider = {"kv260": (3200 / 3, 9), "ultra96": (1600, 11)}.get(board.name, (1050, 10))
+    simulated = switched_on(pll_mhz=pll_mhz)
     path = write_bitstream(tmp_path, board, CONFIG)
     if board.family.name == "zynq":             # 1,050 MHz: 105 is nearer than 95.5
         with pytest.raises(DeviceError, match=r"must be 100 MHz, .* pynq reads 105 MHz after"):
             PynqDevice(CONFIG, bitfile=path)
         return
     report = report_of(["--device", "pynq", "--bitfile", str(path)], tmp_path)
-    assert simulated.clocks.fpga_mhz == pytest.approx(3200 / 33)
-    assert report["clock_hz"] == pytest.approx(3200e6 / 33, rel=2e-5)
+    assert simulated.clocks.fpga_mhz == pytest.approx(pll_mhz / divider)
+    assert report["clock_hz"] == pytest.approx(1e6 * pll_mhz / divider, rel=2e-5)
     assert report["device_seconds"] == report["counters"]["cycles"] / report["clock_hz"]
 
 

@@ -29,8 +29,8 @@ class BoardFacts:
     clock_mhz : int
         Clock that bitstreams are placed and routed for, and that the driver sets.
     pll_mhz : int
-        Clock of the PLL (IO PLL, IOPLL) that the boot loader leaves, which is divided to
-        ``clock_mhz``.
+        Clock of the PLL (IO PLL, IOPLL) that the boot loader leaves; a multiple of ``clock_mhz``,
+        since it is divided to that by whole numbers.
     port_width : int
         Bits of a memory port.
     row_ports : tuple of int
@@ -116,11 +116,11 @@ FACTS = {facts.name: facts for facts in (
                "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ZYNQ_BUSES),
     BoardFacts("pynq-z2", "TUL PYNQ-Z2", 100, 1000, ZYNQ_PORT_WIDTH, ZYNQ_ROW_PORTS, 2.1,
                "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ZYNQ_BUSES),
-    BoardFacts("ultra96", "Avnet Ultra96-V2", 100, 1500, ULTRASCALE_PORT_WIDTH,
+    BoardFacts("ultra96", "Avnet Ultra96-V2", 150, 1500, ULTRASCALE_PORT_WIDTH,
                ULTRASCALE_ROW_PORTS, 4.3,
                "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _ULTRA96_BUSES,
                ULTRASCALE_PORT_WIDTH),
-    BoardFacts("kv260", "AMD Kria KV260", 100, 1000, ULTRASCALE_PORT_WIDTH,
+    BoardFacts("kv260", "AMD Kria KV260", 125, 1000, ULTRASCALE_PORT_WIDTH,
                ULTRASCALE_ROW_PORTS, 19.2,
                "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _KV260_BUSES,
                ULTRASCALE_PORT_WIDTH),

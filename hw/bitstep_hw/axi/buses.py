@@ -109,12 +109,20 @@ def flat_members(prefix, member):
             for name, signal in member.signature.members.items()}
 
 
-def connect_flat(top, prefix, bus):
+def connect_flat(top, prefix, bus, *, held=None):
     """Return the statements that connect the ports ``{prefix}_*`` of ``top`` with ``bus``, an
     interface of one of its parts (``m.d.comb += connect_flat(self, "s_axi", bank.bus)``).
+
+    While ``held`` is 1, if it is given, nothing is offered, and no address or data to write taken:
+    each VALID of the part is masked, and each READY but those for data to read and for responses.
     """
     statements = []
     for name, member in bus.signature.members.items():
         port, inner = getattr(top, f"{prefix}_{name}"), getattr(bus, name)
-        statements.append(port.eq(inner) if member.flow == Out else inner.eq(port))
+        masked = held is not None and (
+            name.endswith("valid") or name in ("awready", "wready", "arready"))
+        if member.flow == Out:
+            statements.append(port.eq(inner & ~held if masked else inner))
+        else:
+            statements.append(inner.eq(port))
     return statements

@@ -94,30 +94,43 @@ class Dither(wiring.Component):
         add_x, add_y = self._injection(m, following if parts == 1 else group)
         m.d.sync += group.eq(following)
         with m.If(load):
-            m.d.sync += [x.eq(number + self.key), y.eq(self.counter + self.stream), part.eq(0),
-                         made.eq(0)]
+            m.d.sync += [part.eq(0), made.eq(0)]
         with m.Elif(~made):
             m.d.sync += [part.eq(Mux(last_part, 0, part + 1)),
                          made.eq(last_part & (group == _GROUPS - 1))]
-            if parts == 1:
-                new_x, new_y = self._rounds(x, y, group, range(GROUP))
+        first, second = number + self.key, self.counter + self.stream
+        if parts == 1:
+            new_x, new_y = self._rounds(x, y, group[0], None, range(GROUP))
+            with m.If(load):
+                m.d.sync += [x.eq(first), y.eq(second)]
+            with m.Elif(~made):
                 m.d.sync += [x.eq(new_x + add_x), y.eq(new_y + add_y)]
-            else:
-                with m.Switch(part):
-                    for half, rounds in enumerate((range(2), range(2, GROUP))):
-                        with m.Case(half):
-                            new_x, new_y = self._rounds(x, y, group, rounds)
-                            m.d.sync += [x.eq(new_x), y.eq(new_y)]
-                    with m.Default():
-                        m.d.sync += [x.eq(x + add_x), y.eq(y + add_y)]
+        else:
+            # The second round's sum is the last to come: behind it there is one choice alone.
+            new_x, new_y = self._rounds(x, y, group[0], part[0], range(GROUP // 2))
+            others = Signal()
+            other_x, other_y = Signal(32), Signal(32)
+            m.d.comb += [others.eq(load | last_part),
+                         other_x.eq(Mux(load, first, x + add_x)),
+                         other_y.eq(Mux(load, second, y + add_y))]
+            with m.If(load | ~made):
+                m.d.sync += [x.eq(Mux(others, other_x, new_x)), y.eq(Mux(others, other_y, new_y))]
         return x, y
 
-    def _rounds(self, x, y, group, numbers):
-        """The words after the rounds ``numbers`` of a group."""
+    def _rounds(self, x, y, odd, second_half, numbers):
+        """The words after the rounds ``numbers`` of a group that is ``odd`` or not; with
+        ``second_half``, a flag or None, after those half a group later.
+        """
+        def turned(y, number):
+            return Mux(odd, y.rotate_left(ROTATIONS[number + GROUP]),
+                       y.rotate_left(ROTATIONS[number]))
+
         for number in numbers:
-            even, odd = ROTATIONS[number], ROTATIONS[number + GROUP]
             x = (x + y)[:32]
-            y = Mux(group[0], y.rotate_left(odd), y.rotate_left(even)) ^ x
+            turn = turned(y, number)
+            if second_half is not None:
+                turn = Mux(second_half, turned(y, number + GROUP // 2), turn)
+            y = turn ^ x
         return x, y
 
     def _injection(self, m, group):

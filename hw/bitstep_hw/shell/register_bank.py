@@ -50,8 +50,10 @@ def _width(registers):
 class RegisterBank(wiring.Component):
     """Every register of :data:`bitstep.pipeline.registers.REGISTERS` behind AXI4-Lite.
 
-    One write and one read are handled at a time; a write takes effect 2 cycles after the later of
-    its address and its data, a read answers 3 cycles after its address. Responses are always OKAY:
+    One write and one read are handled at a time; a write to CONTROL takes effect 2 cycles after the
+    later of its address and its data, one to another register 3, and a read answers 3 cycles after
+    its address. A read that begins with a write's response finds what was written. Responses are
+    always OKAY:
     registers that cannot be read or do not exist give 0, writes to such as cannot be written are
     ignored. A 64-bit counter does not tear: reading its low half keeps the high half for the next
     read of it. Nothing is accepted in reset and in the cycle after it. Stores the writable
@@ -140,10 +142,16 @@ class RegisterBank(wiring.Component):
                 self.start.eq((data & Control.START).any()),
                 self.abort.eq((data & Control.ABORT).any()),
             ]
-        mask = Cat(*(bit.replicate(8) for bit in strobe))
+        # A register enables each byte of a register, so that no condition has to reach all of them
+        # in a cycle. Until then data stays: a cycle ago it could not be taken.
         for register, field in self._parts(self._writable):
-            with m.If(write & ~self.locked & is_at(register.offset, register.name)):
-                m.d.sync += field.eq((field & ~mask) | (data & mask))
+            enables = Signal((register.width + 7) // 8, name=f"enables_{register.name.lower()}")
+            at_register = is_at(register.offset, register.name)
+            m.d.sync += enables.eq(Mux(write & ~self.locked & at_register, strobe, 0))
+            for place, enable in enumerate(enables):
+                byte = slice(8 * place, min(8 * place + 8, register.width))
+                with m.If(enable):
+                    m.d.sync += field[byte].eq(data[byte])
 
     def _elaborate_read(self, m, awake):
         bus = self.bus

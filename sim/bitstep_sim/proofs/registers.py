@@ -17,7 +17,9 @@ def _parts(dut, fields):
 
 
 def _written(s, bus):
-    """The write that takes effect in this cycle: whether there is one, its word, data, strobes."""
+    """The write that is answered in this cycle, of which the register shows 2 cycles later: whether
+    there is one, its word, data, strobes.
+    """
     m = s.m
     address, data, strobe = Signal(ADDRESS_WIDTH), Signal(32), Signal(4)
     has_address, has_data, answered = Signal(), Signal(), Signal()
@@ -42,8 +44,8 @@ def write(s: Surrounding):
     s.add(dut)
     effect, word, data, strobe = _written(s, dut.bus)
     before = [(register, s.past(field), field) for register, field in _parts(dut, WRITABLE)]
-    effect_before, locked = s.past(effect), s.past(dut.locked)
-    word_before, data_before, strobe_before = s.past(word), s.past(data), s.past(strobe)
+    effect_before, locked, word_before, data_before, strobe_before = (
+        s.past(value, 2) for value in (effect, dut.locked, word, data, strobe))
     mask = Cat(bit.replicate(8) for bit in strobe_before)
     changes = []
     for register, old, new in before:
@@ -54,7 +56,7 @@ def write(s: Surrounding):
     again = Signal()
     with s.m.If(effect):
         s.m.d.sync += again.eq(1)
-    s.reach(effect_before & s.past(again) & ~locked & Cat(changes).any())
+    s.reach(effect_before & s.past(again, 2) & ~locked & Cat(changes).any())
     # At most one register changes.
     s.check((Cat(changes) & (Cat(changes) - 1)) == 0)
 

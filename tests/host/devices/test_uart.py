@@ -330,7 +330,8 @@ def test_year_prediction_fits_into_the_sdram(tmp_path):
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps({"config": config.to_dict(), "identity": f"{1:032x}",
                                 "system": {"baud": 3_000_000}}))
-    device = UartDevice(config, manifest=path, transport=Board(n_bytes=32 << 20))
+    board = Board(n_bytes=32 << 20)
+    device = UartDevice(config, manifest=path, transport=board)
     assert device.memory_bytes == 33_554_432
     small = make_job(np.zeros((1, 90), np.int64), [0], config=config, epochs=100)
     job = dataclasses.replace(
@@ -344,7 +345,6 @@ def test_year_prediction_fits_into_the_sdram(tmp_path):
         assert sizes["labels"] == 927_432
         assert sizes["models"] == 100 * 4 * 98          # 6 beats of 16 words, intercept, padding
         assert sum(sizes.values()) < 23_300_000
-        board = device.link.transport
         assert board.memory.count(0x5A) == 22_258_320
         sent = sum(len(packet) for packet in board.requests)
         assert 77 < 10 * sent / 3_000_000 < 79

@@ -161,7 +161,8 @@ def test_ports_of_the_processing_system(name, config):
         assert values[f"CONFIG.{used}"] == str(int(port in taken))
         assert values.get(f"CONFIG.{width}") == \
             (str(64 if zynq else 128) if port in taken else None)
-    assert "100" in values.values()
+    assert {"pynq-z1": "100", "pynq-z2": "100", "ultra96": "150", "kv260": "125"}[name] \
+        in values.values()
     assert part == [board.part]
 
 
@@ -172,9 +173,9 @@ def ps_values(board):
 
 
 def test_source_of_the_clock():
-    """The PLLs that the boards boot with, 1,000 MHz but for Ultra96's 1,500, divided to 100 MHz."""
+    """The PLLs that the boards boot with, 1,000 MHz but for Ultra96's 1,500, by whole dividers."""
     pl0, iopll = "CONFIG.PSU__CRL_APB__PL0_REF_CTRL__", "CONFIG.PSU__CRL_APB__IOPLL_CTRL__"
-    for name, multiplier, halved, divider in (("kv260", 60, 1, 10), ("ultra96", 45, 0, 15)):
+    for name, multiplier, halved, divider in (("kv260", 60, 1, 8), ("ultra96", 45, 0, 10)):
         values = ps_values(BOARDS[name])
         assert BOARDS[name].pll_mhz == (100 * multiplier // 3) // (1 + halved)
         assert values[f"{pl0}SRCSEL"] == "IOPLL"
@@ -203,9 +204,31 @@ def test_dividers_stop_no_build(first, message, tmp_path):
     assert message in tcl.output if message else "WARNING" not in tcl.output
 
 
+def test_strategy(tmp_path):
+    """Of the implementation, before its run is launched."""
+    tcl, _ = run_tcl(BOARDS["kv260"], SMALL, tmp_path)
+    given = ("set_property", "strategy", "Performance_ExplorePostRoutePhysOpt", "impl_1")
+    assert tcl.calls.count(given) == 1
+    launched = next(n for n, call in enumerate(tcl.calls) if call[:2] == ("launch_runs", "impl_1"))
+    assert tcl.calls.index(given) < launched
+    assert "strategy was not set" not in tcl.output
+
+
+def test_strategy_that_vivado_does_not_know_stops_no_build(tmp_path):
+    work = write_sources(BOARDS["kv260"], SMALL, tmp_path)
+    text = (work / "build.tcl").read_text()
+    assert text.count("Performance_ExplorePostRoutePhysOpt") == 1
+    (work / "build.tcl").write_text(text.replace("Performance_ExplorePostRoutePhysOpt", "Other"))
+    session = run_vivado(work)
+    assert session.code == 0, session.output
+    assert "WARNING: property strategy was not set: ERROR: " in session.output
+    assert (work / "result.txt").exists()
+
+
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_profile_is_of_the_board(board):
     """The races simulate the clock that Vivado is asked for."""
+    assert board.pll_mhz % board.clock_mhz == 0
     simulated = PROFILES[board.name]
     assert simulated.clock_hz == 1e6 * board.clock_mhz
     assert simulated.bus_width == board.family.memory_width

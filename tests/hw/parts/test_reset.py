@@ -1,20 +1,21 @@
 # amaranth: UnusedElaboratable=no
 
-from amaranth import ClockDomain, Elaboratable, Module, Signal
+from amaranth import ClockDomain, Elaboratable, Module, Mux, Signal
 from amaranth._toolchain.yosys import find_yosys
 from amaranth.back import rtlil
 
 from bitstep_hw.parts.arithmetic import delay
-from bitstep_hw.parts.reset import SETTLE, in_long_reset
+from bitstep_hw.parts.reset import SETTLE, in_long_reset, reset_register
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 
 class Example(Elaboratable):
-    """A counter from 5 on, and its value some cycles late, behind a reset."""
+    """A counter from 5 on, and its value some cycles late, behind a reset that masks ``masked``."""
 
     def __init__(self, *, reset_less=False):
         self.count, self.late = Signal(16, init=5), Signal(16)
+        self.held, self.masked = reset_register(), Signal(16)
         self.domain = ClockDomain("sync", reset_less=reset_less)
 
     def elaborate(self, platform):
@@ -22,7 +23,8 @@ class Example(Elaboratable):
         inner.d.sync += self.count.eq(self.count + 1)
         inner.d.comb += self.late.eq(delay(inner, self.count, 10, name="late"))
         m.domains.sync = self.domain
-        m.submodules.long = in_long_reset(inner)
+        inner.d.comb += self.masked.eq(Mux(self.held, 0, self.count))
+        m.submodules.long = in_long_reset(inner, self.held)
         return m
 
 
@@ -54,19 +56,23 @@ def test_reset_of_any_length(length, again):
             await ctx.tick()
         for cycles, free in ((length, again), (length, 0)):
             ctx.set(dut.domain.rst, 1)
-            for _ in range(cycles):
+            for cycle in range(cycles):
+                # The first edge of a reset sets its register alone.
+                last = 5 if ctx.get(dut.held) else ctx.get(dut.count) + 1
                 await ctx.tick()
-                assert ctx.get(dut.count) == 5
+                assert ctx.get(dut.masked) == 0
+                assert ctx.get(dut.count) == (last if cycle == 0 else 5)
             ctx.set(dut.domain.rst, 0)
             for cycle in range(free):
-                assert ctx.get(dut.count) == 5 + max(0, cycle - SETTLE)
+                assert ctx.get(dut.masked) == (5 + cycle - SETTLE if cycle >= SETTLE else 0)
                 await ctx.tick()
         for _ in range(SETTLE):
-            assert ctx.get(dut.count) == 5
+            assert ctx.get(dut.masked) == 0
             await ctx.tick()
+            assert ctx.get(dut.count) == 5
         assert ctx.get(dut.late) == 5       # what it held is forgotten
         for cycle in range(9):
-            assert ctx.get(dut.count) == 5 + cycle
+            assert ctx.get(dut.count) == ctx.get(dut.masked) == 5 + cycle
             await ctx.tick()
 
     run(bench)

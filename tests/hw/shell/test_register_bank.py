@@ -195,6 +195,33 @@ def test_nothing_is_accepted_in_reset():
     simulate(dut, testbench)
 
 
+def test_a_write_shows_after_3_cycles_and_in_a_read_that_begins_with_its_response():
+    """Data of a second write comes in the cycle in which the first one's reaches the register."""
+    async def test(ctx, dut, host):
+        bus, seen = dut.bus, []
+        ctx.set(bus.awaddr, OFFSETS["ROWS"])
+        ctx.set(bus.araddr, OFFSETS["ROWS"])
+        ctx.set(bus.wdata, 77)
+        for signal in (bus.wstrb, bus.awvalid, bus.wvalid, bus.bready, bus.rready):
+            ctx.set(signal, 15 if signal is bus.wstrb else 1)
+        await ctx.tick()        # the first cycle, in which nothing is accepted
+        assert ctx.get(bus.awready & bus.wready)
+        await ctx.tick()
+        ctx.set(bus.wdata, 99)
+        found = []
+        for _ in range(8):
+            ctx.set(bus.arvalid, ctx.get(bus.bvalid) & (not seen or 77 not in seen))
+            if ctx.get(bus.rvalid):
+                found.append(ctx.get(bus.rdata))
+            seen.append(ctx.get(dut.rows))
+            await ctx.tick()
+        assert seen[:3] == [0, 0, 77]
+        assert found == [77]
+        assert seen[-1] == 99
+
+    run(test)
+
+
 @each("value, strobe, pulses", [
     (1, 15, (1, 0)), (2, 15, (0, 1)), (3, 1, (1, 1)), (0, 15, (0, 0)), (4, 15, (0, 0)),
     (3, 14, (0, 0)),

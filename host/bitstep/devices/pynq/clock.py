@@ -11,9 +11,10 @@ from bitstep.pipeline.results import DeviceError
 
 # Crystals are as exact as that. pynq reckons with 33.333 MHz where it is 33.3333.
 ABOVE = 1e-4
-# A PLL of 1,000 MHz is divided by whole numbers: beside 100 MHz there are 90.9 and 111 MHz, so the
-# next clock is at most this much slower. A slower clock than that was not set at all.
-BELOW = 0.05
+# PLLs are divided by whole numbers, the least of which is a KV260's: 1,000 MHz by 8 to 125. Another
+# PLL may have to be divided by 8.5, and is by 9, so the next clock is at most this much slower. A
+# slower clock than that was not set at all.
+BELOW = 0.06
 
 
 @dataclass(frozen=True)

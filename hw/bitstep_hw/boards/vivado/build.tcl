@@ -5,7 +5,7 @@
 set here [file dirname [file normalize [info script]]]
 source [file join $here settings.tcl]
 
-# Texts and the like: a Vivado that does not know the property must still build.
+# Texts and the like: a Vivado that does not know the property, or its value, must still build.
 proc try_property {name value object} {
     if {[catch {set_property $name $value $object} message]} {
         puts "WARNING: property $name was not set: $message"
@@ -176,8 +176,12 @@ proc make_design {} {
     save_bd_design
 }
 
+# Explores where the default balances time, copies what drives many loads, and optimizes again after
+# routing (UG904).
+set strategy Performance_ExplorePostRoutePhysOpt
+
 proc make_project {folder} {
-    global part ip_folder
+    global part ip_folder strategy
     package_ip
     create_project -force bitstep $folder -part $part
     set_property ip_repo_paths [list $ip_folder] [current_project]
@@ -187,6 +191,7 @@ proc make_project {folder} {
     add_files -norecurse [list $wrapper]
     set_property top bitstep_wrapper [current_fileset]
     update_compile_order -fileset sources_1
+    try_property strategy $strategy [get_runs impl_1]
 }
 
 source [file join $here run.tcl]

@@ -129,7 +129,7 @@ class SdramController(wiring.Component):
 
     def _command(self, m, command, *, address=0, bank=0):
         pins = self.pins
-        m.d.sync += [Cat(pins.rasn, pins.casn, pins.wen).eq(_pins(command)), pins.a.eq(address),
+        m.d.sync += [Cat(pins.rasn, pins.casn, pins.wen).eq(C(command, 3)), pins.a.eq(address),
                      pins.ba.eq(bank)]
 
     def _move_data(self, m):
@@ -227,7 +227,6 @@ class SdramController(wiring.Component):
 
     def _refresh(self, m):
         cycles = self.cycles
-
         with m.State("Precharge-All"):
             with m.If(self._closing == 0):
                 self._command(m, PRECHARGE, address=ALL_BANKS)
@@ -239,7 +238,3 @@ class SdramController(wiring.Component):
                 self._command(m, REFRESH)
                 m.d.sync += [self._due.eq(0), self._opening.eq(cycles.rfc - 1)]
                 m.next = "Idle"
-
-
-def _pins(command):
-    return C(command, 3)
