@@ -143,7 +143,8 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
     return Manifest(
         board=BOARD, config=system.pipeline, identity=identity(system.pipeline),
         system=surroundings,
-        clock_mhz={"constraint": round(clock.constraint_mhz, 2), "achieved": round(clock.achieved_mhz, 2)},
+        clock_mhz={"constraint": round(clock.constraint_mhz, 2),
+                   "achieved": round(clock.achieved_mhz, 2)},
         resources={name: {"used": used, "available": available}
                    for name, (used, available) in resources(report).items()},
         tools=versions(), seed=seed, placer_alpha=None if alpha == ALPHA else alpha,
