@@ -119,10 +119,11 @@ def connect_flat(top, prefix, bus, *, held=None):
     statements = []
     for name, member in bus.signature.members.items():
         port, inner = getattr(top, f"{prefix}_{name}"), getattr(bus, name)
-        masked = held is not None and (
-            name.endswith("valid") or name in ("awready", "wready", "arready"))
-        if member.flow == Out:
-            statements.append(port.eq(inner & ~held if masked else inner))
-        else:
+        masked = name.endswith("valid") or name in ("awready", "wready", "arready")
+        if member.flow == In:
             statements.append(inner.eq(port))
+        elif masked and held is not None:
+            statements.append(port.eq(inner & ~held))
+        else:
+            statements.append(port.eq(inner))
     return statements
