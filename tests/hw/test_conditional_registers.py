@@ -1,5 +1,7 @@
 # amaranth: UnusedElaboratable=no
 
+from dataclasses import replace
+
 import pytest
 from amaranth import Elaboratable, Module, Signal
 from conditions import registers_in_conditions
@@ -46,7 +48,8 @@ def test_nor_on_boards(config, monkeypatch):
     """Whatever the pipeline's identity is, which takes longer to find."""
     monkeypatch.setattr("bitstep_hw.boards.serial.system.identity", lambda _: 1)
     system = SystemConfig(pipeline=config, clock_hz=40_000_000)
-    assert registers_in_conditions(SerialSystem(system), Ulx3s(system),
+    sdram = replace(system, memory="sdram", memory_bytes=1 << 25)
+    assert registers_in_conditions(SerialSystem(system), Ulx3s(system), Ulx3s(sdram),
                                    ClockHarness(Top(config))) == []
 
 

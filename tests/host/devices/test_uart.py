@@ -1,5 +1,6 @@
 """The device of a serial line against a board of a few lines of Python."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -9,8 +10,10 @@ import zlib
 
 import numpy as np
 import pytest
+from fakes import make_job
 
 from bitstep.devices import available, open_device
+from bitstep.devices.driver import RegisterRun
 from bitstep.devices.uart import SerialTransport, UartDevice, UartLink
 from bitstep.devices.uart.protocol import (
     Command,
@@ -32,9 +35,9 @@ class Board:
 
     name = "the fake line"
 
-    def __init__(self, reply=lambda packet: packet, signature=None):
+    def __init__(self, reply=lambda packet: packet, signature=None, n_bytes=SIZE):
         self.reply, self.signature = reply, signature
-        self.memory, self.registers = bytearray(SIZE), {}
+        self.memory, self.registers = bytearray(n_bytes), {}
         self.waiting, self.closed, self.slept, self.requests = b"", False, 0.0, []
 
     def write(self, data):
@@ -55,8 +58,8 @@ class Board:
         elif command == Command.READ_REGISTER:
             words = self.registers.get(address, 0).to_bytes(8, "little")
         else:
-            found = information(base=BASE, n_bytes=SIZE, clock_hz=40_000_000, baud=1_000_000,
-                                gap_s=0.05)
+            found = information(base=BASE, n_bytes=len(self.memory), clock_hz=40_000_000,
+                                baud=1_000_000, gap_s=0.05)
             words = struct.pack("<4Q", self.signature or found[0], *found[1:])
         packet = struct.pack("<BBBB", 0x5B, sequence, status, count) + words
         self.waiting = self.reply(packet + zlib.crc32(packet).to_bytes(4, "little"))
@@ -97,10 +100,12 @@ def test_request_by_hand():
     assert len(request(7, Command.READ_MEMORY, 0, 256)) == 12
 
 
-def test_information_there_and_back():
-    words = information(base=BASE, n_bytes=1 << 17, clock_hz=50_000_000, baud=3_000_000,
+@pytest.mark.parametrize("n_bytes", [1 << 17, 32 << 20])
+def test_information_there_and_back(n_bytes):
+    words = information(base=BASE, n_bytes=n_bytes, clock_hz=50_000_000, baud=3_000_000,
                         gap_s=0.05)
-    assert parse_information(words) == Information(BASE, 1 << 17, 50_000_000, 3_000_000, 0.05)
+    assert all(word < 1 << 64 for word in words)
+    assert parse_information(words) == Information(BASE, n_bytes, 50_000_000, 3_000_000, 0.05)
     assert parse_information([words[0] + (1 << 56), *words[1:]]) is None
     assert parse_information(words[:3]) is None
 
@@ -315,3 +320,33 @@ def test_port_that_goes_away():
 def test_bad_link(options):
     with pytest.raises(ValueError, match="a timeout above 0 s and at least 1 attempt"):
         UartLink(Board(), baud=1, **options)
+
+
+def test_year_prediction_fits_into_the_sdram(tmp_path):
+    """463,715 rows of 90 features at 4 bits with labels and the models of 100 epochs: 23.2 MB of 32
+    MiB, whose packets take 78 s on a line of 3 Mbaud, beside what the answers take.
+    """
+    n_rows, config = 463_715, PipelineConfig(bits=4, max_features=1024)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({"config": config.to_dict(), "identity": f"{1:032x}",
+                                "system": {"baud": 3_000_000}}))
+    board = Board(n_bytes=32 << 20)
+    device = UartDevice(config, manifest=path, transport=board)
+    assert device.memory_bytes == 33_554_432
+    small = make_job(np.zeros((1, 90), np.int64), [0], config=config, epochs=100)
+    job = dataclasses.replace(
+        small, rows=(np.full((n_rows, small.rows[0].shape[1]), 0x5A, np.uint8),),
+        labels=np.zeros(-(-2 * n_rows // 8) * 8, np.uint8))
+    assert job.rows[0].nbytes == 48 * n_rows == 22_258_320
+    run = RegisterRun(device, [job], 1.0)
+    with run.stack:
+        sizes = {name: buffer.array.size for name, buffer in run.buffers.items()}
+        assert sizes["rows"] == 22_258_320
+        assert sizes["labels"] == 927_432
+        assert sizes["models"] == 100 * 4 * 98          # 6 beats of 16 words, intercept, padding
+        assert sum(sizes.values()) < 23_300_000
+        assert board.memory.count(0x5A) == 22_258_320
+        sent = sum(len(packet) for packet in board.requests)
+        assert 77 < 10 * sent / 3_000_000 < 79
+        with pytest.raises(MemoryError, match=r"has 33,554,432, of which 10,[0-9,]* are free"):
+            device.allocate(11_000_000)

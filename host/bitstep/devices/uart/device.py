@@ -1,4 +1,4 @@
-"""A board on a serial line: registers and on-chip memory through packets."""
+"""A board on a serial line: registers and memory through packets."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import Manifest, read_manifest
 from bitstep.pipeline.results import DeviceError
 
-ALIGNMENT = 64              # of buffers, in bytes; more would be a waste of so little memory
+ALIGNMENT = 64              # of buffers, in bytes; more would be a waste where memory is on chip
 POLL_S = 0.02               # between two looks at a run
 KIND = "a bitstream with a serial line"
 
@@ -61,8 +61,8 @@ class UartBuffer:
 class UartDevice(RegisterDevice):
     """A board with an FPGA behind a serial port, such as a ULX3S.
 
-    The shared memory is the FPGA's own, of some
-    hundred KiB, so buffers are aligned to 64 bytes and not to pages.
+    The shared memory is the FPGA's own, of some hundred KiB, or an SDRAM beside it. Buffers are
+    aligned to 64 bytes and not to pages.
 
     Parameters
     ----------

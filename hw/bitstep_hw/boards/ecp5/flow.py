@@ -25,7 +25,7 @@ from bitstep_hw.boards.ecp5.timing import (
     resources,
 )
 from bitstep_hw.boards.ecp5.tools import ALPHA, Flow, ToolError, versions
-from bitstep_hw.boards.serial.system import SystemConfig, usual_rates
+from bitstep_hw.boards.serial.system import MEMORIES, SystemConfig, usual_rates
 from bitstep_hw.top import Top, identity
 
 BOARD = "ulx3s-85f"
@@ -34,8 +34,13 @@ BITSTREAMS = Path("bitstreams")
 # What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
 DEFAULT = "bits=4,lookahead=1,max_features=1024"
 BIT_PLANE_DEFAULT = "lookahead=1,max_features=1024"
+SDRAM_DEFAULT = "bits=4,lookahead=3,update_interval=4,max_features=1024"
 SEED = 1
-MEMORY_KIB, BAUD, BITSTREAM_MHZ, PIPELINE_MHZ = 128, 1_000_000, 40.0, 150.0
+PIPELINE_MHZ = 150.0
+# Of bitstreams with each kind of memory. An SDRAM takes minutes to fill, so its line has the
+# highest rate of the board's USB bridge, to which its clock can be divided.
+BITSTREAM_MHZ = {"on-chip": 40.0, "sdram": 75.0}
+BAUD = {"on-chip": 1_000_000, "sdram": 3_000_000}
 
 
 def _report(routed: Path) -> dict:
@@ -92,7 +97,8 @@ def build(system: SystemConfig, *, seeds: Sequence[int], alpha: float, folder: P
     found = []
     for seed in seeds:
         routed = flow.place_and_route(clock_mhz=system.clock_hz / 1e6, seed=seed, alpha=alpha,
-                                      constraints=ulx3s.constraints())
+                                      constraints=ulx3s.constraints(
+                                          sdram=system.memory == "sdram"))
         report = _report(routed)
         clock = clocks(report)[0]
         tell(f"seed {seed}: {clock.achieved_mhz:.1f} MHz for {clock.constraint_mhz:g}")
@@ -132,10 +138,13 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
     """
     surroundings = dataclasses.asdict(system)
     del surroundings["pipeline"]
+    if system.memory == "on-chip":      # as in manifests from before there was another one
+        del surroundings["memory"]
     return Manifest(
         board=BOARD, config=system.pipeline, identity=identity(system.pipeline),
         system=surroundings,
-        clock_mhz={"constraint": clock.constraint_mhz, "achieved": round(clock.achieved_mhz, 2)},
+        clock_mhz={"constraint": round(clock.constraint_mhz, 2),
+                   "achieved": round(clock.achieved_mhz, 2)},
         resources={name: {"used": used, "available": available}
                    for name, (used, available) in resources(report).items()},
         tools=versions(), seed=seed, placer_alpha=None if alpha == ALPHA else alpha,
@@ -163,8 +172,10 @@ def _system(config, arguments, known):
     """What is to be built, seeds and alpha: as the options say, and as the manifest ``known`` where
     they say nothing, if there is one.
     """
-    surroundings = {"memory_bytes": MEMORY_KIB * 1024, "clock_hz": round(BITSTREAM_MHZ * 1e6),
-                    "baud": BAUD, **(known.system if known else {})}
+    memory = arguments.memory
+    surroundings = {"memory": memory, "memory_bytes": MEMORIES[memory],
+                    "clock_hz": round(BITSTREAM_MHZ[memory] * 1e6), "baud": BAUD[memory],
+                    **(known.system if known else {})}
     if arguments.memory_kib is not None:
         surroundings["memory_bytes"] = arguments.memory_kib * 1024
     if arguments.clock_mhz is not None:
@@ -177,7 +188,7 @@ def _system(config, arguments, known):
 
 
 def _write_built(config, arguments):
-    stem = f"{BOARD}-{config.name}"
+    stem = f"{BOARD}-{config.name}" + ("-sdram" if arguments.memory == "sdram" else "")
     path = BITSTREAMS / f"{stem}.json"
     known = None
     if arguments.check:
@@ -223,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
         "half an hour a configuration; what was done before is not done again.")
     parser.add_argument("configs", nargs="*", metavar="CONFIG",
                         help=f"field=value,... (default: {DEFAULT}, with --bit-planes "
-                             f"{BIT_PLANE_DEFAULT})")
+                             f"{BIT_PLANE_DEFAULT}, else with --memory sdram {SDRAM_DEFAULT})")
     parser.add_argument("--bit-planes", action="store_true",
                         help="pipelines for bit-plane rows (`bitstep quantize --bit-planes`)")
     kind = parser.add_mutually_exclusive_group()
@@ -235,11 +246,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--late-ns", type=float, default=9.0, help="with --clock-only: list the "
                         "registers whose data arrives later (%(default)s)")
     parser.add_argument("--clock-mhz", type=float, help="clock that place and route aims at, and "
-                        "which the bitstream has (default: "
-                        f"{BITSTREAM_MHZ:g}; {PIPELINE_MHZ:g} with --clock-only)")
-    parser.add_argument("--memory-kib", type=int, help=f"shared memory in KiB ({MEMORY_KIB})")
-    parser.add_argument("--baud", type=int, help=f"of the line ({BAUD}); the usual rates of the "
-                        "clock are printed")
+                        f"which the bitstream has (default: {BITSTREAM_MHZ['on-chip']:g}, with "
+                        f"--memory sdram {BITSTREAM_MHZ['sdram']:g}; {PIPELINE_MHZ:g} with "
+                        "--clock-only)")
+    parser.add_argument("--memory", choices=tuple(MEMORIES), default="on-chip",
+                        help="shared memory: the FPGA's block memories, or the board's SDRAM of "
+                        "32 MiB (%(default)s)")
+    parser.add_argument("--memory-kib", type=int, metavar="KIB", help="its size in KiB (default: "
+                        + ", ".join(f"{kind} {size // 1024}" for kind, size in MEMORIES.items())
+                        + ")")
+    parser.add_argument("--baud", type=int, help="of the line (default: "
+                        + ", ".join(f"{kind} {rate}" for kind, rate in BAUD.items())
+                        + "); the usual rates of the clock are printed")
     parser.add_argument("--seed", type=_seeds, metavar="SEED,...",
                         help="of the placer; several are tried one after the other until one "
                         f"reaches the clock, and with --clock-only all are measured ({SEED})")
@@ -248,9 +266,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where results are kept (%(default)s)")
     chosen = parser.parse_args(arguments)
+    default = SDRAM_DEFAULT if chosen.memory == "sdram" else DEFAULT
     try:
         configs = [parse_config(text, bit_planes=chosen.bit_planes) for text in
-                   chosen.configs or [BIT_PLANE_DEFAULT if chosen.bit_planes else DEFAULT]]
+                   chosen.configs or [BIT_PLANE_DEFAULT if chosen.bit_planes else default]]
     except ValueError as error:
         parser.error(str(error))
     for config in configs:

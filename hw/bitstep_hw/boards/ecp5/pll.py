@@ -68,6 +68,8 @@ class Pll(wiring.Component):
     ----------
     input_mhz, mhz : float
         The oscillator and the clock that is wanted.
+    late : int, optional
+        Cycles of the PLL's own oscillator by which a second clock is behind the first.
 
     Members
     -------
@@ -75,16 +77,24 @@ class Pll(wiring.Component):
         The pin.
     locked : Out(1)
         The clock is stable.
+    late_clock : Out(1)
+        The second clock, which runs before ``locked``, too; 0 without ``late``.
     """
 
-    def __init__(self, *, input_mhz, mhz):
-        self.input_mhz = input_mhz
+    def __init__(self, *, input_mhz, mhz, late=None):
+        self.input_mhz, self.late = input_mhz, late
         self.dividers = find_dividers(input_mhz, mhz)
-        super().__init__({"oscillator": In(1), "locked": Out(1)})
+        super().__init__({"oscillator": In(1), "locked": Out(1), "late_clock": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         dividers, first, clock = self.dividers, Signal(), Signal()
+        late = {} if self.late is None else {
+            "a_FREQUENCY_PIN_CLKOS2": f"{dividers.mhz(self.input_mhz):g}",
+            "p_CLKOS2_ENABLE": "ENABLED", "p_CLKOS2_DIV": dividers.second,
+            "p_CLKOS2_CPHASE": dividers.first // 2 + self.late,
+            "p_CLKOS2_FPHASE": 0, "o_CLKOS2": self.late_clock,
+        }
         m.submodules.pll = Instance(
             "EHXPLLL",
             a_FREQUENCY_PIN_CLKI=f"{self.input_mhz:g}",
@@ -104,7 +114,7 @@ class Pll(wiring.Component):
             i_CLKI=self.oscillator, i_CLKFB=first, i_RST=C(0), i_STDBY=C(0),
             i_PHASESEL0=C(0), i_PHASESEL1=C(0), i_PHASEDIR=C(1), i_PHASESTEP=C(1),
             i_PHASELOADREG=C(1), i_PLLWAKESYNC=C(0), i_ENCLKOP=C(0),
-            o_CLKOP=first, o_CLKOS=clock, o_LOCK=self.locked)
+            o_CLKOP=first, o_CLKOS=clock, o_LOCK=self.locked, **late)
         # That it opens between two edges is left to the gate; no board was at hand to see it.
         m.submodules.gate = Instance("DCCA", i_CLKI=clock, i_CE=self.locked,
                                      o_CLKO=ClockSignal("sync"))

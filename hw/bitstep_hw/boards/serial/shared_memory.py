@@ -24,6 +24,8 @@ class _ReadSlave(wiring.Component):
         Address of the memory's first byte.
     n_words : int
         Words of 64 bits in the memory.
+    latency : int
+        Cycles from a grant to its word.
 
     Members
     -------
@@ -34,11 +36,11 @@ class _ReadSlave(wiring.Component):
     grant : In(1)
         The request was taken.
     word : In(64)
-        The word, ``_LATENCY`` cycles after the grant.
+        The word, ``latency`` cycles after the grant.
     """
 
-    def __init__(self, *, base, n_words):
-        self.base, self.n_words = base, n_words
+    def __init__(self, *, base, n_words, latency=_LATENCY):
+        self.base, self.n_words, self.latency = base, n_words, latency
         super().__init__({
             "bus": In(AxiRead(data_width=WORD_WIDTH)),
             "request": Out(1), "address": Out(range(n_words)), "grant": In(1),
@@ -48,7 +50,7 @@ class _ReadSlave(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bus = self.bus
-        depth = 2 * (_LATENCY + 1)
+        depth = 2 * (self.latency + 1)
         beat = data.StructLayout({"word": WORD_WIDTH, "error": 1, "last": 1})
         m.submodules.store = store = fifo.SyncFIFO(width=beat.size, depth=depth)
         room = Signal(range(depth + 1), init=depth)
@@ -80,7 +82,7 @@ class _ReadSlave(wiring.Component):
         coming = data.StructLayout({"valid": 1, "error": 1, "last": 1})
         stage = Signal(coming)
         m.d.comb += [stage.valid.eq(self.grant), stage.error.eq(error), stage.last.eq(last)]
-        for number in range(_LATENCY):
+        for number in range(self.latency):
             following = Signal(coming, name=f"coming_{number}")
             m.d.sync += following.eq(stage)
             stage = following

@@ -7,8 +7,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw.axi.buses import connect_flat
+from bitstep_hw.axi.buses import connect_flat, flat_members
 from bitstep_hw.boards.serial.link import Link
+from bitstep_hw.boards.serial.sdram.controller import SdramPins
+from bitstep_hw.boards.serial.sdram.memory import SMALLEST, SdramMemory
+from bitstep_hw.boards.serial.sdram.timing import N_BYTES, SdramCycles, SdramTiming
 from bitstep_hw.boards.serial.shared_memory import WORD_WIDTH, SharedMemory
 from bitstep_hw.boards.serial.uart import MIN_DIVISOR, UartReceiver, UartTransmitter
 from bitstep_hw.top import Top, identity
@@ -18,6 +21,7 @@ _VISIBLE_S = 0.05       # how long a light stays on for an event of one cycle
 
 
 BAUD_ERROR = 0.02       # that both ends' sampling bears
+MEMORIES = {"on-chip": 128 * 1024, "sdram": N_BYTES}       # bytes of each kind, unless asked for
 USUAL_RATES = (115_200, 230_400, 460_800, 500_000, 921_600, 1_000_000, 1_500_000, 2_000_000,
                3_000_000)
 
@@ -41,7 +45,11 @@ class SystemConfig:
     pipeline : PipelineConfig
         Must have a row bus of 64 bits.
     memory_bytes : int
-        Size of the shared memory, a power of two of at least 4,096.
+        Size of the shared memory, a power of two of at least 4,096; of ``sdram`` from 8,192 to
+        32 MiB.
+    memory : {"on-chip", "sdram"}
+        Kind of the shared memory: block memories, or a chip beside the FPGA
+        (:mod:`bitstep_hw.boards.serial.sdram`).
     clock_hz : int
         Clock of everything.
     baud : int
@@ -60,8 +68,13 @@ class SystemConfig:
     clock_hz: int = 50_000_000
     baud: int = 1_000_000
     gap_s: float = 0.05
+    memory: str = "on-chip"
 
     def __post_init__(self):
+        if self.memory not in MEMORIES:
+            raise ValueError(f"The memory must be one of {', '.join(MEMORIES)}, not {self.memory}")
+        if self.memory == "sdram":
+            self._check_sdram()
         if self.pipeline.bus_width != WORD_WIDTH:
             raise ValueError(f"The row bus must have {WORD_WIDTH} bits for this memory, "
                              f"not {self.pipeline.bus_width}")
@@ -70,6 +83,18 @@ class SystemConfig:
                              f"({self.clock_hz} Hz), not {self.baud}; the nearest is "
                              f"{self.clock_hz // self.divisor}. Of the usual rates this clock has "
                              f"{', '.join(map(str, usual_rates(self.clock_hz))) or 'none'}")
+
+    def _check_sdram(self):
+        size = self.memory_bytes
+        if not SMALLEST <= size <= N_BYTES or size & (size - 1):
+            raise ValueError(f"The size of an SDRAM must be a power of two from {SMALLEST} to "
+                             f"{N_BYTES} bytes, not {size}")
+        _ = self.sdram                  # which checks the clock
+
+    @property
+    def sdram(self) -> SdramCycles:
+        """Timings of the SDRAM at this clock."""
+        return SdramCycles(SdramTiming(), self.clock_hz)
 
     @property
     def divisor(self) -> int:
@@ -92,19 +117,28 @@ class SerialSystem(wiring.Component):
     lights : Out(8)
         From the lowest: alive (blinks), request under way, damaged request, rows are read, models
         are written, run is done; the others are 0.
+    sdram_* : Out(SdramPins())
+        With this memory: the chip.
     """
 
     def __init__(self, config):
         self.config = config
-        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "lights": Out(8)})
+        super().__init__({
+            "rx": In(1, init=1), "tx": Out(1, init=1), "lights": Out(8),
+            **(flat_members("sdram", Out(SdramPins())) if config.memory == "sdram" else {}),
+        })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
         refetch = config.pipeline.refetch
         m.submodules.top = top = Top(config.pipeline, number=identity(config.pipeline))
-        m.submodules.memory = memory = SharedMemory(n_bytes=config.memory_bytes, base=BASE,
-                                                    n_readers=1 + refetch)
+        shape = {"n_bytes": config.memory_bytes, "base": BASE, "n_readers": 1 + refetch}
+        if config.memory == "sdram":
+            m.submodules.memory = memory = SdramMemory(**shape, cycles=config.sdram)
+            m.d.comb += connect_flat(self, "sdram", memory.pins)
+        else:
+            m.submodules.memory = memory = SharedMemory(**shape)
         m.submodules.receiver = receiver = UartReceiver(divisor=config.divisor)
         m.submodules.transmitter = transmitter = UartTransmitter(divisor=config.divisor)
         m.submodules.link = link = Link(

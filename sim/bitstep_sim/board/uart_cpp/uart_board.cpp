@@ -8,6 +8,10 @@
 
 #define API extern "C" __attribute__((visibility("default")))
 
+// An SDRAM chip at a clock edge: cycle, control (from bit 0: CKE, CS#, RAS#, CAS#, WE#, data is
+// driven, DQM, bank), address, data that is driven; returns the data pins.
+using Chip = uint16_t (*)(uint64_t, uint32_t, uint32_t, uint32_t);
+
 namespace {
 
 class UartBoard {
@@ -40,6 +44,7 @@ public:
 
     std::deque<uint8_t> queue, received;
     uint64_t cycles = 0, framing_errors = 0;
+    Chip chip = nullptr;
 
 private:
     void cycle() {
@@ -48,7 +53,32 @@ private:
         top_->clk = 1;
         top_->eval();
         ++cycles;
+#if BITSTEP_SDRAM
+        // What the pins have now the chip takes at the next edge; of what it drives then, the
+        // registers on the way are full two cycles from now.
+        top_->sdram_d_i = pins_[0];
+        pins_[0] = pins_[1];
+        pins_[1] = at_chip();
+        ++edges_;
+#endif
     }
+
+#if BITSTEP_SDRAM
+    uint16_t at_chip() {
+        const bool command = !top_->sdram_csn
+            && !(top_->sdram_rasn && top_->sdram_casn && top_->sdram_wen);
+        if (command || top_->sdram_d_oe) busy_ = 8;     // longer than data comes after a command
+        if (busy_ == 0 || chip == nullptr) return 0;
+        --busy_;
+        return chip(edges_, top_->sdram_cke | top_->sdram_csn << 1 | top_->sdram_rasn << 2
+                    | top_->sdram_casn << 3 | top_->sdram_wen << 4 | top_->sdram_d_oe << 5
+                    | top_->sdram_dqm << 6 | top_->sdram_ba << 8, top_->sdram_a, top_->sdram_d_o);
+    }
+
+    uint16_t pins_[2] = {0, 0};
+    uint64_t edges_ = 0;
+    uint32_t busy_ = 0;
+#endif
 
     // The line to the board: start bit, 8 bits, stop bit.
     void send_bit() {
@@ -110,6 +140,7 @@ API void uart_destroy(UartBoard* board) { delete board; }
 API uint64_t uart_cycles(UartBoard* board) { return board->cycles; }
 API uint64_t uart_framing_errors(UartBoard* board) { return board->framing_errors; }
 API uint8_t uart_lights(UartBoard* board) { return board->lights(); }
+API void uart_connect(UartBoard* board, Chip chip) { board->chip = chip; }
 API bool uart_sending(UartBoard* board) { return board->sending(); }
 API uint64_t uart_run(UartBoard* board, uint64_t limit, uint64_t wanted) {
     return board->run(limit, wanted);

@@ -1,12 +1,14 @@
 # amaranth: UnusedElaboratable=no
 
 import json
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from amaranth import Module, Signal
+from amaranth import ClockDomain, Module, Signal
 from amaranth.back import rtlil
 from filelock import FileLock
 
@@ -17,7 +19,8 @@ from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards.ecp5 import flow as ecp5
 from bitstep_hw.boards.ecp5 import tools, ulx3s
 from bitstep_hw.boards.ecp5.clock_harness import ClockHarness
-from bitstep_hw.boards.ecp5.pll import Dividers, find_dividers
+from bitstep_hw.boards.ecp5.pll import Dividers, Pll, find_dividers
+from bitstep_hw.boards.ecp5.sdram_pads import ChipClock, SdramPads
 from bitstep_hw.boards.ecp5.timing import (
     Clock,
     clocks,
@@ -27,6 +30,7 @@ from bitstep_hw.boards.ecp5.timing import (
 )
 from bitstep_hw.boards.ecp5.tools import ToolError
 from bitstep_hw.boards.serial.link import Link
+from bitstep_hw.boards.serial.sdram.timing import SdramCycles, SdramTiming
 from bitstep_hw.boards.serial.system import USUAL_RATES, SystemConfig, usual_rates
 from bitstep_hw.boards.serial.uart import MIN_DIVISOR, UartReceiver
 from bitstep_hw.parts.arithmetic import KEPT
@@ -39,6 +43,7 @@ needs_yosys = pytest.mark.skipif(
 TINY_TEXT = "bits=8,lookahead=0,max_features=8,minibatch=False,corrections=False"
 TINY = PipelineConfig(bits=8, lookahead=0, max_features=8, minibatch=False, corrections=False)
 SYSTEM = SystemConfig(pipeline=TINY, memory_bytes=4096, clock_hz=40_000_000)
+SDRAM = replace(SYSTEM, memory="sdram", memory_bytes=32 << 20)
 
 
 def step(kind, delay, start, end, net=None):
@@ -145,6 +150,10 @@ def test_pll_out_of_reach(mhz):
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"pipeline": PipelineConfig(bus_width=128)}, "row bus must have 64 bits .*, not 128"),
+    ({"memory": "flash"}, "memory must be one of on-chip, sdram, not flash"),
+    ({"memory": "sdram", "memory_bytes": 4096}, "from 8192 to 33554432 bytes, not 4096"),
+    ({"memory": "sdram", "memory_bytes": 1 << 25, "clock_hz": 140_000_000},
+     "clock must be at most 133 MHz, not 140"),
     ({"clock_hz": 40_000_000, "baud": 3_000_000},
      r"not 3000000; the nearest is 3076923\. Of the usual rates .* 115200, .* 1500000, 2000000$"),
 ])
@@ -181,15 +190,101 @@ def test_bad_gap():
         Link(base=0, n_bytes=4096, clock_hz=1, baud=1, gap_cycles=1)
 
 
-def test_every_port_has_a_pin():
-    text = ulx3s.constraints()
-    for name, member in ulx3s.Ulx3s(SYSTEM).signature.members.items():
-        ports = [name] if member.shape == 1 else [f"{name}[{i}]" for i in range(member.shape)]
-        for port in ports:
+@pytest.mark.parametrize(("system", "count"), [(SYSTEM, 12), (SDRAM, 51)])
+def test_every_port_has_a_pin(system, count):
+    text = ulx3s.constraints(sdram=system is SDRAM)
+    shapes = {name: member.shape for name, member in
+              ulx3s.Ulx3s(system).signature.members.items()}
+    for name, shape in {**shapes, **({"sdram_d": 16} if system is SDRAM else {})}.items():
+        for port in [name] if shape == 1 else [f"{name}[{i}]" for i in range(shape)]:
             assert f'LOCATE COMP "{port}" SITE' in text
             assert f'IOBUF PORT "{port}"' in text
     sites = [line.split('"')[3] for line in text.splitlines() if line.startswith("LOCATE")]
-    assert len(sites) == len(set(sites)) == 12
+    assert len(sites) == len(set(sites)) == count
+
+
+def test_pads_of_the_sdram_have_registers():
+    text = rtlil.convert(SdramPads(ChipClock(SDRAM.sdram, 15)), name="pads", emit_src=False)
+
+    def cells(kind):
+        return text.count(f"cell \\{kind} ")
+
+    # 22 outputs and 16 data pins, each with data and its direction; those that are 1 at first are
+    # CS#, RAS#, CAS#, WE#, both masks, and "not driven".
+    assert (cells("OFS1P3DX"), cells("OFS1P3BX")) == (1 + 13 + 2 + 16, 4 + 2 + 16)
+    assert (cells("IFS1P3DX"), cells("BB"), cells("ODDRX1F")) == (16, 16, 1)
+
+
+def pll_of(**options):
+    """RTLIL of a PLL, and the PLL."""
+    m = Module()
+    m.domains.sync = ClockDomain(reset_less=True)
+    m.submodules.pll = pll = Pll(input_mhz=25, **options)
+    return rtlil.convert(m, name="top", ports=[], emit_src=False), pll
+
+
+@pytest.mark.parametrize("mhz", [40, 45, 55, 60, 75, 100])
+def test_the_sdrams_clock_is_late(mhz):
+    clock = chip_clock(mhz)
+    text, pll = pll_of(mhz=mhz, late=clock.steps)
+    given = {name: int(value) for name, value in re.findall(
+        r"parameter (?:signed )?\\(CLKOS2?_(?:DIV|CPHASE|FPHASE)) (\d+)", text)}
+    assert given["CLKOS_DIV"] == given["CLKOS2_DIV"] == pll.dividers.second
+    late = (given["CLKOS2_CPHASE"] - given["CLKOS_CPHASE"]) / given["CLKOS2_DIV"]
+    assert late == clock.steps / clock.second
+    assert given["CLKOS2_FPHASE"] == given["CLKOS_FPHASE"] == 0
+    assert "CLKOS2" not in pll_of(mhz=mhz)[0]
+
+
+def chip_clock(mhz):
+    cycles = SdramCycles(SdramTiming(), round(mhz * 1e6))
+    return ChipClock(cycles, find_dividers(25, mhz).second)
+
+
+def test_times_at_the_sdram_by_hand():
+    """At 40 MHz a step is 1/15 of 25 ns: data has 25 - 5 ns for 5 to the pin, 7.5 of the chip, and
+    1 into the pad. At 75 MHz it is 1/8 of 13.3 ns, 6 of them 10 ns: data has 26.7 - 10 ns for 5,
+    5.4 and 1, and that of the edge before stays for 10 + 2 + 2.5 ns, past an edge at 13.3.
+    """
+    slow, fast = chip_clock(40), chip_clock(75)
+    assert (slow.edge, slow.steps, fast.edge, fast.steps) == (1, 3, 2, 6)
+    assert list(slow.margins_ns.values()) == pytest.approx([3.0, 18.7, 6.5, 9.0])
+    assert list(fast.margins_ns.values()) == pytest.approx([8.0, 2.033, 5.267, 0.667], abs=1e-3)
+
+
+@pytest.mark.parametrize("mhz", range(20, 101, 5))
+def test_the_sdram_can_have_every_usual_clock(mhz):
+    assert min(chip_clock(mhz).margins_ns.values()) > 0.5
+
+
+def test_sdram_of_the_build(monkeypatch, capsys):
+    """What the options stand for, and what they may not ask for."""
+    asked = []
+
+    def stop(system, **_):
+        asked.append(system)
+        ulx3s.Ulx3s(system)
+        raise ToolError("stopped")
+
+    monkeypatch.setattr(ecp5, "build", stop)
+    assert ecp5.main([TINY_TEXT, "--memory", "sdram"]) == 1
+    assert capsys.readouterr().err == "stopped\n"
+    assert asked == [replace(SDRAM, clock_hz=75_000_000, baud=3_000_000)]
+    assert ecp5.main(["--memory", "sdram"]) == 1
+    assert asked[1].pipeline == PipelineConfig(bits=4, lookahead=3, update_interval=4,
+                                               max_features=1024)
+    capsys.readouterr()
+    for options, message in (
+            (["--clock-mhz", "110"], "time for data on its way back, which lack 0.5 ns at 110"),
+            (["--memory-kib", "65536"], "power of two from 8192 to 33554432 bytes, not 67108864"),
+            (["--memory-kib", "3000"], "bytes, not 3072000"),
+            (["--clock-mhz", "5", "--baud", "500000"], "at least 6 MHz, not 5"),
+            (["--clock-mhz", "40"], "not 3000000; the nearest is 3076923")):
+        assert ecp5.main([TINY_TEXT, "--memory", "sdram", *options]) == 1
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        ecp5.main([TINY_TEXT, "--memory", "flash"])
+    assert "invalid choice: 'flash'" in capsys.readouterr().err
 
 
 def test_top_has_its_pll(monkeypatch):
@@ -234,9 +329,12 @@ def test_manifest_is_read_by_the_device(tmp_path):
     assert (read.config, read.identity, read.baud) == (TINY, identity(TINY), 1_000_000)
     assert found.bitstream == FileSum(5, FileSum.of(bitstream).sha256)
     assert found.resources["LUT4"] == {"used": 10, "available": 83640}
+    assert "memory" not in found.system
     assert (found.seed, found.placer_alpha) == (3, 0.05)
     usual = ecp5.manifest(SYSTEM, REPORT, clocks(REPORT)[0], bitstream, seed=3)
     assert usual.placer_alpha is None
+    found = ecp5.manifest(SDRAM, REPORT, clocks(REPORT)[0], bitstream, seed=3)
+    assert (found.system["memory"], found.system["memory_bytes"]) == ("sdram", 33_554_432)
 
 
 class FakeFlow:

@@ -302,13 +302,14 @@ def test_a_second_request_without_a_wait_for_the_first_reply():
     assert written == [(0x020, 1), (0x024, 2)]
 
 
-@pytest.mark.parametrize("first, words, state", [
-    (0, 1, Reply.OK), (SIZE - 8, 1, Reply.OK), (SIZE - 8, 2, Reply.REFUSED),
-    (SIZE - 80, 10, Reply.OK), (SIZE - 2040, 256, Reply.REFUSED)])
-def test_memory_that_ends_at_4_gib(first, words, state):
-    """The address behind its last word has more bits than a request's."""
-    base = (1 << 32) - SIZE
-    link = once(Link, base=base, n_bytes=SIZE, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
+@pytest.mark.parametrize(("base", "size"), [((1 << 32) - SIZE, SIZE), (BASE, 32 << 20)])
+@pytest.mark.parametrize("before_end, words, state", [
+    (None, 1, Reply.OK), (8, 1, Reply.OK), (8, 2, Reply.REFUSED), (80, 10, Reply.OK),
+    (2040, 256, Reply.REFUSED)])
+def test_ends_of_the_memory(base, size, before_end, words, state):
+    """Where it ends at 4 GiB, the address behind its last word has more bits than a request's."""
+    first = 0 if before_end is None else size - before_end
+    link = once(Link, base=base, n_bytes=size, clock_hz=1_000_000, baud=100_000, gap_cycles=GAP)
     packet, reply = request(1, Command.READ_MEMORY, base + first, words), []
     asked = []
 

@@ -7,7 +7,7 @@ import pytest
 from bitstep_hw.boards.serial.uart import UartReceiver, UartTransmitter
 from bitstep_sim.testing.harness import held, put_all, simulate
 
-DIVISORS = [8, 9, 50]
+DIVISORS = [8, 9, 15, 50]           # 15: 3 Mbaud at 45 MHz
 
 
 def frame(byte, *, stop=1):
@@ -51,11 +51,12 @@ def test_receives_bytes(divisor):
     assert receive(bits, divisor=divisor) == data
 
 
+@pytest.mark.parametrize("divisor", [15, 50])
 @pytest.mark.parametrize("drift", [0.97, 1.03])
-def test_tolerates_another_clock(drift):
+def test_tolerates_another_clock(drift, divisor):
     data = [0x00, 0xFF, 0x55, 0xA5]
     bits = [bit for byte in data for bit in frame(byte)]
-    assert receive(bits, divisor=50, period=50 * drift) == data
+    assert receive(bits, divisor=divisor, period=divisor * drift) == data
 
 
 def test_drops_a_byte_without_stop_bit():

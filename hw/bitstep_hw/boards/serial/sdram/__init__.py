@@ -1,0 +1,1 @@
+"""A shared memory of SDRAM: its timings, its controller, and the ports in front of it."""
