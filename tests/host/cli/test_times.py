@@ -41,10 +41,10 @@ def test_verdict_by_hand():
 
 
 def test_boards_by_hand():
-    """Rows of 1,000 features of 4 bits are 32 beats of 128 bits, or 16 of 256, and 20 epochs of a
-    million take 32 or 16 cycles a row, and few more; three classes take thrice as long as one.
+    """Rows of 1,000 features of 4 bits are 32 beats of 128 bits, or 8 of 512, and 20 epochs of a
+    million take 32 or 8 cycles a row, and few more; three classes take thrice as long as one.
     """
-    for name, cycles, clock_hz in (("pynq-z1", 32e6, 100e6), ("kv260", 16e6, 125e6)):
+    for name, cycles, clock_hz in (("pynq-z1", 32e6, 100e6), ("kv260", 8e6, 125e6)):
         seconds = board_seconds(FACTS[name], 10 ** 6, 1000)
         assert seconds == pytest.approx(20 * cycles / clock_hz, rel=1e-3)
     assert board_seconds(FACTS["pynq-z1"], 10, 1 << 16) is None     # beyond the pipeline's rows
