@@ -137,7 +137,13 @@ def main(arguments: list[str] | None = None) -> int:
         "board's default pipelines (some minutes), and the bitstreams of the ULX3S that were built "
         "here and have a manifest in bitstreams/.")
     known = [*BOARDS, ecp5.BOARD]
-    parser.add_argument("boards", nargs="*", metavar="BOARD", choices=[*known, []], default=[],
+
+    def board(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"must be one of {', '.join(known)}, not {text!r}")
+        return text
+
+    parser.add_argument("boards", nargs="*", metavar="BOARD", type=board,
                         help=f"some of {', '.join(known)} (default: all)")
     parser.add_argument("--built", type=Path, default=ecp5.FOLDER,
                         help="folder of the ULX3S's .bit files (%(default)s)")

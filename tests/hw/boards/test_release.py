@@ -68,3 +68,10 @@ def test_ulx3s(tmp_path, monkeypatch, capsys):
     built.unlink()
     assert main(["ulx3s-85f"]) == 1
     assert "small.bit must be there for bitstreams/ulx3s-85f-small.json" in capsys.readouterr().err
+
+
+def test_unknown_board(capsys):
+    with pytest.raises(SystemExit):
+        main(["ecp6"])
+    assert "must be one of pynq-z1, pynq-z2, ultra96, kv260, ulx3s-85f, not 'ecp6'" in \
+        capsys.readouterr().err
