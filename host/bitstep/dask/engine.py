@@ -53,6 +53,7 @@ def on_worker(function: Callable[..., _Result], *arguments: Any) -> _Result:
 
 def _of_result(function: Callable[..., _Result], arguments: Sequence[Any],
                result: Any) -> _Result:
+    """What a function gives for a task's result, which Dask hands over as the last argument."""
     return on_worker(function, result, *arguments)
 
 
@@ -105,8 +106,11 @@ class Engine:
             self._no_scheduler()
 
     def compute(self, tasks: Sequence[Delayed]) -> list[Future]:
-        """Futures of tasks, which begin at once."""
-        return self._begun(tasks)
+        """Futures of tasks, which begin at once. They are one graph: sent one at a time they cost
+        client and scheduler thrice the time.
+        """
+        return self.client.compute(
+            list(tasks), resources=self.resources or None, optimize_graph=False)
 
     def submit(self, name: str, function: Callable[..., Any], futures: Sequence[Future],
                *arguments: Any) -> list[Any]:
@@ -132,7 +136,7 @@ class Engine:
                 with annotate(**({"workers": [worker]} if worker else {})):
                     tasks.append(call(futures[number], dask_key_name=(
                         f"bitstep-{name}-{token}-{number}-{attempt}")))
-            return self._begun(tasks)
+            return self.compute(tasks)
 
         holders = [next(iter(places.get(one.key) or ()), None) for one in futures]
         return self._results(start, holders)
@@ -141,13 +145,6 @@ class Engine:
         """Results of futures, when all have ended; without ``fetch`` None, and they stay there."""
         return self._results(lambda wanted: [futures[number] for number in wanted],
                              [None] * len(futures), fetch=fetch, keep=True)
-
-    def _begun(self, tasks: Sequence[Delayed]) -> list[Future]:
-        """Futures of tasks, sent as one graph: one at a time costs client and scheduler thrice the
-        time.
-        """
-        return self.client.compute(
-            list(tasks), resources=self.resources or None, optimize_graph=False)
 
     def _results(self, start: Callable[[Mapping[int, tuple[int, str | None]]], list[Future]],
                  holders: Sequence[str | None], *, fetch: bool = True,

@@ -91,9 +91,9 @@ def _fitted(one: str | tuple[int, int],
         for shards in arguments.shards:
             ends: Any = tuple(np.diff(np.linspace(0, len(features), shards + 1).astype(int)))
             started = time.perf_counter()
-            yield kind(client=client, random_state=0, tol=arguments.tol).fit(
-                features.rechunk((ends, -1)), labels.rechunk((ends,))), \
-                time.perf_counter() - started
+            model = kind(client=client, random_state=0, tol=arguments.tol).fit(
+                features.rechunk((ends, -1)), labels.rechunk((ends,)))
+            yield model, time.perf_counter() - started
 
 
 def race(arguments: argparse.Namespace) -> None:

@@ -1,223 +1,48 @@
 """On-chip memory that the pipeline's AXI ports and a host share."""
 
-from amaranth import Cat, Module, Mux, Signal
-from amaranth.lib import data, fifo, memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth import Cat, Module, Signal
+from amaranth.lib import memory, wiring
 
-from bitstep_hw.axi.buses import RESP_OKAY, AxiRead, AxiWrite
+from bitstep_hw.boards.serial.memory_ports import (
+    WORD_BYTES,
+    WORD_WIDTH,
+    PortedMemory,
+    ReadSlave,
+    WriteSlave,
+)
 
-RESP_DECERR = 0b11
-WORD_WIDTH = 64
-WORD_BYTES = WORD_WIDTH // 8
 _LATENCY = 3                # cycles from a request to its word: address, memory, output register
 
 
-class _ReadSlave(wiring.Component):
-    """One read port: bursts become requests of words, and words become beats.
-
-    A word a cycle, across bursts: the next one is taken while one is under way, so that ARREADY is
-    a register and hangs on no other port. No request is made without room for its word.
-
-    Parameters
-    ----------
-    base : int
-        Address of the memory's first byte.
-    n_words : int
-        Words of 64 bits in the memory.
-    latency : int
-        Cycles from a grant to its word.
-
-    Members
-    -------
-    bus : In(AxiRead(64))
-        The master.
-    request : Out(1), address : Out(range(n_words))
-        A word is asked for; held until ``grant``.
-    grant : In(1)
-        The request was taken.
-    word : In(64)
-        The word, ``latency`` cycles after the grant.
-    """
-
-    def __init__(self, *, base, n_words, latency=_LATENCY):
-        self.base, self.n_words, self.latency = base, n_words, latency
-        super().__init__({
-            "bus": In(AxiRead(data_width=WORD_WIDTH)),
-            "request": Out(1), "address": Out(range(n_words)), "grant": In(1),
-            "word": In(WORD_WIDTH),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        bus = self.bus
-        depth = 2 * (self.latency + 1)
-        beat = data.StructLayout({"word": WORD_WIDTH, "error": 1, "last": 1})
-        m.submodules.store = store = fifo.SyncFIFO(width=beat.size, depth=depth)
-        room = Signal(range(depth + 1), init=depth)
-        active, error = Signal(), Signal()
-        left = Signal(8)
-        last = left == 0
-        burst = Signal(data.StructLayout({"address": range(self.n_words), "length": 8, "error": 1}))
-        following, waiting = Signal.like(burst), Signal()
-        ends = ~active | (self.grant & last)
-        m.d.comb += [
-            self.request.eq(active & (room != 0)),
-            bus.arready.eq(~waiting),
-            burst.address.eq(bus.araddr[3:]), burst.length.eq(bus.arlen),
-            burst.error.eq(_outside(bus.araddr, self.base, self.n_words)),
-        ]
-        with m.If(bus.arready):
-            m.d.sync += following.eq(burst)
-        with m.If(self.grant):
-            m.d.sync += [self.address.eq(self.address + 1), left.eq(left - 1)]
-        with m.If(ends):
-            first = Signal.like(burst)
-            m.d.comb += first.eq(Mux(waiting, following, burst))
-            m.d.sync += [active.eq(waiting | bus.arvalid), left.eq(first.length),
-                         self.address.eq(first.address), error.eq(first.error), waiting.eq(0)]
-        with m.Elif(bus.arvalid):
-            m.d.sync += waiting.eq(1)
-
-        # What is known of a beat travels beside its word.
-        coming = data.StructLayout({"valid": 1, "error": 1, "last": 1})
-        stage = Signal(coming)
-        m.d.comb += [stage.valid.eq(self.grant), stage.error.eq(error), stage.last.eq(last)]
-        for number in range(self.latency):
-            following = Signal(coming, name=f"coming_{number}")
-            m.d.sync += following.eq(stage)
-            stage = following
-        given, taken = Signal(beat), Signal(beat)
-        m.d.comb += [
-            given.word.eq(self.word), given.error.eq(stage.error), given.last.eq(stage.last),
-            store.w_data.eq(given), store.w_en.eq(stage.valid),
-            taken.eq(store.r_data), store.r_en.eq(bus.rready),
-            bus.rvalid.eq(store.r_rdy), bus.rdata.eq(taken.word), bus.rlast.eq(taken.last),
-            bus.rresp.eq(Mux(taken.error, RESP_DECERR, RESP_OKAY)), bus.rid.eq(0),
-        ]
-        m.d.sync += room.eq(room - self.grant + (store.r_rdy & bus.rready))
-        return m
-
-
-class _WriteSlave(wiring.Component):
-    """The write port: a burst at a time, each beat a request.
-
-    Parameters
-    ----------
-    base : int
-        Address of the memory's first byte.
-    n_words : int
-        Words of 64 bits in the memory.
-
-    Members
-    -------
-    bus : In(AxiWrite(64))
-        The master.
-    request : Out(1), address : Out(range(n_words)), word : Out(64), strobe : Out(8)
-        The bytes of ``word`` that ``strobe`` names are to be written; held until ``grant``.
-    grant : In(1)
-        The request was taken.
-    """
-
-    def __init__(self, *, base, n_words):
-        self.base, self.n_words = base, n_words
-        super().__init__({
-            "bus": In(AxiWrite(data_width=WORD_WIDTH)),
-            "request": Out(1), "address": Out(range(n_words)), "grant": In(1),
-            "word": Out(WORD_WIDTH), "strobe": Out(WORD_BYTES),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        bus = self.bus
-        active, error = Signal(), Signal()
-        m.d.comb += [
-            bus.awready.eq(~active & ~bus.bvalid),
-            self.request.eq(active & bus.wvalid),
-            self.word.eq(bus.wdata),
-            self.strobe.eq(Mux(error, 0, bus.wstrb)),
-            bus.wready.eq(self.grant),
-            bus.bid.eq(0),
-        ]
-        with m.If(bus.awvalid & bus.awready):
-            m.d.sync += [active.eq(1), self.address.eq(bus.awaddr[3:]),
-                         error.eq(_outside(bus.awaddr, self.base, self.n_words))]
-        with m.If(bus.bready):
-            m.d.sync += bus.bvalid.eq(0)
-        with m.If(self.grant):
-            m.d.sync += self.address.eq(self.address + 1)
-            with m.If(bus.wlast):
-                m.d.sync += [active.eq(0), bus.bvalid.eq(1),
-                             bus.bresp.eq(Mux(error, RESP_DECERR, RESP_OKAY))]
-        return m
-
-
-class SharedMemory(wiring.Component):
+class SharedMemory(PortedMemory):
     """On-chip memory behind the pipeline's AXI ports, with a port of its own for the host.
 
     The row port has one side of the dual-ported memory for itself: a word a cycle. The other side
     serves, in this order, the host (which asks once in hundreds of cycles), the write port and the
-    other read ports. 4 cycles from ARVALID to RVALID. Bursts must be as the masters here make
-    them: INCR, beats of 64 bits, within 4 KiB. Beats of bursts that begin outside of the memory
-    get DECERR and change nothing. Storage: ``n_bytes``.
+    other read ports. 4 cycles from ARVALID to RVALID. Storage: ``n_bytes``.
 
     Parameters
     ----------
-    n_bytes : int
-        Size, a power of two of at least 4,096.
-    base : int
-        Address of the first byte, a multiple of the size.
-    n_readers : int
-        Read ports beside that of the rows, at least 1.
+    n_bytes, base, n_readers
+        See :class:`bitstep_hw.boards.serial.memory_ports.PortedMemory`, which has the members.
 
     Raises
     ------
     ValueError
         If a parameter is out of range.
-
-    Members
-    -------
-    rows : In(AxiRead(64))
-        Rows.
-    readers : In(AxiRead(64)).array(n_readers)
-        The others.
-    writer : In(AxiWrite(64))
-        Models.
-    host_request, host_write : In(1)
-        The host asks for a word, or writes one; hold until ``host_grant``.
-    host_address : In(range(n_bytes // 8)), host_i : In(64)
-        Number of the word, and what is written.
-    host_grant : Out(1)
-        The request was taken.
-    host_valid : Out(1), host_o : Out(64)
-        Pulse: the word that was asked for.
     """
 
+    SMALLEST, LARGEST = 4096, 1 << 28
+
     def __init__(self, *, n_bytes, base, n_readers=1):
-        if n_bytes < 4096 or n_bytes & (n_bytes - 1):
-            raise ValueError("The size of the memory must be a power of two of at least 4096 "
-                             f"bytes, not {n_bytes}")
-        if base % n_bytes or base < 0:
-            raise ValueError(f"The memory's address must be a multiple of its size ({n_bytes}), "
-                             f"not {base:#x}")
-        if n_readers < 1:
-            raise ValueError(f"There must be at least 1 more read port, not {n_readers}")
-        self.n_bytes, self.base, self.n_readers = n_bytes, base, n_readers
-        self.n_words = n_bytes // WORD_BYTES
-        super().__init__({
-            "rows": In(AxiRead(data_width=WORD_WIDTH)),
-            "readers": In(AxiRead(data_width=WORD_WIDTH)).array(n_readers),
-            "writer": In(AxiWrite(data_width=WORD_WIDTH)),
-            "host_request": In(1), "host_write": In(1),
-            "host_address": In(range(self.n_words)), "host_i": In(WORD_WIDTH),
-            "host_grant": Out(1), "host_valid": Out(1), "host_o": Out(WORD_WIDTH),
-        })
+        super().__init__(n_bytes=n_bytes, base=base, n_readers=n_readers)
 
     def elaborate(self, platform):
         m = Module()
         shape = {"base": self.base, "n_words": self.n_words}
         m.submodules.store = store = memory.Memory(shape=WORD_WIDTH, depth=self.n_words, init=[])
 
-        m.submodules.row_slave = rows = _ReadSlave(**shape)
+        m.submodules.row_slave = rows = ReadSlave(**shape, latency=_LATENCY)
         wiring.connect(m, wiring.flipped(self.rows), rows.bus)
         # Transparent, though no row is written while rows are read: so Yosys finds that one of the
         # memory's two ports is enough for the other read port and the write port.
@@ -227,11 +52,11 @@ class SharedMemory(wiring.Component):
         m.d.sync += [row_address.eq(rows.address), rows.word.eq(read.data)]
         m.d.comb += [rows.grant.eq(rows.request), read.addr.eq(row_address)]
 
-        m.submodules.write_slave = writer = _WriteSlave(**shape)
+        m.submodules.write_slave = writer = WriteSlave(**shape)
         wiring.connect(m, wiring.flipped(self.writer), writer.bus)
         readers = []
         for number, port in enumerate(self.readers):
-            m.submodules[f"read_slave_{number}"] = reader = _ReadSlave(**shape)
+            m.submodules[f"read_slave_{number}"] = reader = ReadSlave(**shape, latency=_LATENCY)
             wiring.connect(m, wiring.flipped(port), reader.bus)
             readers.append(reader)
 
@@ -261,8 +86,3 @@ class SharedMemory(wiring.Component):
         m.d.sync += waiting.eq(Cat(self.host_grant & ~self.host_write, waiting))
         m.d.comb += [self.host_valid.eq(waiting[-1]), self.host_o.eq(found)]
         return m
-
-
-def _outside(address, base, n_words):
-    bits = (n_words * WORD_BYTES).bit_length() - 1
-    return address[bits:] != base >> bits

@@ -9,10 +9,11 @@ from amaranth.lib.wiring import In, Out
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.axi.buses import connect_flat, flat_members
 from bitstep_hw.boards.serial.link import Link
+from bitstep_hw.boards.serial.memory_ports import WORD_WIDTH, PortedMemory
 from bitstep_hw.boards.serial.sdram.controller import SdramPins
-from bitstep_hw.boards.serial.sdram.memory import SMALLEST, SdramMemory
+from bitstep_hw.boards.serial.sdram.memory import SdramMemory
 from bitstep_hw.boards.serial.sdram.timing import N_BYTES, SdramCycles, SdramTiming
-from bitstep_hw.boards.serial.shared_memory import WORD_WIDTH, SharedMemory
+from bitstep_hw.boards.serial.shared_memory import SharedMemory
 from bitstep_hw.boards.serial.uart import MIN_DIVISOR, UartReceiver, UartTransmitter
 from bitstep_hw.top import Top, identity
 
@@ -22,6 +23,7 @@ _VISIBLE_S = 0.05       # how long a light stays on for an event of one cycle
 
 BAUD_ERROR = 0.02       # that both ends' sampling bears
 MEMORIES = {"on-chip": 128 * 1024, "sdram": N_BYTES}       # bytes of each kind, unless asked for
+_KINDS: dict[str, type[PortedMemory]] = {"on-chip": SharedMemory, "sdram": SdramMemory}
 USUAL_RATES = (115_200, 230_400, 460_800, 500_000, 921_600, 1_000_000, 1_500_000, 2_000_000,
                3_000_000)
 
@@ -73,8 +75,9 @@ class SystemConfig:
     def __post_init__(self):
         if self.memory not in MEMORIES:
             raise ValueError(f"The memory must be one of {', '.join(MEMORIES)}, not {self.memory}")
+        _KINDS[self.memory].check_size(self.memory_bytes)
         if self.memory == "sdram":
-            self._check_sdram()
+            _ = self.sdram              # which checks the clock
         if self.pipeline.bus_width != WORD_WIDTH:
             raise ValueError(f"The row bus must have {WORD_WIDTH} bits for this memory, "
                              f"not {self.pipeline.bus_width}")
@@ -83,13 +86,6 @@ class SystemConfig:
                              f"({self.clock_hz} Hz), not {self.baud}; the nearest is "
                              f"{self.clock_hz // self.divisor}. Of the usual rates this clock has "
                              f"{', '.join(map(str, usual_rates(self.clock_hz))) or 'none'}")
-
-    def _check_sdram(self):
-        size = self.memory_bytes
-        if not SMALLEST <= size <= N_BYTES or size & (size - 1):
-            raise ValueError(f"The size of an SDRAM must be a power of two from {SMALLEST} to "
-                             f"{N_BYTES} bytes, not {size}")
-        _ = self.sdram                  # which checks the clock
 
     @property
     def sdram(self) -> SdramCycles:

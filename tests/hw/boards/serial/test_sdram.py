@@ -9,10 +9,10 @@ import pytest
 from amaranth import Cat
 from memory_ports import host, random_traffic, send_burst, take_beats, write_burst
 
+from bitstep_hw.boards.serial.memory_ports import RESP_DECERR
 from bitstep_hw.boards.serial.sdram.controller import SdramController
 from bitstep_hw.boards.serial.sdram.memory import RUN, SdramMemory
 from bitstep_hw.boards.serial.sdram.timing import N_BYTES, SdramCycles, SdramTiming
-from bitstep_hw.boards.serial.shared_memory import RESP_DECERR
 from bitstep_hw.boards.serial.uart import MIN_DIVISOR
 from bitstep_sim.board.sdram_chip import ALLIANCE_7, MICRON_75, SdramChip, SdramViolation
 from bitstep_sim.testing.harness import once, simulate

@@ -12,7 +12,8 @@ from memory_ports import (
     write_burst,
 )
 
-from bitstep_hw.boards.serial.shared_memory import RESP_DECERR, SharedMemory
+from bitstep_hw.boards.serial.memory_ports import RESP_DECERR
+from bitstep_hw.boards.serial.shared_memory import SharedMemory
 from bitstep_sim.testing.harness import simulate
 
 BASE, SIZE = 0x1000_0000, 4096
@@ -206,8 +207,9 @@ def test_outside(address):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"n_bytes": 2048}, "power of two of at least 4096 bytes, not 2048"),
-    ({"n_bytes": 5000}, "power of two of at least 4096 bytes, not 5000"),
+    ({"n_bytes": 2048}, "power of two from 4096 to 268435456 bytes, not 2048"),
+    ({"n_bytes": 5000}, "power of two from 4096 to 268435456 bytes, not 5000"),
+    ({"n_bytes": 1 << 29}, "to 268435456 bytes, not 536870912"),
     ({"base": 8}, r"multiple of its size \(4096\), not 0x8"),
     ({"n_readers": 0}, "at least 1 more read port, not 0"),
 ])

@@ -1,0 +1,25 @@
+"""The pipelines that boards have by default, with all lanes and ports, on the simulated board."""
+
+import pytest
+
+from bitstep.doctor.jobs import expected_of, training_jobs
+from bitstep.pipeline.boards import FACTS
+from bitstep_sim.board.device import SimDevice
+
+PIPELINES = {config.name: config for facts in FACTS.values()
+             for config in (*map(facts.config, facts.bus_widths), facts.bit_plane_config())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(PIPELINES))
+def test_models_are_those_of_the_golden_model(name):
+    """In second runs, too, which take as many cycles."""
+    config = PIPELINES[name]
+    with SimDevice(config) as device:
+        for title, job in training_jobs(config).items():
+            models, intercepts = expected_of(job)
+            runs = [device.train(job, timeout_s=300) for _ in range(2)]
+            for run in runs:
+                assert run.models.tolist() == models.tolist(), title
+                assert run.intercepts.tolist() == intercepts.tolist(), title
+            assert runs[0].counters == runs[1].counters, title
