@@ -41,10 +41,10 @@ def expected():
 
 
 def kill_first(client):
-    """Kill the worker that has the first address, at once."""
+    """Kill the worker that has the first address, at once; returns the address."""
     first = min(client.nthreads())
-    client.run(lambda: os.kill(os.getpid(), signal.SIGKILL), workers=[first], wait=False,
-               on_error="ignore")
+    os.kill(client.run(os.getpid, workers=[first])[first], signal.SIGKILL)
+    return first
 
 
 @pytest.mark.parametrize("lost_in", [
@@ -52,22 +52,21 @@ def kill_first(client):
     ("weave", "full-pass", "inner-passes", "losses")])
 def test_workers_lost_in_every_kind_of_pass(expected, lost_in, monkeypatch):
     """A worker is killed as soon as the tasks of a pass are on their way: the bits are the same."""
-    left, lost = set(lost_in), []
-    compute = Engine.compute
+    left, lost, compute = set(lost_in), {}, Engine.compute
 
     def losing(self, tasks):
         futures = compute(self, tasks)
         name = key_split(tasks[0].key).removeprefix("bitstep-")
         if name in left:
             left.discard(name)
-            lost.append(name)
-            kill_first(self.client)
+            lost[name] = kill_first(self.client)
         return futures
 
     monkeypatch.setattr(Engine, "compute", losing)
     with dask.config.set(FAST | {"distributed.scheduler.allowed-failures": 5}), \
             make_cluster() as cluster, Client(cluster, set_as_default=False) as client:
         model = model_of(client).fit(ROWS, LABELS)
+        assert not set(lost.values()) & set(client.nthreads())
     assert set(lost) == set(lost_in)
     np.testing.assert_array_equal(model.coef_, expected)
 
@@ -79,16 +78,14 @@ def test_worker_lost_before_its_results_are_fetched(expected, monkeypatch):
 
     def losing(self, ended, patience_s):
         if not lost and any("-full-pass-" in one.key for one in ended.values()):
-            lost.append(len(ended))
-            kill_first(self.client)
-            time.sleep(0.2)
+            lost.append(kill_first(self.client))
         return fetched(self, ended, patience_s)
 
     monkeypatch.setattr(Engine, "_fetched", losing)
     with dask.config.set(FAST | {"distributed.scheduler.allowed-failures": 5}), \
             make_cluster() as cluster, Client(cluster, set_as_default=False) as client:
         model = model_of(client).fit(ROWS, LABELS)
-    assert lost
+        assert lost[0] not in client.nthreads()
     np.testing.assert_array_equal(model.coef_, expected)
 
 
