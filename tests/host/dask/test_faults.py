@@ -3,7 +3,6 @@
 import os
 import pickle
 import signal
-import time
 from types import SimpleNamespace
 from typing import Any
 
