@@ -92,6 +92,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--features", type=int, nargs="+", default=[16, 100, 1000], metavar="N",
                         help="lengths of rows (default: 16 100 1000)")
     chosen = parser.parse_args(arguments)
+    most = min(facts.config(chosen.bits).max_features for facts in FACTS.values())
+    if not all(1 <= one <= most for one in chosen.features):
+        parser.error(f"--features must be from 1 to {most}, the most of these pipelines, not "
+                     f"{' '.join(map(str, chosen.features))}")
     threads = {n_features: thread_rate(n_features) for n_features in chosen.features}
     print_header(HEAD)
     for facts in FACTS.values():

@@ -55,3 +55,11 @@ def test_table(capsys):
     assert all(re.search(r"\| 50 \| [\d.]+ \| \d+% \| [\d.]+ \| [\d.]+ \|$", line)
                for line in lines)
     assert thread_rate(50) > 0
+
+
+@pytest.mark.parametrize("features", ["0", "5000"])
+def test_features_that_no_pipeline_has(features, capsys):
+    with pytest.raises(SystemExit):
+        main(["--features", "16", features])
+    assert f"--features must be from 1 to 4096, the most of these pipelines, not 16 {features}" in \
+        capsys.readouterr().err

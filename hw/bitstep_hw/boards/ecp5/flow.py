@@ -229,6 +229,7 @@ def _seeds(text):
 def main(arguments: list[str] | None = None) -> int:
     """Build or measure each configuration."""
     parser = argparse.ArgumentParser(
+        prog="python -m bitstep_hw.boards ecp5-85",
         description="Bitstreams for a ULX3S-85F, or clock and resources of pipelines alone on its "
         "FPGA (ECP5-85, speed grade 6), by Yosys, nextpnr and ecppack. Takes from 5 minutes to "
         "half an hour a configuration; what was done before is not done again.")
