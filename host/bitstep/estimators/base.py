@@ -106,7 +106,7 @@ class LowPrecisionModel(Preparing):
                 resume: bool) -> tuple[Objective, Training]:
         """What is minimised, and how."""
         objective = resolved.objective(prepared.counted)
-        step = self._next_step(prepared.rows, objective, prepared.batch, resolved) \
+        step = self._next_step(prepared.rows, objective, resolved) \
             if resume else self.step
         return objective, resolved.training(
             prepared.rows, objective, epochs=epochs, step=step, certified=not prepared.deviation,
@@ -139,7 +139,7 @@ class LowPrecisionModel(Preparing):
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
     def _next_step(self, rows: QuantizedRows | BitPlaneRows, objective: Objective,
-                   batch: int, resolved: Resolved) -> Any:
+                   resolved: Resolved) -> Any:
         """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
         if that is less. Few rows may be shorter than those that follow.
         """
@@ -148,8 +148,8 @@ class LowPrecisionModel(Preparing):
             return self.step
         if self.step_ is None or given(self.step) is not None or solver == "bit-centred":
             return self.step_
-        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss,
-                                              resolved.request["schedule"]))
+        return min(self.step_, automatic_step(rows, resolved.batch(rows.n_rows), self.fit_intercept,
+                                              objective.loss, resolved.request["schedule"]))
 
     def _learn(self, trained: TrainedModel, entries: list[dict[str, Any]], before: int,
                classes: np.ndarray | None) -> None:

@@ -127,8 +127,8 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
 
     def __init__(self, *, loss="log_loss", refetch: Any = "auto", bits: Any = "auto",
                  encoding="auto", levels="uniform", epochs: Any = "auto", step: Any = "auto",
-                 schedule: Any = "auto", batch=1, l2: Any = "auto", l1=0.0, box: Any = None,
-                 copies=1, scaler: Any = "auto", feature_range: Any = "auto",
+                 schedule: Any = "auto", batch: Any = "auto", l2: Any = "auto", l1=0.0,
+                 box: Any = None, copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,
                  tol: Any = "auto",

@@ -36,8 +36,8 @@ class Parameters(BaseEstimator):
     """Parameters that both estimators have."""
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform",
-                 epochs: Any = "auto", step: Any = "auto", schedule: Any = "auto", batch=1,
-                 l2: Any = "auto", l1=0.0,
+                 epochs: Any = "auto", step: Any = "auto", schedule: Any = "auto",
+                 batch: Any = "auto", l2: Any = "auto", l1=0.0,
                  box: Any = None, copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
@@ -106,12 +106,19 @@ class Parameters(BaseEstimator):
         asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
                   "device_models": options.get("models"), "planes": self.planes,
                   "refetch": self._asked_refetch(), "solver": self.solver,
-                  "batch": self.batch if batch is None else batch}
+                  "batch": given(self.batch) if batch is None else batch}
         if (name := self._no_bit_planes(options)) is not None:
             facts = {**facts, "no_bit_planes": name}
         if "opened" not in options:
             facts = {**facts, "built": built_pipelines(options["name"], _own_options(options))}
+        else:
+            facts = {**facts, "built": [options["opened"].config]}
         return Request(PYTHON, asked, facts=facts)
+
+    def _batch(self, n_rows: int) -> int | None:
+        """Rows of a batch that were asked for, at most all; None if that is left open."""
+        batch = given(self.batch)
+        return batch and min(batch, n_rows)
 
     def _no_bit_planes(self, options: dict[str, Any]) -> str | None:
         """Name of the device if it has no pipeline for bit-plane rows; None if it has."""

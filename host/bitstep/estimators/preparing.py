@@ -46,7 +46,7 @@ class Prepared:
 
     features: Any               # ndarray, or RowView
     options: dict[str, Any]
-    batch: int
+    batch: int | None
     resolved: Resolved
     kept: bool
     columns: Clipped
@@ -78,7 +78,7 @@ class Preparing(Parameters):
         check_verbose(self.verbose)
         train, held = hold_out(given, self, classes=self._is_classifier, draw_seed=self._seed)
         features, targets, weights = train[:3]
-        batch = min(self.batch, len(features))
+        batch = self._batch(len(features))
         kind = self._device_kind(options)
         resolved = self._resolved(batch, features.shape[1], **facts).of_outputs(
             targets.shape[1], kind)
@@ -95,7 +95,7 @@ class Preparing(Parameters):
                         self._outputs(rows, labels), held, weights,
                         round(len(features) * given.stands_for), given.deviation)
 
-    def _resolved(self, batch: int, n_features: int, **facts: Any) -> Resolved:
+    def _resolved(self, batch: int | None, n_features: int, **facts: Any) -> Resolved:
         """The parameters, with all that was left open."""
         return resolve(self._request(batch, n_features=n_features, **facts))
 

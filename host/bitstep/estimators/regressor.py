@@ -46,8 +46,10 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         ``auto`` is ``linear``, or ``inverse`` with a given ``step``, where the last epoch is not
         known (with ``early_stopping`` or ``tol``, and in :meth:`partial_fit`), and for encodings
         ``compensated``, ``double-symmetric`` and ``double`` of fewer than 4 bits.
-    batch : int, default=1
-        Rows of a batch; more than the rows there are means all of them.
+    batch : int or "auto", default="auto"
+        Rows of a batch of SGD; more than the rows there are means all of them. ``auto``: 4 from
+        5,000 rows on, 16 from 20,000 and 64 from 80,000, but 1 in :meth:`partial_fit` and with
+        refetching; see :func:`bitstep.training.schedules.automatic_batch`.
     l2 : float or "auto", default="auto"
         Ridge penalty, l2 / 2 times the squared norm of weights beside the mean loss. With solver
         ``bit-centred`` they are those of standardized columns (:meth:`bitstep.quantization.\

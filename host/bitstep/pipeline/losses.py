@@ -199,7 +199,7 @@ LOSSES = {
     Loss.LEAST_SQUARES: LossFunction(
         name="squared_error", text="1/(2K) sum of squared residuals", value=_squared_error,
         derivative=np.subtract, constant=_half_variance, quadratic=True, signs=False,
-        max_derivative=4.0, model_range=32.0, step_fraction=0.2, batch_growth=1.0,
+        max_derivative=4.0, model_range=32.0, step_fraction=0.2, batch_growth=4.0,
         noise_weight=12.0),
     Loss.SQUARED_HINGE: LossFunction(
         name="squared_hinge", text="1/(2K) sum of max(0, 1 - y f(x))^2", value=_squared_hinge,

@@ -22,6 +22,7 @@ from bitstep.options.table import (
     TOL,
 )
 from bitstep.options.words import PYTHON
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES, FLOAT_BITS
 from bitstep.pipeline.parts.widths import BUS_WIDTHS, USUAL_BUS_WIDTH
@@ -32,6 +33,7 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import CENTRED_PLANES, resolve_planes
 from bitstep.training.schedules import (
     LEAST_BITS_OF_MANY_EPOCHS,
+    automatic_batch,
     automatic_epochs,
     automatic_schedule,
     automatic_step,
@@ -99,6 +101,23 @@ class Resolved:
         """Epochs over so many rows, or outer steps at most."""
         return self.request["epochs"] or automatic_epochs(n_rows)
 
+    def batch(self, n_rows: int) -> int:
+        """Rows of a mini-batch, of so many rows. Where none is asked for: 1 for bit-centred
+        training, refetching, chunks of ``partial_fit``, steps that a user chose, which were tuned
+        with it, and boards whose pipelines for such rows have no other; else that of
+        :func:`bitstep.training.schedules.automatic_batch`.
+        """
+        request = self.request
+        if request["batch"] is not None:
+            return request["batch"]
+        built, schedule = _built_for(request), request["schedule"]
+        alone = (self.solver == "bit-centred" or self.rows.refetch
+                 or request.facts.get("partial_fit")
+                 or request["step"] not in (None, AUTO)
+                 or not (isinstance(schedule, str) and schedule in SCHEDULES)
+                 or (built is not None and not any(one.minibatch for one in built)))
+        return 1 if alone else automatic_batch(n_rows)
+
     @property
     def tol(self) -> float:
         """``tol`` of the solver."""
@@ -151,7 +170,7 @@ class Resolved:
         """
         request = self.request
         options = {"step": "auto" if request["step"] is None else request["step"],
-                   "schedule": request["schedule"], "batch": request["batch"], **others}
+                   "schedule": request["schedule"], "batch": self.batch(rows.n_rows), **others}
         return resolve_training(
             rows, objective, epochs=epochs or self.epochs(rows.n_rows), solver=self.solver,
             fit_intercept=request["intercept"], model_range=request["model_range"],
@@ -216,8 +235,7 @@ def _with_defaults(request: Request) -> Request:
     solver, facts = request["solver"] or "sgd", request.facts
     stored_bit_planes = facts.get("stored_encoding") == BIT_PLANES
     fills: dict[str, Any] = {"solver": solver, "copies": 1, "levels": "uniform",
-                             "seed": 0, **{name: OPTIONS[name].default for name in (
-                                 "batch", "intercept")}}
+                             "seed": 0, "intercept": OPTIONS["intercept"].default}
     if "stored" not in facts:
         fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
     if solver == "bit-centred":
@@ -261,19 +279,32 @@ def usual_bus_width(request: Request) -> dict[str, int]:
     """Default of ``bus_width``: of a board whose pipelines are built, the widest of those for such
     rows; nothing while it is not known which they are.
     """
-    built, family = request.facts.get("built"), request.facts.get("loss_family")
+    built = _built_for(request)
     if built is None:
         return {"bus_width": USUAL_BUS_WIDTH}
-    encoding = request["encoding"]
-    if family is None and request["model"] is not None:
-        family = LOSSES[MODELS[request["model"]].loss].loss_family
-    if encoding is None or family is None:
+    if request["encoding"] is None or _loss_family(request) is None:
         return {}
+    return {"bus_width": max((one.bus_width for one in built), default=USUAL_BUS_WIDTH)}
+
+
+def _built_for(request: Request) -> list[PipelineConfig] | None:
+    """Pipelines for such rows among those that are built; None for a device that makes any, and
+    none of them while it is not known which rows they are.
+    """
+    built, encoding = request.facts.get("built"), request["encoding"]
+    if built is None or encoding is None:
+        return None if built is None else []
     row_format = encoding if encoding == BIT_PLANES else ENCODINGS[encoding].row_format
-    wanted = (request["bits"], row_format, family, bool(request["packed"]))
-    widths = [one.bus_width for one in built
-              if (one.bits, one.row_format, one.loss_family, one.packed) == wanted]
-    return {"bus_width": max(widths, default=USUAL_BUS_WIDTH)}
+    wanted = (request["bits"], row_format, _loss_family(request), bool(request["packed"]))
+    return [one for one in built
+            if (one.bits, one.row_format, one.loss_family, one.packed) == wanted]
+
+
+def _loss_family(request: Request) -> str | None:
+    """Family of the losses of a request's model; None while that is not known."""
+    family, model = request.facts.get("loss_family"), request["model"]
+    return LOSSES[MODELS[model].loss].loss_family if family is None and model is not None \
+        else family
 
 
 def resolve_scaler(scaler: str | None, solver: str = "sgd") -> str:

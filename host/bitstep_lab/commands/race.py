@@ -87,7 +87,10 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def _add_training_options(training: Any) -> None:
     """Options that all contestants share."""
     OPTIONS["epochs"].declare(training, default=10, default_text="10")
-    add_options(training, "batch")
+    training.add_argument("--batch", type=OPTIONS["batch"].kind, nargs="+", default=[1],
+                          metavar="N", help="rows of a mini-batch; of several each contestant has "
+                          "the one with which it is first at the line, pipelines without waiting "
+                          "where it is more than 1 row (default: 1)")
     OPTIONS["schedule"].declare(training, kind=Choice(SCHEDULES), metavar=None, default="inverse",
                                 default_text="inverse", help="step of each epoch")
     OPTIONS["step"].declare(training, default="auto", help="first step of all contestants, or "
@@ -142,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
                     clock_hz=arguments.clock_mhz and arguments.clock_mhz * 1e6,
                     memory_latency=arguments.memory_latency)
     race = Race(data, model, board, contestants(arguments, model), epochs=arguments.epochs,
-                batch=arguments.batch, schedule=arguments.schedule, l2=arguments.l2,
+                batches=arguments.batch, schedule=arguments.schedule, l2=arguments.l2,
                 step=None if arguments.step == "auto" else arguments.step, seed=arguments.seed,
                 rtl=arguments.rtl)
     status = StatusLine("board")
@@ -182,7 +185,7 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
                 continue        # the float pipeline, which takes part already
             rows = resolve(Request(COMMAND_LINE, {
                 "model": model, "bits": bits, "encoding": encoding, "refetch": arguments.refetch,
-                "batch": arguments.batch, "models": arguments.models,
+                "batch": arguments.batch[0], "models": arguments.models,
                 "update_interval": arguments.update_interval})).rows
             found.append(Pipeline(bits=bits, encoding=encoding, refetch=rows.refetch,
                                   lookahead=arguments.lookahead,

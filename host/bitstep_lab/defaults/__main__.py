@@ -6,7 +6,7 @@ import sys
 import time
 
 from bitstep_lab.defaults.contest import CONTESTANTS, contest, tables
-from bitstep_lab.defaults.problems import HALVES, MAX_ROWS, problems, skipped
+from bitstep_lab.defaults.problems import HALVES, MAX_ROWS, drawn, problems, skipped
 
 
 def main() -> None:
@@ -22,6 +22,8 @@ def main() -> None:
                         "one, confirm them on the other (default: both)")
     parser.add_argument("--rows", type=int, default=MAX_ROWS, metavar="N", help="most rows of a "
                         "problem, evenly spaced (default: %(default)s)")
+    parser.add_argument("--draw", type=int, metavar="N", help="train on N rows of a problem, drawn "
+                        "with replacement, and test on its own (default: 5 folds of these)")
     parser.add_argument("--contestants", nargs="+", metavar="NAME", default=CONTESTANTS,
                         choices=CONTESTANTS, help=f"some of {', '.join(CONTESTANTS)} (default: "
                         "all)")
@@ -32,6 +34,8 @@ def main() -> None:
         parser.error(f"--seed must be at least 0, not {arguments.seed}")
     if arguments.rows < 10:
         parser.error(f"--rows must be at least 10, not {arguments.rows}")
+    if arguments.draw is not None and arguments.draw < 10:
+        parser.error(f"--draw must be at least 10, not {arguments.draw}")
     try:
         ours = {name: ast.literal_eval(value) for name, _, value in
                 (pair.partition("=") for pair in arguments.set)}
@@ -41,6 +45,8 @@ def main() -> None:
     chosen = [one for one in problems(arguments.seed, arguments.data_home, arguments.rows)
               if (arguments.only is None or one.name.startswith(tuple(arguments.only)))
               and arguments.half in (None, one.half)]
+    if arguments.draw is not None:
+        chosen = [drawn(one, arguments.draw) for one in chosen]
     if not chosen:
         parser.error(f"no problem's name begins with {' or '.join(arguments.only or ['anything'])}")
     for need, names in skipped(arguments.data_home).items():

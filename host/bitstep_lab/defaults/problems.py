@@ -89,6 +89,20 @@ def problems(seed: int = 0, data_home: str | Path | None = None,
     return [_shortened(one, max_rows) for one in made]
 
 
+def drawn(problem: Problem, n_rows: int) -> Problem:
+    """A problem of many rows: so many of its own to train on, drawn with replacement, and all of
+    its own to test.
+
+    Parameters
+    ----------
+    problem : Problem
+    n_rows : int
+    """
+    rows = np.random.default_rng(problem.seed).integers(0, len(problem.labels), n_rows)
+    return replace(problem, features=problem.features[rows], labels=problem.labels[rows],
+                   test=(problem.features, problem.labels))
+
+
 def skipped(data_home: str | Path | None = None) -> dict[str, list[str]]:
     """Names of the data sets that :func:`problems` lacks, by what they need."""
     found: dict[str, list[str]] = {}

@@ -81,7 +81,8 @@ class Pipeline:
         if self.lookahead != "auto":
             text += f", look-ahead {self.lookahead}"
         if self.update_interval is not None:
-            text += f", r = {self.update_interval}"
+            text += ", without waiting" if self.update_interval == 1 else \
+                f", r = {self.update_interval}"
         if self.models > 1:
             text += f", {self.models} models a pass"
         return text if self.batch is None else f"{text}, batch {self.batch}"
@@ -137,8 +138,11 @@ class Race:
         A key of :data:`bitstep.options.models.MODELS`.
     profile : Profile
     contestants : sequence of Contestant
-    epochs, batch, schedule, l2, seed
+    epochs, schedule, l2, seed
         As for ``bitstep train``.
+    batches : sequence of int
+        Rows of a batch. Of several each contestant has the one with which it is first at the line
+        (:func:`with_batches`); those that have no batches have batches of the first.
     step : float or None
         None: tuned for the float pipeline, see :func:`bitstep_lab.races.race.tuned_step`.
     rtl : bool
@@ -151,7 +155,7 @@ class Race:
     profile: Profile
     contestants: Sequence[Contestant]
     epochs: int = 10
-    batch: int = 1
+    batches: Sequence[int] = (1,)
     schedule: str = "inverse"
     l2: float = 0.0
     step: float | None = None
@@ -245,6 +249,24 @@ def label_middle(targets: np.ndarray, task: str) -> float:
 def with_batch(contestant: Pipeline, batch: int) -> Pipeline:
     """The same pipeline with another batch."""
     return replace(contestant, batch=batch)
+
+
+def with_batches(contestant: Contestant, batches: Sequence[int]) -> list[Contestant]:
+    """A contestant with each of several batches, as far as it has them: pipelines without
+    refetching, those of more than one row without waiting (``update_interval`` 1) unless they say
+    otherwise, and SGD on the CPU. Others, and those with a batch of their own, stay as they are.
+    """
+    if len(batches) < 2 or getattr(contestant, "batch", 1) is not None:
+        return [contestant]
+    if isinstance(contestant, Pipeline) and not contestant.refetch:
+        waits = contestant.timed and contestant.update_interval is None
+        return [replace(contestant, batch=batch,
+                        update_interval=1 if waits and batch > 1 else contestant.update_interval)
+                for batch in batches]
+    if isinstance(contestant, Cpu) and contestant.method == "sgd":
+        return [contestant if batch == 1 else replace(contestant, method="minibatch", batch=batch)
+                for batch in batches]
+    return [contestant]
 
 
 def several_models(count: int, *pipelines: Pipeline) -> tuple[Pipeline, ...]:

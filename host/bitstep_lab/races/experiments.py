@@ -27,7 +27,7 @@ class Experiment:
         Figure of the ZipML paper whose counterpart it is, or an empty text.
     title, text : str
         Heading, and what it shows.
-    data, rows, model, profile, epochs, batch, l2, step
+    data, rows, model, profile, epochs, batches, l2, step
         See :class:`bitstep_lab.races.race.Race`; ``rows`` None takes all.
     contestants : tuple of Contestant
     plots : tuple of str
@@ -44,7 +44,7 @@ class Experiment:
     model: str
     profile: str = "paper"
     epochs: int = 10
-    batch: int = 1
+    batches: tuple[int, ...] = (1,)
     l2: float = 0.0
     step: float | None = None
     contestants: tuple[Contestant, ...]
@@ -134,7 +134,7 @@ def _quick() -> Iterator[Experiment]:
         contestants=(FLOAT, *compensated(8, 4), Cpu(method="sgd"), Sklearn()))
     yield Experiment(
         key="batch-noisy-100", figure="6", title="Mini-batches of 16 and 256 rows",
-        text=BATCH_TEXT, data="noisy-100", model="linreg", epochs=8, batch=16,
+        text=BATCH_TEXT, data="noisy-100", model="linreg", epochs=8, batches=(16,),
         contestants=BATCHED, plots=("epochs",))
     yield Experiment(
         key="svm-cod-rna", figure="9a, 12", title="SVM, rounded codes and refetching",
@@ -183,7 +183,7 @@ def _batches() -> Iterator[Experiment]:
                            ("synthetic-100", "Mini-batches, regression almost without noise")):
         yield Experiment(
             key=f"batch-{batched}", figure="6", title=title, text=BATCH_TEXT, data=batched,
-            model="linreg", epochs=20, batch=16, contestants=BATCHED, plots=("epochs", "time"))
+            model="linreg", epochs=20, batches=(16,), contestants=BATCHED, plots=("epochs", "time"))
 
 
 def _margins() -> Iterator[Experiment]:
@@ -232,7 +232,7 @@ def _end_to_end() -> Iterator[Experiment]:
         yield Experiment(
             key=f"end-to-end-{data}", figure=figure, data=data, rows=rows, model=model,
             title=f"End-to-end quantization, {data}", text=END_TO_END_TEXT, plots=("epochs",),
-            epochs=20, batch=16, l2=0.01 if data == "gisette" else 0.0,
+            epochs=20, batches=(16,), l2=0.01 if data == "gisette" else 0.0,
             contestants=(FLOAT, *end_to_end(*range(2, 9)), *compensated(*range(2, 9)), *(
                 Pipeline(bits=8, encoding="compensated", model_bits=model_bits, update_bits=bits)
                 for model_bits, bits in ((2, 0), (4, 0), (0, 2)))))

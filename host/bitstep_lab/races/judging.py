@@ -1,6 +1,7 @@
 """Finishing lines of a race, and its results as sentences and tables."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from bitstep.writing import duration
@@ -16,15 +17,8 @@ def judge(race: dict[str, Any]) -> None:
     epochs, the second line decides: 1.01 x the loss that the float pipeline ends with. (Not its
     least: losses of a hinge go up and down, and one lucky epoch is no line for others.)
     """
-    reference = next((result for result in race["results"]
-                      if result.get("encoding") == FLOAT.encoding and result["status"] == "ok"),
-                     None)
-    race["targets"] = {"optimum": TOLERANCE * race["optimum"]}
-    race["line"] = "optimum"
-    if reference is not None and math.isfinite(reference["losses"][-1]):
-        race["targets"]["float"] = TOLERANCE * reference["losses"][-1]
-        if min(reference["losses"]) > race["targets"]["optimum"]:
-            race["line"] = "float"
+    reference = _reference(race["results"])
+    race["targets"], race["line"] = _lines(reference, race["optimum"])
     for result in race["results"]:
         result["finish"] = {line: finish(result, target)
                             for line, target in race["targets"].items()}
@@ -38,6 +32,46 @@ def judge(race: dict[str, Any]) -> None:
             "float": base["seconds"] / mine["seconds"] if mine and base else None,
             "cpu": min(cpus) / mine["seconds"] if mine and cpus else None,
             "cpu_end_to_end": min(cpus) / mine["end_to_end"] if mine and cpus else None}
+
+
+def best_runs(runs: Sequence[Sequence[dict[str, Any]]], optimum: float) -> list[dict[str, Any]]:
+    """Of the runs of each contestant, with a batch each, the one that is first at the finishing
+    line, or, where none gets there, ends with the least loss. The line is that of the float
+    pipeline's best run.
+
+    Parameters
+    ----------
+    runs : sequence of sequence of dict
+        Results of each contestant.
+    optimum : float
+        Least loss of a model.
+    """
+    def best(results, target):
+        def order(result):
+            found = finish(result, target)
+            last = result["losses"][-1] if result["status"] == "ok" else None
+            return (found is None, (found["seconds"] or found["epochs"]) if found else 0.0,
+                    math.inf if last is None or not math.isfinite(last) else last)
+        return min(results, key=order)
+
+    first = [best(results, TOLERANCE * optimum) for results in runs]
+    targets, line = _lines(_reference(first), optimum)
+    return first if line == "optimum" else [best(results, targets[line]) for results in runs]
+
+
+def _reference(results):
+    """The float pipeline's result; None where it has none."""
+    return next((result for result in results
+                 if result.get("encoding") == FLOAT.encoding and result["status"] == "ok"), None)
+
+
+def _lines(reference, optimum):
+    """Losses of the finishing lines, and the name of the one that decides."""
+    targets = {"optimum": TOLERANCE * optimum}
+    if reference is None or not math.isfinite(reference["losses"][-1]):
+        return targets, "optimum"
+    targets["float"] = TOLERANCE * reference["losses"][-1]
+    return targets, "float" if min(reference["losses"]) > targets["optimum"] else "optimum"
 
 
 def finish(result: dict[str, Any], target: float) -> dict[str, Any] | None:

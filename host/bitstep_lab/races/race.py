@@ -13,15 +13,17 @@ from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_runs import check_on_rtl, run_pipeline
 from bitstep_lab.races.contestants import (
     FLOAT,
+    Contestant,
     Pipeline,
     Race,
     Task,
     label_middle,
     sample_of,
     scale_rows,
+    with_batches,
 )
 from bitstep_lab.races.cpu_runs import run_cpu
-from bitstep_lab.races.judging import TOLERANCE, judge
+from bitstep_lab.races.judging import TOLERANCE, best_runs, judge
 from bitstep_lab.races.reference import optimum
 from bitstep_lab.races.run_store import RunStore, code_version, digest, machine
 
@@ -81,23 +83,29 @@ def run_race(race: Race, track: Track | None = None) -> dict[str, Any]:
     remembered = _Memory(race, track)
     best = remembered("optimum", [],
                       lambda: optimum(scaled, targets, loss=race.kind.loss, l2=race.l2))
-    results, check = [], None
-    sample = None if race.rtl else sample_of(race.contestants)
-    for contestant in race.contestants:
-        batch = getattr(contestant, "batch", None) or race.batch
+
+    def task_of(contestant: Contestant) -> Task:
+        batch = getattr(contestant, "batch", None) or race.batches[0]
         step = race.step or remembered(
             f"step for batches of {batch}", [race.epochs, race.schedule],
-            lambda batch=batch: tuned_step(race, batch, scaled, targets, TOLERANCE * best))
-        task = Task(race, schedule_steps(race.schedule, step=step, epochs=race.epochs), batch)
-        result = _run(contestant, task, track)
-        if contestant is sample:
-            check = _check(contestant, task, track)
-        results.append({"name": contestant.name, "kind": type(contestant).__name__.lower(),
-                        **asdict(contestant), "batch": batch, "step": step, **result})
+            lambda: tuned_step(race, batch, scaled, targets, TOLERANCE * best))
+        return Task(race, schedule_steps(race.schedule, step=step, epochs=race.epochs), batch)
+
+    runs = [[_result(one, task_of(one), track) for one in with_batches(each, race.batches)]
+            for each in race.contestants]
+    sample = None if race.rtl else sample_of(race.contestants)
+    check = None if sample is None else _check(sample, task_of(sample), track)
     found = {**_description(race), "outputs": targets.shape[1], "optimum": best,
-             "rtl": {"all": race.rtl, "check": check}, "results": results}
+             "rtl": {"all": race.rtl, "check": check}, "results": best_runs(runs, best)}
     judge(found)
     return found
+
+
+def _result(contestant: Contestant, task: Task, track: Track) -> dict[str, Any]:
+    """A run, with who ran and how."""
+    return {"name": contestant.name, "kind": type(contestant).__name__.lower(),
+            **asdict(contestant), "batch": task.batch, "step": float(task.steps[0]),
+            **_run(contestant, task, track)}
 
 
 class _Memory:
@@ -126,8 +134,8 @@ def _description(race: Race) -> dict[str, Any]:
         "data": data.title, "key": data.key, "rows": dataset.n_rows, "all_rows": data.all_rows,
         "n_features": dataset.n_features, "source": data.source, "model": race.model,
         "loss": race.kind.sklearn_loss, "profile": asdict(race.profile),
-        "epochs": race.epochs, "batch": race.batch, "schedule": race.schedule, "l2": race.l2,
-        "seed": race.seed, "step_tuned": race.step is None}
+        "epochs": race.epochs, "batches": list(race.batches), "schedule": race.schedule,
+        "l2": race.l2, "seed": race.seed, "step_tuned": race.step is None}
 
 
 def _run(contestant, task, track):

@@ -148,7 +148,7 @@ def run_experiment(experiment: Experiment, data_home: str | None, rtl: bool,
     """
     race = Race(race_data(experiment.data, rows=experiment.rows, data_home=data_home),
                 experiment.model, profile(experiment.profile), experiment.contestants,
-                epochs=experiment.epochs, batch=experiment.batch, l2=experiment.l2,
+                epochs=experiment.epochs, batches=experiment.batches, l2=experiment.l2,
                 step=experiment.step, rtl=rtl)
     found = run_race(race, track)
     return {"experiment": experiment.key, "figure": experiment.figure, **found}

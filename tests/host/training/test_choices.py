@@ -36,7 +36,7 @@ def test_rows_of_a_file():
     ({"bits": 9}, "bits must be an integer from 1 to 8, or 32 for .*, or auto, not 9"),
     ({"bits": True}, "bits must be an integer from 1 to 8, or 32 for .*, or auto, not T"),
     ({"encoding": "zz"}, "encoding must be one of 'nearest', .*, not 'zz'"),
-    ({"batch": 0}, r"batch must be an integer from 1 to 2\*\*32 - 1, not 0"),
+    ({"batch": 0}, r"batch must be an integer from 1 to 2\*\*32 - 1, or auto, not 0"),
     ({"step": -1.0}, "step must be a number above 0, or auto, not -1.0"),
     ({"l2": float("nan")}, "l2 must be a number of at least 0, or auto, not nan"),
     ({"early_stopping": 1}, "early_stopping must be True or False, not 1")])

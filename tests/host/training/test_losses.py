@@ -171,7 +171,7 @@ def test_automatic_step():
     # R = 1 + 4 / 3, and the largest eigenvalue is that of the intercept, 1
     assert automatic_step(data.rows) == pytest.approx(0.2 / (7 / 3), rel=0.02)
     assert automatic_step(data.rows, fit_intercept=False) == pytest.approx(0.2 / (4 / 3), rel=0.03)
-    assert automatic_step(data.rows, batch=100) == pytest.approx(20 / (7 / 3 + 99), rel=0.02)
+    assert automatic_step(data.rows, batch=100) == pytest.approx(80 / (7 / 3 + 99), rel=0.02)
     noisy = quantize(features, features[:, 0], bits=1)
     assert automatic_step(noisy.rows) == pytest.approx(0.2 / 5 / (1 + 12 * 2 / 3), rel=0.03)
     assert automatic_step(quantize_rows(np.zeros((3, 1)), bits=4),

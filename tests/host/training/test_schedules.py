@@ -9,9 +9,15 @@ import bitstep.training.schedules
 from bitstep import LowPrecisionRegressor
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.quantization import quantize_rows
 from bitstep.training.choices import resolve
-from bitstep.training.schedules import automatic_epochs, automatic_step, schedule_steps
+from bitstep.training.schedules import (
+    automatic_batch,
+    automatic_epochs,
+    automatic_step,
+    schedule_steps,
+)
 
 
 @pytest.mark.parametrize("schedule, expected", [
@@ -60,6 +66,33 @@ def test_doctest():
     (1, 1000), (100, 1000), (101, 991), (1000, 100), (4999, 21), (5000, 20), (10 ** 9, 20)])
 def test_few_rows_are_read_more_often(n_rows, epochs):
     assert automatic_epochs(n_rows) == epochs
+
+
+@pytest.mark.parametrize("n_rows, batch", [
+    (1, 1), (4999, 1), (5000, 4), (19_999, 4), (20_000, 16), (79_999, 16), (80_000, 64),
+    (10 ** 9, 64)])
+def test_many_rows_have_batches(n_rows, batch):
+    """20 epochs have 25,000 updates and more."""
+    assert automatic_batch(n_rows) == batch
+
+
+NO_BATCHES = PipelineConfig(minibatch=False)
+BATCHES = PipelineConfig()
+
+
+@pytest.mark.parametrize("asked, facts, batch", [
+    ({}, {}, 16), ({"batch": 1}, {}, 1), ({"batch": 5}, {}, 5), ({"step": "auto"}, {}, 16),
+    ({"schedule": "inverse"}, {}, 16), ({"early_stopping": True}, {}, 16), ({"l2": 0.1}, {}, 16),
+    ({"step": 0.1}, {}, 1), ({"schedule": [0.1] * 20}, {}, 1), ({}, {"partial_fit": True}, 1),
+    ({"model": "svm", "bits": 8}, {}, 1), ({"model": "svm", "refetch": False}, {}, 16),
+    ({"solver": "bit-centred"}, {}, 1), ({"planes": 4}, {}, 16), ({"model": "logistic"}, {}, 16),
+    ({"bits": 32}, {}, 16), ({}, {"built": [NO_BATCHES]}, 1), ({}, {"built": [BATCHES]}, 16),
+    ({}, {"built": [NO_BATCHES, BATCHES]}, 16), ({}, {"built": []}, 1),
+    ({"bits": 8}, {"built": [BATCHES]}, 1)], ids=str)
+def test_a_batch_that_is_left_open(asked, facts, batch):
+    """It is 1 where rows cannot wait for each other, or steps were tuned with it."""
+    asked = {"model": "linreg", "solver": "sgd", **asked}
+    assert resolve(Request(PYTHON, asked, facts=facts)).batch(20_000) == batch
 
 
 @pytest.mark.parametrize("asked, facts, schedule, epochs", [

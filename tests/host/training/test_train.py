@@ -200,7 +200,7 @@ def test_refetching_is_as_good_as_fine_rows(bits, straw_man, share):
 # Automatic steps, models
 
 @pytest.mark.parametrize("loss, one, four, many", [
-    (Loss.LEAST_SQUARES, 0.2, 0.8, 20), (Loss.HUBER, 1, 8, 200), (Loss.SQUARED_HINGE, 0.5, 4, 100),
+    (Loss.LEAST_SQUARES, 0.2, 1.6, 80), (Loss.HUBER, 1, 8, 200), (Loss.SQUARED_HINGE, 0.5, 4, 100),
     (Loss.HINGE, 2, 16, 800), (Loss.LOGISTIC, 4, 32, 1600)])
 def test_automatic_step_by_hand(loss, one, four, many):
     # R = 1 + 4 / 3, and the largest eigenvalue is that of the intercept, 1

@@ -46,6 +46,18 @@ def test_score_is_the_mean_of_the_folds():
 
 
 @pytest.mark.slow
+def test_rows_that_are_drawn():
+    few = next(one for one in problems.problems(2) if one.name == "iris")
+    many = problems.drawn(few, 5000)
+    (train, test), = many.parts()
+    assert train[0].shape == (5000, 4)
+    assert (test[0] is few.features, test[1] is few.labels) == (True, True)
+    own = {(*row, label) for row, label in zip(few.features, few.labels, strict=True)}
+    assert {(*row, label) for row, label in zip(*train, strict=True)} == own
+    again = problems.drawn(few, 5000)
+    assert np.array_equal(again.features, many.features)
+
+
 def test_rows_are_evenly_spaced_and_in_order(monkeypatch):
     whole, short = (next(one for one in problems.problems(max_rows=rows) if one.name == "digits")
                     for rows in (6000, 100))
@@ -134,6 +146,7 @@ def test_contest_trains_whom_it_is_told():
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--seed", "-1"], "--seed must be at least 0, not -1"),
     (["--rows", "9"], "--rows must be at least 10, not 9"),
+    (["--draw", "9"], "--draw must be at least 10, not 9"),
     (["--only", "nothing"], "no problem's name begins with nothing"),
     (["--set", "bits"], "--set must be followed by NAME=VALUE")])
 def test_command_refuses(arguments, message, monkeypatch, capsys):

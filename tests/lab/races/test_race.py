@@ -24,9 +24,10 @@ from bitstep_lab.races.contestants import (
     Sklearn,
     Task,
     sample_of,
+    with_batches,
 )
 from bitstep_lab.races.experiments import experiments
-from bitstep_lab.races.judging import finish, judge, result_table, rtl_sentence
+from bitstep_lab.races.judging import best_runs, finish, judge, result_table, rtl_sentence
 from bitstep_lab.races.race import run_race
 from bitstep_lab.races.race_data import GENERATORS, RaceData, is_at_hand, race_data
 from bitstep_lab.races.reference import optimum
@@ -276,6 +277,44 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
+def test_each_contestant_has_several_batches():
+    """Where it can have them; those of a pipeline do not wait for each other."""
+    four = Pipeline(bits=4, encoding="compensated")
+    assert [one.name for one in with_batches(four, (1, 16, 64))] == [
+        "4 bits compensated, batch 1", "4 bits compensated, without waiting, batch 16",
+        "4 bits compensated, without waiting, batch 64"]
+    assert [one.name for one in with_batches(Cpu(method="sgd"), (1, 16))] == [
+        "CPU sgd, 1 thread", "CPU minibatch, 1 thread, batch 16"]
+    given = Pipeline(bits=4, encoding="compensated", update_interval=4, lookahead=2)
+    assert [one.update_interval for one in with_batches(given, (1, 16))] == [4, 4]
+    untimed = Pipeline(bits=4, encoding="compensated", model_bits=4)
+    assert [one.update_interval for one in with_batches(untimed, (1, 16))] == [None, None]
+    for alone in (Sklearn(), Cpu(method="hogwild"), Cpu(method="lowprec"),
+                  Pipeline(bits=4, encoding="nearest", refetch=True),
+                  Pipeline(bits=4, encoding="compensated", batch=8)):
+        assert with_batches(alone, (1, 16)) == [alone]
+    assert with_batches(four, (16,)) == [four]
+
+
+def test_best_batch_by_hand():
+    """The first at the line; the line is that of float's best run."""
+    slow, quick = (result(name, [2.0, 1.0], second, encoding="float")
+                   for name, second in (("slow", 3.0), ("quick", 1.0)))
+    late = result("late", [2.0, 2.0, 1.0], 0.1)
+    never, near = result("never", [9.0, 3.0], 0.1), result("near", [2.5, 2.2], 0.1)
+    lost = {"name": "lost", "kind": "pipeline", "status": "left the range"}
+    wild = result("wild", [2.0, None], 0.1)
+    found = best_runs([[slow, quick], [never, late], [never, near], [lost, never], [lost],
+                       [wild, near]], 1.0)
+    assert [one["name"] for one in found] == ["quick", "late", "near", "never", "lost", "near"]
+    # Float ends at 2, so 2.02 is the line, and who gets there first is better than who ends lower.
+    float_one, float_two = (result(name, losses, 1.0, encoding="float")
+                            for name, losses in (("one", [3.0, 2.5]), ("two", [3.0, 2.0])))
+    early, low = result("early", [2.01, 2.01], 1.0), result("low", [3.0, 1.5], 1.0)
+    found = best_runs([[float_one, float_two], [low, early]], 1.0)
+    assert [one["name"] for one in found] == ["two", "early"]
+
+
 def test_optimal_levels_in_a_race():
     """Rows with tables, a pipeline that has them, and their bytes."""
     features = np.random.default_rng(1).standard_t(3, (50, 4))
@@ -316,7 +355,7 @@ def test_few_bits_in_a_race():
     assert sample_of([few, nearest]) is nearest
     assert sample_of([few]) is None
     race = run_race(Race(RaceData("plane", data, "drawn", 60), "linreg", profile("paper"), (few,),
-                         epochs=6, batch=8, step=0.3, rtl=True))
+                         epochs=6, batches=(8,), step=0.3, rtl=True))
     found, = race["results"]
     assert found["device"] == "cpu"
     assert found["status"] == "ok"
