@@ -6,7 +6,7 @@ from bitstep.options.models import MODELS
 from bitstep.pipeline.encodings import ENCODINGS
 from bitstep.pipeline.losses import LOSSES
 from bitstep_lab.races.board_profiles import profile
-from bitstep_lab.races.contestants import Pipeline, sample_of
+from bitstep_lab.races.contestants import Pipeline, sample_of, with_batches
 from bitstep_lab.races.experiments import Experiment
 from bitstep_lab.races.race_data import COLUMNS
 
@@ -22,7 +22,9 @@ def pipelines_of(chosen: Sequence[Experiment], *, rtl: bool) -> int:
     """
     kinds = set()
     for experiment in chosen:
-        for one in experiment.contestants if rtl else [sample_of(experiment.contestants)]:
+        for one in (several for each in experiment.contestants
+                    for several in with_batches(each, experiment.batches)) if rtl \
+                else [sample_of(experiment.contestants)]:
             if isinstance(one, Pipeline) and one.timed:
                 kinds.add((profile(experiment.profile).bus_width, one.bits,
                            ENCODINGS[one.encoding].row_format, one.lookahead, one.refetch,

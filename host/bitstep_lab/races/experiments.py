@@ -109,7 +109,7 @@ def experiments(quick: bool) -> list[Experiment]:
     """
     if quick:
         return list(_quick())
-    return [*_main(), *_batches(), *_margins(), *_data_sets(), *_end_to_end(), *_levels(),
+    return [*_main(), *_batches(), *_best_batches(), *_margins(), *_data_sets(), *_end_to_end(), *_levels(),
             *_several(), *_boards()]
 
 
@@ -184,6 +184,24 @@ def _batches() -> Iterator[Experiment]:
         yield Experiment(
             key=f"batch-{batched}", figure="6", title=title, text=BATCH_TEXT, data=batched,
             model="linreg", epochs=20, batches=(16,), contestants=BATCHED, plots=("epochs", "time"))
+
+
+def _best_batches() -> Iterator[Experiment]:
+    """Each contestant with the batch that suits it, on rows of few beats."""
+    cpus = cpu_contestants()
+    for data, rows, model, epochs in (
+            ("noisy-100", None, "linreg", 8), ("cadata", None, "linreg", 20),
+            ("cpusmall", None, "linreg", 20), ("YearPredictionMSD", 50_000, "linreg", 10),
+            ("cod-rna", None, "ls-svm", 10), ("cod-rna", None, "logistic", 10)):
+        codes = (Pipeline(bits=8, encoding="nearest"),) if model == "logistic" \
+            else compensated(4, 8)
+        yield Experiment(
+            key=f"best-batch-{model}-{data}", title=f"Each with its best batch, {model}, {data}",
+            text="Every contestant has batches of 1, 16 or 64 rows: those with which it is first "
+            "at the line, with the step that is tuned for float with them. Pipelines with batches "
+            "of 16 and 64 do not wait between their rows.", data=data, rows=rows, model=model,
+            epochs=epochs, batches=(1, 16, 64), contestants=(FLOAT, *codes, *cpus),
+            plots=("epochs", "time", "speedup"))
 
 
 def _margins() -> Iterator[Experiment]:

@@ -403,7 +403,7 @@ def test_experiments(quick):
     figures = {"".join(filter(str.isdigit, part)) for experiment in chosen
                for part in experiment.figure.split(",")}
     assert figures >= {"4", "5", "6", "9", "10", "11", "12", *(() if quick else "78")}
-    assert pipelines_of(chosen, rtl=True) == (5 if quick else 40)
+    assert pipelines_of(chosen, rtl=True) == (5 if quick else 45)
     assert pipelines_of(chosen, rtl=False) == (1 if quick else 6)
     for experiment in chosen:
         names = [contestant.name for contestant in experiment.contestants]
