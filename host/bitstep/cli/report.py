@@ -107,7 +107,7 @@ def print_report(report: dict[str, Any]) -> None:
     model = "multinomial " * bool(config.get("multinomial")) + config["model"]
     print(f"{dataset['name']}: {model}, {dataset['train_rows']} rows of "
           f"{dataset['n_features']} features, {config['bits']} bits {config['encoding']}, "
-          f"{_few_bits(config)}device {report['device']}")
+          f"{_batches(config)}{_few_bits(config)}device {report['device']}")
     if (reason := config.get("solver_reason")) is not None:
         print(f"Solver: {config['solver']} ({reason}).")
     if any(isinstance(one, str) for one in dataset["classes"] or ()):
@@ -161,6 +161,12 @@ def _accuracies(rows, shares):
     """A column; none of a regression, and of older reports."""
     return {} if None in shares else {
         f"{rows} accuracy": [f"{100 * share:.2f} %" for share in shares]}
+
+
+def _batches(config):
+    """Rows of a batch, where there is more than one."""
+    batch = config.get("batch", 1)
+    return f"batches of {batch}, " * (batch > 1)
 
 
 def _few_bits(config):

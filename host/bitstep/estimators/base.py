@@ -124,7 +124,7 @@ class LowPrecisionModel(Preparing):
                                   prepared.labels.values, prepared.weights, prepared.held, before,
                                   classes=self._is_classifier)
         named = isinstance(self.schedule, str) and self.schedule in ("auto", *SCHEDULES)
-        self.solver_, self.l2_ = training.solver, objective.l2
+        self.solver_, self.l2_, self.batch_ = training.solver, objective.l2, int(training.batch)
         self.step_ = float(training.steps[0]) if named else None
         kept = trained.kept
         floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[kept],

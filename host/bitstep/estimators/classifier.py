@@ -88,7 +88,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         ``train_accuracy``. With ``early_stopping`` also
         ``validation_loss`` and ``validation_accuracy``, those of the held-out rows; of bit-plane
         rows more, see there.
-    solver_, n_iter_, l2_, gap_
+    solver_, n_iter_, l2_, batch_, gap_
         See :class:`LowPrecisionRegressor`.
     best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
         See :class:`LowPrecisionRegressor`.

@@ -161,6 +161,8 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         Epochs trained, or outer steps.
     l2_ : float
         Penalty of the last call.
+    batch_ : int
+        Rows of a batch in the last call.
     gap_ : float or None
         Certificate: the objective is at most this above its least value on the stored rows; the
         mean over several targets. None of solver ``sgd``, without ``l2``, and where there is no

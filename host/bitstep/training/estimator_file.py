@@ -50,6 +50,7 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
         **{name: _stored(getattr(estimator, name)) for name in PARAMETERS},
         "bits": rows.bits, "encoding": rows.encoding, "refetch": rows.refetch,
         "scaler": rows.scaler, "solver": estimator.solver_, "l2": estimator.l2_,
+        "batch": estimator.batch_,
         **({"multinomial": bool(getattr(estimator, "multinomial_", False))}
            if kind.task == "classification" else {}),
         "estimator": {
@@ -105,11 +106,13 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
         estimator.classes_ = model.classes.astype(own["class_type"]) if own else model.classes
     rows: Any = own["rows"] if own else [config.get(name) for name in (
         "bits", "encoding", "refetch", "levels", "scaler")]
-    # Older files have no scaler here, and neither l2 nor solver.
+    # Older files have no scaler here, and neither l2, solver nor batch.
     scaler = rows[4] if len(rows) > 4 else config.get("scaler", "minmax")
     if not hasattr(estimator, "solver_"):
         estimator.solver_ = config.get("solver") or parameters.get("solver", "sgd")
         estimator.l2_ = float(config.get("l2") or 0.0)
+    if not hasattr(estimator, "batch_"):
+        estimator.batch_ = int(config.get("batch") or 1)
     return model, RowChoice(bits=rows[0], encoding=rows[1], refetch=bool(rows[2]),
                             levels=rows[3] or "uniform", scaler=scaler)
 

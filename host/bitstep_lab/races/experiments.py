@@ -109,8 +109,8 @@ def experiments(quick: bool) -> list[Experiment]:
     """
     if quick:
         return list(_quick())
-    return [*_main(), *_batches(), *_best_batches(), *_margins(), *_data_sets(), *_end_to_end(), *_levels(),
-            *_several(), *_boards()]
+    return [*_main(), *_batches(), *_best_batches(), *_margins(), *_data_sets(), *_end_to_end(),
+            *_levels(), *_several(), *_boards()]
 
 
 def _quick() -> Iterator[Experiment]:
