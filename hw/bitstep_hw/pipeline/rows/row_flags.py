@@ -1,6 +1,6 @@
 """Flags of a row: where it is in its epoch and in its batch."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import C, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -75,7 +75,8 @@ class RowFlags(wiring.Component):
             self.apply.eq(age > self.lookahead),
             self.skip.eq(Mux(position > MAX_LOOKAHEAD, MAX_LOOKAHEAD, position)),
             self.frozen.eq(position > self.lookahead),
-            self.freeze.eq((position == self.lookahead) & ~self.idle_row),
+            self.freeze.eq((position == (C(0) if self.every_cycle else self.lookahead))
+                           & ~self.idle_row),
         ]
         m.d.sync += self.misaligned.eq((self.issue & self.boundary & (position != 0)) | (
             self.counted & self.step_due & (position != batch_end) & (self.rows_left != 1)))

@@ -257,16 +257,15 @@ class LinearSolver(wiring.Component):
         the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
         width = scaled_width(self.config) + 1
-        start = self.config.update_interval               # cycles left when c_(i-1) is known
-        left = history.dotted - 1                           # with the residual
+        left = history.dotted - 1       # cycles with the residual, and when c_(i-1) is known
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
         own = mantissa if not self.config.row_weights else self.steps.at("mantissa", left)
         scaled = multiply_carry_save(m, residual, own, valid=None, name="scaled",
                                      width=width, addend=2 * self._near)
-        terms = [delay(m, part, left - start, name=f"scaled_{i}") for i, part in enumerate(scaled)]
+        terms = list(scaled)
         if self._near:
             terms += [~part for part in multiply_carry_save(
-                m, history.before(1, start), self._factor(m, history, mantissa, 1),
+                m, history.before(1, left), self._factor(m, history, mantissa, 1),
                 valid=None, name="near", width=width)]
         terms = compress(terms, width)
         exact = Signal(signed(width), name="exact", reset_less=True)
@@ -275,14 +274,14 @@ class LinearSolver(wiring.Component):
         beyond = Signal(signed(width), name="beyond", reset_less=True)  # less by the bound and 1
         under = Signal(signed(width), name="under", reset_less=True)    # more by the bound
         bound = Signal(signed(width))
-        m.d.comb += bound.eq(self.steps.at("bound", start - 2))
+        m.d.comb += bound.eq(self.steps.at("bound", left - 2))
         sides = terms if centre is None else compress(
-            [*terms, delay(m, centre.scaled, left - start + 2, name="centre")], width)
+            [*terms, delay(m, centre.scaled, 2, name="centre")], width)
         m.d.sync += [distance.eq(compressed_sum(sides, width)),
                      less.eq(compressed_sum([*sides, C(-1, signed(1))], width)),
                      beyond.eq(compressed_sum(compress([*sides, ~bound], width), width)),
                      under.eq(compressed_sum(compress([*sides, bound], width), width)),
-                     exact.eq(compressed_sum([*terms, delay(m, addend, left - start + 2,
+                     exact.eq(compressed_sum([*terms, delay(m, addend, 2,
                                                             name="addend")], width))]
         return exact, distance, (~less[-1], ~beyond[-1], under[-1])
 

@@ -165,7 +165,7 @@ class LogisticSolver(wiring.Component):
                 m.d.sync += term.eq(history.before(d, entry) * self.products[d - 1])
             far.append(term)
         residual = Signal(signed(width), reset_less=True)
-        with m.If(stage_valid[entry - 1]):
+        with m.If(stage_valid[history.dotted]):
             m.d.sync += residual.eq(self.dot - sum(far))
         near = Signal(signed(width), reset_less=True)       # without look-ahead it stays 0
         if config.stages.solver.correlated_rows:
