@@ -4,6 +4,7 @@ from bitstep_sim.fault_runs import fault_of as _fault
 
 _PHASES, _FLAGS = "pipeline/rows/phases.py", "pipeline/rows/row_flags.py"
 _QUEUE, _STORE = "pipeline/rows/beat_queue.py", "pipeline/model/store.py"
+_DITHERS = "parts/row_dithers.py"
 
 
 def _on_board(kind, file, old, new, words):
@@ -11,15 +12,22 @@ def _on_board(kind, file, old, new, words):
 
 
 EVERY_CYCLE_FAULTS = [
-    _fault("forwarding dropped", _STORE, "old if repeats is None else Mux(repeats, word, old)",
-           "old"),
-    _fault("forwarding dropped", _STORE,
-           "Mux(repeats & slot_2.freeze, seen_words.as_value(), read.data)", "read.data"),
-    _fault("condition dropped", _STORE, "Mux(repeats & slot_2.freeze,", "Mux(repeats,"),
-    _fault("condition dropped", _STORE, "slot.valid & slot_1.valid & (slot.index == slot_1.index)",
-           "slot.valid & (slot.index == slot_1.index)"),
-    _fault("condition dropped", _STORE, "slot.valid & slot_1.valid & (slot.index == slot_1.index)",
-           "slot.valid & slot_1.valid"),
+    _fault("forwarding dropped", _STORE, "return Mux(first, word, chosen)", "return chosen"),
+    _fault("forwarding dropped", _STORE, "Mux(second, word, Mux(further, late, old))",
+           "Mux(further, late, old)"),
+    _fault("forwarding dropped", _STORE, "Mux(further, late, old)", "old"),
+    _fault("forwarding dropped", _STORE, "(third | fourth, 2)", "(fourth, 2)"),
+    _fault("forwarding dropped", _STORE, "(third | fourth, 2)", "(third, 2)"),
+    _fault("wrong signal", _STORE,
+           "Mux(third, word, delay(m, word, 1, name=f\"word_{lane}\"))", "word"),
+    _fault("delay too short", _STORE, "delay(m, word, 1, name=f\"word_{lane}\")", "word"),
+    _fault("delay too short", _STORE, "(second, 2), (first, 3)", "(second, 1), (first, 3)"),
+    _fault("delay too short", _STORE, "(second, 2), (first, 3)", "(second, 2), (first, 2)"),
+    _fault("condition dropped", _STORE, "slot.valid & (self.slot.index == slot.index)",
+           "self.slot.index == slot.index"),
+    _fault("condition dropped", _STORE, "slot.valid & (self.slot.index == slot.index)",
+           "slot.valid"),
+    _fault("wrong row", _FLAGS, "C(0) if self.every_cycle else self.lookahead", "self.lookahead"),
     _fault("bound off by one", _FLAGS, "before_end.eq(self.batch - 2)",
            "before_end.eq(self.batch - 1)"),
     _fault("condition dropped", _FLAGS, "Mux(ends, batch_end == 0, position == before_end)",
@@ -52,6 +60,15 @@ EVERY_CYCLE_FAULTS = [
            "delay(m, value, entered - left, name=", "delay(m, value, entered - left - 1, name="),
     _on_board("clear missing", "pipeline/pipeline.py", "levels.start.eq(self.start)",
               "levels.start.eq(0)", "second_runs"),
+    _on_board("delay too long", "pipeline/pipeline.py", "cycles=config.stages.dot.cycles)",
+              "cycles=config.stages.dot.cycles + 1)", "second_runs"),
     _on_board("wrong signal", "pipeline/pipeline.py",
-              "BeatDithers(rows_per_beat=1) if", "BeatDithers(rows_per_beat=2) if", "second_runs"),
+              "self.dither.row.eq(self.sequencer.i_labels.ready)",
+              "self.dither.row.eq(self.sequencer.i_rows.ready)", "second_runs"),
+    _fault("reset missing", _DITHERS, "[first.eq(self.key), place.eq(0)]", "[first.eq(self.key)]"),
+    _fault("delay too short", _DITHERS, "delay(m, place, len(ends), name=\"place\")",
+           "delay(m, place, len(ends) - 1, name=\"place\")"),
+    _fault("wrong constant", _DITHERS, "first.rotate_left(ROTATIONS[1])",
+           "first.rotate_left(ROTATIONS[0])"),
+    _fault("wrong signal", _DITHERS, "y = (y + added[1])[:32]", "y = (y + added[0])[:32]"),
 ]

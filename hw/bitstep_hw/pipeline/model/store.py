@@ -206,7 +206,7 @@ class ModelStore(wiring.Component):
         """
         slots = [delay(m, self.slot, 1, name="asked"), *later_slots]
         first, second, third, fourth = (
-            self.slot.valid & slot.valid & (self.slot.index == slot.index) for slot in slots)
+            slot.valid & (self.slot.index == slot.index) for slot in slots)
         flags = ((third, 1), (third | fourth, 2), (second, 2), (first, 3))
         return list(zip(*(copies(m, flag, cycles, groups, name=f"choice_{number}")
                           for number, (flag, cycles) in enumerate(flags)), strict=True))

@@ -16,7 +16,8 @@ class RowFlags(wiring.Component):
     Parameters
     ----------
     every_cycle : bool
-        Rows may end in every cycle; else they are at least 2 cycles apart.
+        Rows may end in every cycle, and the first row of a batch finds every update before it; else
+        they are at least 2 cycles apart.
 
     Members
     -------
@@ -41,7 +42,8 @@ class RowFlags(wiring.Component):
     frozen : Out(1)
         The row uses the model at the batch's start.
     freeze : Out(1)
-        The row stores its words as the model at the batch's start.
+        The row stores its words as the model at the batch's start: row D of a batch, with
+        ``every_cycle`` the first. So those words are stored when the first row asks for them.
     batch_ends : Out(1)
         Register: the next row with data is the last of its batch; right 2 cycles after ``counted``,
         with ``every_cycle`` in the next one.
