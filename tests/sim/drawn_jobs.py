@@ -107,7 +107,7 @@ WEIGHTED = [
 # Batches whose rows enter one beat a cycle, of both loss families, and of floating-point rows.
 EVERY_CYCLE = [
     PipelineConfig(bits=4, max_features=640, lookahead=15, update_interval=1, proximal=True),
-    PipelineConfig(bits=8, max_features=40, lookahead=16, update_interval=1,
+    PipelineConfig(bits=8, max_features=40, lookahead=19, update_interval=1,
                    loss_family="logistic", row_weights=True),
     PipelineConfig(bits=32, row_format="float32", max_features=7, lookahead=14, update_interval=1),
 ]

@@ -169,7 +169,7 @@ class Solver:
 
     # By loss family and update interval.
     _STAGES: ClassVar[dict[tuple[str, int], int]] = {
-        ("linear", 1): 5, ("linear", 2): 4, ("linear", 4): 5, ("logistic", 1): 6,
+        ("linear", 1): 5, ("linear", 2): 4, ("linear", 4): 5, ("logistic", 1): 9,
         ("logistic", 6): 7}
 
     @property

@@ -73,7 +73,7 @@ def test_no_proximal_steps_without_the_part():
     assert not cycles_of(recorded, "proximal") + cycles_of(recorded, "step_due")
 
 
-EVERY_CYCLE = PipelineConfig(bits=8, max_features=40, lookahead=11, update_interval=1,
+EVERY_CYCLE = PipelineConfig(bits=8, max_features=40, lookahead=15, update_interval=1,
                              proximal=True)
 LAST_ROW = ROW | {"batch_ends": 1}
 
