@@ -115,10 +115,11 @@ class CorrectionPeriods(wiring.Component):
             self.sample.eq(needs & reached),
         ]
         following = Signal()        # at_boundary, when this row has ended
-        m.d.comb += following.eq((self.period != 0)
-                                 & Mux(at_boundary, self.period == 1, to_boundary == 1))
         if self.carries_on:
-            m.d.comb += self.will_correct.eq(following)
+            self._follow(m, following, at_boundary, to_boundary)
+        else:
+            m.d.comb += following.eq((self.period != 0)
+                                     & Mux(at_boundary, self.period == 1, to_boundary == 1))
         with m.If(self.row_ends):
             m.d.sync += [
                 # Before a boundary every update of the period before must have met its words.
@@ -145,6 +146,20 @@ class CorrectionPeriods(wiring.Component):
                          self.fill.eq(0), opening.eq(1), added.eq(0), needed.eq(0),
                          pending.eq(0)]
         return m
+
+    def _follow(self, m, following, at_boundary, to_boundary):
+        """Drive ``following``, with ``will_correct``, by a register: rows come in every cycle, and
+        whether they go on is asked late in it.
+        """
+        ones, twos, none = (Signal(name=name) for name in ("ones", "twos", "none"))
+        m.d.sync += [flag.eq(self.period == rows)
+                     for rows, flag in ((0, none), (1, ones), (2, twos))]
+        with m.If(self.counted):
+            m.d.sync += following.eq(Mux(following, ones, Mux(
+                at_boundary, twos, (to_boundary == 2) & ~none)))
+        with m.If(self.start):
+            m.d.sync += following.eq(ones)
+        m.d.comb += self.will_correct.eq(following)
 
     def _wait(self, m, at_boundary, pending, follows):
         """Let a boundary wait for its correction; ``follows``: it will, when this row has ended."""

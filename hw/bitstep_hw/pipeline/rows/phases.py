@@ -213,9 +213,18 @@ class Phases(wiring.Component):
             return
         to_step = Signal(32)        # wraps below 0, so that rows may come again
         m.d.sync += to_step.eq(to_step - self.counted + self.replayed)
-        with m.If(self.start | self.proximal):
+        begins = self.start | self.proximal
+        with m.If(begins):
             m.d.sync += to_step.eq(self.proximal_period - 1)
-        m.d.comb += self.step_due.eq((self.proximal_period != 0) & (to_step == 0))
+        due = (self.proximal_period != 0) & (to_step == 0)
+        if self.config.update_interval > 1:
+            m.d.comb += self.step_due.eq(due)
+            return
+        # As ``last_row``, since a batch's end is known by a register, too.
+        every_row = Signal()
+        m.d.sync += [every_row.eq(self.proximal_period == 1), self.step_due.eq(Mux(
+            begins, every_row, Mux(self.counted, to_step == 1, to_step == 0)
+            & (self.proximal_period != 0)))]
 
     def _step_follows(self, m, last_row):
         """1 if a proximal step follows the rows without data."""
