@@ -1,6 +1,6 @@
 """Random bits of rows that come in every cycle, by which their updates are rounded up or down."""
 
-from amaranth import C, Cat, Module, Signal
+from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -46,14 +46,19 @@ class RowDithers(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        first, place = Signal(32), Signal(range(ROWS_PER_BLOCK))   # word of the row's block
+        # The first word of the row's block, and the row's place in it.
+        first, place = Signal(32), Signal(range(ROWS_PER_BLOCK))
+        following = Signal(32)
+        m.d.comb += following.eq(Mux(self.restart, self.key, first + (place == ROWS_PER_BLOCK - 1)))
         with m.If(self.row):
-            m.d.sync += Cat(place, first).eq(Cat(place, first) + 1)
+            m.d.sync += place.eq(place + 1)
         with m.If(self.restart):
-            m.d.sync += [first.eq(self.key), place.eq(0)]
-        # The counter's second word is 0, and so is the key's: two rounds without a sum.
-        x = (first << 1)[:32]
-        y = first.rotate_left(ROTATIONS[1]) ^ x
+            m.d.sync += place.eq(0)
+        # The second word is 0, and so is the key's: two rounds without a sum.
+        x, y = (first << 1)[:32], Signal(32, name="y_2")
+        with m.If(self.row | self.restart):
+            m.d.sync += [first.eq(following), y.eq(
+                following.rotate_left(ROTATIONS[1]) ^ (following << 1)[:32])]
         ends = range(GROUP, ROUNDS + 1, _ROUNDS_PER_STAGE)
         added = None
         for begin, end in zip((2, *ends), ends, strict=False):

@@ -50,7 +50,8 @@ class ModelPath:
         self.solver = SOLVERS[config.loss_family](config=config)
         self.derivative_step = DerivativeStep(
             bound_width=bound_width(config) if config.loss_family == "linear" else None,
-            product_stages=2 if config.stages.clock.fast else 1)
+            product_stages=2 if config.stages.clock.fast else 1,
+            decoded=config.update_interval == 1)
         self.left_update, self.left_correction, self.rewritten = self.solver.overflowed, C(0), C(0)
 
     def named(self, name):

@@ -174,10 +174,10 @@ class Solver:
 
     @property
     def lead(self) -> int:
-        """Cycles by which a row's products with the rows before reach the solver before its dot
-        product.
+        """Cycles by which a row's products with the rows before, or without them its label, reach
+        the solver before its dot product.
         """
-        return 3 if self.clock.fast else 1
+        return {1: 2, 4: 3}.get(self.clock.update_interval, 1)
 
     @property
     def cycles(self) -> int:

@@ -108,6 +108,8 @@ class Phases(wiring.Component):
         Register: rows with data may enter (``ROWS`` and ``REPLAY``).
     carrying : Out(1)
         Register: rows without data enter (``FLUSH`` and ``BOUNDARY``).
+    opens : Out(1)
+        With ``update_interval`` 1, a register: the phase is ``BOUNDARY``.
     rows_left : Out(32)
         Rows with data that have not ended.
     step_due : Out(1)
@@ -142,6 +144,7 @@ class Phases(wiring.Component):
             "proximal": Out(1), "done": Out(1),
             "batch_ends": In(1), "corrects": In(1), "batch_ready": In(1), "batch_starts": Out(1),
             **({"will_correct": In(1)} if config.carries_on else {}),
+            **({"opens": Out(1)} if config.update_interval == 1 else {}),
         })
 
     def elaborate(self, platform):
@@ -154,6 +157,8 @@ class Phases(wiring.Component):
             self.carrying.eq((upcoming == Phase.FLUSH) | (upcoming == Phase.BOUNDARY)),
             self.entering.eq((upcoming == Phase.ROWS) | (upcoming == Phase.REPLAY)),
         ]
+        if self.config.update_interval == 1:
+            m.d.sync += self.opens.eq(upcoming == Phase.BOUNDARY)
         self._count_to_step(m)
         flush_left = Signal(range(MAX_LOOKAHEAD + 3))
         then_flush = Signal()

@@ -129,7 +129,7 @@ class LinearSolver(wiring.Component):
             return m
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
-        shifted = shifted_by(m, exact, shift)
+        shifted = shifted_by(m, exact, shift, decoded=config.update_interval == 1)
         rest = (C(0), C(0)) if centre is None else late_rest(m, centre, history.dotted - 4)
         update = self._update(m, history, (shifted, *rest), (active, positive, *far), step,
                               forgotten)
@@ -288,7 +288,7 @@ class LinearSolver(wiring.Component):
     def _compressed_residual(self, m, history, distances, target, residual):
         """The residual for a fast clock: the products of all far terms become two numbers."""
         width, entry = len(residual), history.entry
-        assert entry - history.dotted == 3
+        assert not distances or entry - history.dotted == 3
         terms = []
         for d in distances:
             # The choice among the updates takes a cycle of its own.

@@ -123,7 +123,7 @@ def test_batches_before_a_step_or_a_correction_are_flushed():
 @each("period", [1, 2, 3, 5])
 def test_steps_are_known_at_once(period):
     """Where rows may end in every cycle."""
-    events = {cycle: ROW for cycle in (4, 5, 6, 8, 9)}
+    events = dict.fromkeys((4, 5, 6, 8, 9), ROW)
     recorded = run_batches({1: {"start": 1}, **events}, rows=20, lookahead=1,
                            proximal_period=period)
     due = [number for number, cycle in enumerate(events, 1) if recorded[cycle]["step_due"]]
