@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
+from bitstep_hw.parts.arithmetic import last_choice
 
 
 class RowFlags(wiring.Component):
@@ -71,7 +72,8 @@ class RowFlags(wiring.Component):
             before_end = Signal(32)
             m.d.sync += before_end.eq(self.batch - 2)
             # A batch of one row ends with each of them.
-            ends = Mux(self.counted, Mux(ends, batch_end == 0, position == before_end), ends)
+            ends = last_choice(m, self.counted, Mux(
+                ends, batch_end == 0, position == before_end), ends, name="ends")
         m.d.sync += [batch_end.eq(self.batch - 1), self.batch_ends.eq(ends)]
         m.d.comb += [
             self.apply.eq(age > self.lookahead),
