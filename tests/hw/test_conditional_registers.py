@@ -26,8 +26,8 @@ CONFIGS = [
     PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2, update_interval=4),
     PipelineConfig(bits=4, max_features=48, lookahead=3, loss_family="logistic", update_interval=6,
                    proximal=True),
-    PipelineConfig(bits=4, max_features=48, lookahead=11, update_interval=1, proximal=True),
-    PipelineConfig(bits=8, max_features=40, lookahead=14, loss_family="logistic",
+    PipelineConfig(bits=4, max_features=48, lookahead=15, update_interval=1, proximal=True),
+    PipelineConfig(bits=8, max_features=40, lookahead=19, loss_family="logistic",
                    update_interval=1, row_weights=True),
     # Each part of these is in one of the others.
     *(pytest.param(config, marks=pytest.mark.slow) for config in (

@@ -33,7 +33,7 @@ CONFIGS = [
                        update_interval=6),
         PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=272, lookahead=4,
                        update_interval=4, proximal=True),
-        PipelineConfig(bits=8, max_features=40, lookahead=14, loss_family="logistic",
+        PipelineConfig(bits=8, max_features=40, lookahead=19, loss_family="logistic",
                        update_interval=1, row_weights=True),
         PipelineConfig(bits=1, bus_width=512, max_features=1024, lookahead=2))),
 ]

@@ -106,10 +106,10 @@ WEIGHTED = [
 ]
 # Batches whose rows enter one beat a cycle, of both loss families, and of floating-point rows.
 EVERY_CYCLE = [
-    PipelineConfig(bits=4, max_features=640, lookahead=11, update_interval=1, proximal=True),
-    PipelineConfig(bits=8, max_features=40, lookahead=14, update_interval=1,
+    PipelineConfig(bits=4, max_features=640, lookahead=15, update_interval=1, proximal=True),
+    PipelineConfig(bits=8, max_features=40, lookahead=19, update_interval=1,
                    loss_family="logistic", row_weights=True),
-    PipelineConfig(bits=32, row_format="float32", max_features=7, lookahead=13, update_interval=1),
+    PipelineConfig(bits=32, row_format="float32", max_features=7, lookahead=14, update_interval=1),
 ]
 # With a fast clock.
 FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,

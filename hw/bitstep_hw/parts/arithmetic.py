@@ -15,6 +15,15 @@ def enable_of(config, valid):
     return None if config.clock.fast else valid
 
 
+def last_choice(m, flag, if_set, otherwise, *, name):
+    """``Mux(flag, if_set, otherwise)`` of bits, where ``flag`` comes late: synthesis leaves both
+    choices as they are, so the flag passes one level of logic.
+    """
+    choices = [Signal(name=f"{name}_{which}", attrs=KEPT) for which in ("if_set", "otherwise")]
+    m.d.comb += [choices[0].eq(if_set), choices[1].eq(otherwise)]
+    return Mux(flag, *choices)
+
+
 def delay_enable(m, enable, cycles, *, name):
     """:func:`delay` of an enable from :func:`enable_of`."""
     return None if enable is None else delay(m, enable, cycles, name=name)

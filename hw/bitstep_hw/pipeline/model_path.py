@@ -50,7 +50,8 @@ class ModelPath:
         self.solver = SOLVERS[config.loss_family](config=config)
         self.derivative_step = DerivativeStep(
             bound_width=bound_width(config) if config.loss_family == "linear" else None,
-            product_stages=2 if config.stages.clock.fast else 1)
+            product_stages=2 if config.stages.clock.fast else 1,
+            decoded=config.update_interval == 1)
         self.left_update, self.left_correction, self.rewritten = self.solver.overflowed, C(0), C(0)
 
     def named(self, name):
@@ -82,7 +83,7 @@ class ModelPath:
         m.d.comb += [
             updates.clear.eq(pipeline.start), updates.slot.eq(slots[1]),
             updates.i_valid.eq(self.solver.o_valid), updates.i.eq(self.solver.o),
-            store.slot.eq(slots[2]), store.update.eq(updates.o),
+            store.slot.eq(slots[self.config.stages.store.entry]), store.update.eq(updates.o),
             store.intercept_level.eq(pipeline.run.intercept_level),
             *each(store.levels, pipeline.levels.applied),
         ]
@@ -109,7 +110,7 @@ class ModelPath:
             solver.idle_row.eq(delay(m, dotted.idle_row, since_dotted, name=self.named("idle"))),
             solver.label.eq(label),
             *each(solver.products, pipeline.correlator.products),
-            solver.dot.eq(self.dot_product.o), solver.dither.eq(pipeline.row_dither),
+            solver.dot.eq(self.dot_product.o), solver.dither.eq(pipeline.dither.o),
             solver.derivative_step.eq(scale["derivative_step"]),
             solver.step_too_large.eq(scale["step_too_large"]),
         ]

@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep_hw.parts.arithmetic import delay
-from bitstep_hw.parts.beat_dithers import BeatDithers
 from bitstep_hw.parts.dither import Dither
+from bitstep_hw.parts.row_dithers import RowDithers
 from bitstep_hw.parts.run import row_shape
 from bitstep_hw.pipeline.extras import extras_of
 from bitstep_hw.pipeline.frame import PipelineFrame
@@ -44,22 +44,12 @@ class Pipeline(PipelineFrame):
         self.sequencer = Sequencer(config=config)
         self.levels = Levels(config=config)
         self.correlator = Correlator(config=config)
-        self.dither = BeatDithers(rows_per_beat=1) if config.stages.dither.every_cycle \
-            else Dither(config=config)
+        self.dither = RowDithers(cycles=config.stages.dot.cycles) \
+            if config.stages.dither.every_cycle else Dither(config=config)
         self.paths = [ModelPath(config, number) for number in range(config.models)]
         self.extras = extras_of(config)
         super().__init__(config, labels=row_shape(config), more={
             name: port for extra in self.extras for name, port in extra.ports.items()})
-
-    @property
-    def row_dither(self):
-        """Bits of the next row that takes some."""
-        return self.dither.o.payload if isinstance(self.dither, BeatDithers) else self.dither.o
-
-    @property
-    def takes_dither(self):
-        """Strobe: these bits are used."""
-        return self.dither.o.ready if isinstance(self.dither, BeatDithers) else self.dither.take
 
     def extra(self, kind):
         """The extra of a kind, which is there."""
@@ -173,4 +163,6 @@ class Pipeline(PipelineFrame):
                                            strict=True):
             path.connect_solver(m, self, dotted, own, steps, shift, row, entered)
         m.d.comb += [self.dither.key.eq(self.steps.key), self.dither.restart.eq(self.start),
-                     self.takes_dither.eq(self.paths[0].solver.take)]
+                     self.dither.row.eq(self.sequencer.i_labels.ready)
+                     if isinstance(self.dither, RowDithers)
+                     else self.dither.take.eq(self.paths[0].solver.take)]

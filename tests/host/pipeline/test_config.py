@@ -43,13 +43,13 @@ def test_with_lookahead(n_features, lookahead):
 
 
 @pytest.mark.parametrize("beats, batch, lookahead", [
-    (1, 1, 0), (1, 2, 11), (1, 64, 11), (2, 64, 6), (6, 2, 2), (11, 2, 1), (40, 4, 1),
-    # Rows of 100 beats: a batch of 9 waits 9 x 11 cycles, one of 10 puts in a row of 100.
-    (100, 9, 0), (100, 10, 1)])
+    (1, 1, 0), (1, 2, 15), (1, 64, 15), (2, 64, 8), (6, 2, 3), (15, 2, 1), (40, 4, 1),
+    # Rows of 100 beats: a batch of 6 waits 6 x 15 cycles, one of 7 puts in a row of 100.
+    (100, 6, 0), (100, 7, 1)])
 def test_lookahead_of_batches_without_waiting(beats, batch, lookahead):
     """That of rows which never wait, or none where each row had better wait for the one before."""
-    config = C(bits=4, update_interval=1, lookahead=0).with_lookahead()       # latency 12
-    assert config.latency == 12
+    config = C(bits=4, update_interval=1, lookahead=0).with_lookahead()       # latency 16
+    assert config.latency == 16
     assert config.run_lookahead(beats, batch) == lookahead
     assert C(bits=4, rounded_updates=True).run_lookahead(beats, batch) \
         == min(batch - 1, C(bits=4, rounded_updates=True).effective_lookahead(beats))

@@ -7,13 +7,13 @@ from bitstep_sim.reports.batches import BATCHES, cycles_a_row, line, ratio, tabl
 
 
 def test_a_line_by_hand():
-    """16 lanes: a latency of 12, and 11 cycles from a batch's last row to the next."""
+    """16 lanes: a latency of 16, and 15 cycles from a batch's last row to the next."""
     config = PipelineConfig(update_interval=1, lookahead=0).with_lookahead()
     assert [cycles_a_row(config, 4, batch) for batch in BATCHES] == [
-        12, 15 / 4, 27 / 16, 75 / 64, 267 / 256]
-    assert ratio(config, 4, 16) == pytest.approx(27 / 36)
+        16, 19 / 4, 31 / 16, 79 / 64, 271 / 256]
+    assert ratio(config, 4, 16) == pytest.approx(31 / 36)
     assert line("linear", 64, 4, 4) == [
-        "linear", "64", "4", "4", "1", "12", "12.00", "3.75", "1.69", "1.17", "1.04", "0.97",
+        "linear", "64", "4", "4", "1", "16", "16.00", "4.75", "1.94", "1.23", "1.06", "0.98",
         "2.00; 4.00"]
 
 

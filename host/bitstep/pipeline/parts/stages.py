@@ -14,6 +14,7 @@ from bitstep.pipeline.parts.widths import MODEL_WIDTH, ceil_div
 UPDATE_INTERVALS = {"linear": (1, 2, 4), "logistic": (1, 6)}
 ROUNDING_STAGES = 4         # cycles in which an update is rounded to few bits
 FINE_STAGES = 4             # by which updates with the finer sigmoid of a full pass come later
+ROW_DITHER_STAGES = 10      # cycles from a row to its dither, where rows come in every cycle
 PACKED_DITHER_STAGES = 6     # cycles until the dither of the first packed rows is there
 EXPONENT_STAGES = 3         # cycles from the largest magnitude of a model to its exponent
 
@@ -25,7 +26,8 @@ class Clock:
     Parameters
     ----------
     update_interval : int
-        Least cycles from a row to the next; with 4 the clock is a fast one.
+        Least cycles from a row to the next; with 4 the clock is a fast one. So it is with 1, where
+        nothing waits for a row's update inside a batch.
     """
 
     update_interval: int
@@ -33,7 +35,7 @@ class Clock:
     @property
     def fast(self) -> bool:
         """True if registers stand everywhere that a fast clock needs them."""
-        return self.update_interval == 4
+        return self.update_interval in (1, 4)
 
     @property
     def memory_wait(self) -> int:
@@ -70,9 +72,10 @@ class Clock:
 
     def slot_distance(self, beats: int) -> int:
         """Cycles from the last slot of a row of ``beats`` beats to the first of the next: slots
-        with the same index are 2 cycles apart, for a fast clock 4.
+        with the same index are 2 cycles apart, with updates every 4 cycles as many. Where rows come
+        in every cycle, nothing keeps slots apart.
         """
-        return {2: 3, 3: 2}.get(beats, 1) if self.fast else 1
+        return {2: 3, 3: 2}.get(beats, 1) if self.update_interval == 4 else 1
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,13 @@ class Dither:
         """Cycles in which the dither of four rows is generated: few enough that rows never wait for
         it, and a multiple of 5, the groups of four rounds.
         """
-        return 5 if self.clock.update_interval <= 2 else 15
+        return 5 if self.clock.update_interval == 2 else 15
 
     @property
     def every_cycle(self) -> bool:
-        """True if a row may come in every cycle: the rounds then have stages of their own."""
+        """True if a row may come in every cycle: the rounds then have stages of their own, which
+        rows pass on their way to the dot product.
+        """
         return self.clock.update_interval == 1
 
 
@@ -162,17 +167,17 @@ class Solver:
     fine: int
     loss_family: str
 
-    # By loss family and update interval. Without a recursion the nearest row's term is missing.
+    # By loss family and update interval.
     _STAGES: ClassVar[dict[tuple[str, int], int]] = {
-        ("linear", 1): 3, ("linear", 2): 4, ("linear", 4): 5, ("logistic", 1): 6,
+        ("linear", 1): 5, ("linear", 2): 4, ("linear", 4): 5, ("logistic", 1): 9,
         ("logistic", 6): 7}
 
     @property
     def lead(self) -> int:
-        """Cycles by which a row's products with the rows before reach the solver before its dot
-        product.
+        """Cycles by which a row's products with the rows before, or without them its label, reach
+        the solver before its dot product.
         """
-        return 3 if self.clock.fast else 1
+        return {1: 2, 4: 3}.get(self.clock.update_interval, 1)
 
     @property
     def cycles(self) -> int:
@@ -185,6 +190,19 @@ class ModelStore:
     """The weights of the model and their updates."""
 
     dot: DotProduct
+
+    @property
+    def forwarded(self) -> int:
+        """Slots before a slot whose words it may take, since they come too late for the memory: 4
+        where the same words may be met in every cycle, else none.
+        """
+        return 4 if self.dot.clock.update_interval == 1 else 0
+
+    @property
+    def entry(self) -> int:
+        """Cycles from a slot to the store: the choice among these slots' words takes one of them.
+        """
+        return 1 if self.forwarded else 2
 
     @property
     def sampled(self) -> int:
@@ -391,6 +409,8 @@ class Stages:
         """Cycles by which an epoch's first slot comes later, so that its dither is there with its
         dot product.
         """
+        if self.dither.every_cycle:
+            return 0
         return max(0, self.dither.cycles + 1 - self.dot.cycles)
 
     def required_lookahead(self, beats: int) -> int:

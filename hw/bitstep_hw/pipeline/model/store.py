@@ -25,11 +25,14 @@ class ModelStore(wiring.Component):
     more), its words are read and c times the older row's levels is formed; then V = X - c g; then
     U = V + e if a correction is pending. V is written back (U where the correction is committed)
     and U goes to the dot product, or, later in a batch, the model that was frozen at the batch's
-    start. A slot a cycle, the words leave ``dot.product + 2`` cycles after the slot; two slots
-    with the same index must be at least 2 cycles apart, 4 with a fast clock; with
-    ``update_interval`` 1 they may follow each other, but for one that commits. Nothing is
+    start. A slot a cycle, the words leave ``store.words - store.entry`` cycles after the slot; two
+    slots with the same index must be at least 2 cycles apart, 4 with a fast clock. Nothing is
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
     words, once more with ``minibatch`` and without ``model_bits``.
+
+    With ``update_interval`` 1 slots with the same index may follow each other, but for one that
+    commits, or that freezes words which a slot in the next 4 cycles asks for. A slot then takes
+    the words of one of the 4 slots before, which are not in the memory when it reads.
 
     In a run that sums a gradient (``sums``) a word leaves nothing: it is the low half of a sum,
     whose high half comes as its correction and goes out as its sample. Before the first update of
@@ -47,12 +50,12 @@ class ModelStore(wiring.Component):
     slot : In(slot_layout)
         A slot.
     levels : In(signed(level_width)).array(lanes), update : In(signed(32))
-        Gradient levels and c of the row to apply; the levels
-        ``config.stages.dot.product - config.stages.dot.term`` cycles after the slot.
+        Gradient levels and c of the row to apply; c ``2 - store.entry`` cycles after the slot, the
+        levels ``config.stages.dot.product - config.stages.dot.term`` later.
     intercept_level : In
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
-        Pending corrections of the slot's words, ``dot.product`` cycles after the slot.
+        Pending corrections of the slot's words, a cycle before ``sampled``.
     slot_words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
         Words for the dot product. With ``model_bits`` no ``slot_words``, since dot products meet
         a :class:`bitstep_hw.pipeline.model.rounded_model.RoundedModel`.
@@ -94,30 +97,33 @@ class ModelStore(wiring.Component):
         m = Module()
         config, words = self.config, self.words
         # A slot meets its words when the last stage of the product c g begins.
-        slot = delay(m, self.slot, config.stages.dot.product - 1, name="slot")
+        slot = delay(m, self.slot, config.stages.store.sampled - config.stages.store.entry - 2,
+                     name="slot")
         slot_1, slot_2 = Signal.like(slot), Signal.like(slot)
         m.d.sync += [slot_1.eq(slot), slot_2.eq(slot_1)]
         writer = self._writer(m)
         read, write = self._memory(m, slot, slot_2, writer)
         seen_words = Signal(self.sampled.shape(), name="seen_words")
-        # Rows of one beat may follow each other: a slot then takes the words of the one before.
-        repeats = self._repeats(m, slot, slot_1) if config.update_interval == 1 else None
-        frozen = self._frozen(m, slot, slot_1, slot_2, seen_words, repeats) \
+        frozen = self._frozen(m, slot, slot_1, slot_2, seen_words) \
             if config.minibatch and not config.model_bits else None
         # Until the levels of the row to apply are there.
         waits = config.stages.dot.product - config.stages.dot.term
-        updates = copies(m, self.update, waits + value_stages(config),
-                         ceil_div(config.rows.lanes, _SHARERS), name="update")
+        groups = ceil_div(config.rows.lanes, _SHARERS)
+        updates = copies(m, self.update, waits + value_stages(config), groups, name="update")
         multiplies = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
+        choices = self._choices(m, (slot, slot_1, slot_2), groups) \
+            if config.stages.store.forwarded else None
         excesses, carries, olds = [], [], []
         for lane in range(config.rows.model_lanes):
             old = delay(m, read.data[lane], config.clock.memory_wait, name=f"old_{lane}")
             olds.append(old)
             if lane >= config.rows.lanes:    # a word without a lane stays 0
                 continue
+            group = lane // _SHARERS
             updated, word, excess = self._updated(
-                m, lane, slot_1, repeats, old, lambda from_word, lane=lane: minus_product(
-                    m, config, from_word, self.levels[lane], updates[lane // _SHARERS],
+                m, lane, slot_1, old, choices and choices[group],
+                lambda from_word, lane=lane, group=group: minus_product(
+                    m, config, from_word, self.levels[lane], updates[group],
                     valid=multiplies, name=f"delta_{lane}"))
             seen, carry, pending = self._corrected(m, lane, slot_1, word)
             m.d.comb += [seen_words[lane].eq(seen), self.sampled[lane].eq(
@@ -193,26 +199,46 @@ class ModelStore(wiring.Component):
         ]
         return delay(m, now, self.config.clock.memory_wait, name="writes")
 
-    def _repeats(self, m, slot, slot_1):
-        """1 if slot 1 has the index of slot 2, whose words are not in the memory yet."""
-        repeats = Signal()
-        m.d.sync += repeats.eq(slot.valid & slot_1.valid & (slot.index == slot_1.index))
-        return repeats
+    def _choices(self, m, later_slots, groups):
+        """Flags by which a slot chooses among the words of the 4 slots before, in registers, for
+        each group of lanes: for the choice between the third and the fourth, then whether one of
+        these is meant, or the second, and whether it is the first.
+        """
+        slots = [delay(m, self.slot, 1, name="asked"), *later_slots]
+        first, second, third, fourth = (
+            slot.valid & (self.slot.index == slot.index) for slot in slots)
+        flags = ((third, 1), (third | fourth, 2), (second, 2), (first, 3))
+        return list(zip(*(copies(m, flag, cycles, groups, name=f"choice_{number}")
+                          for number, (flag, cycles) in enumerate(flags)), strict=True))
 
-    def _updated(self, m, lane, slot_1, repeats, old, subtract):
+    def _updated(self, m, lane, slot_1, old, choices, subtract):
         """A lane's X - c g in the cycle of slot 2, its word, and bits that are 0 within its range.
-        ``old``: the word of slot 1 in the memory; ``subtract``: takes c g from a word.
+        ``old``: the word of slot 1 in the memory, or, with ``choices``, that of the slot after;
+        ``subtract``: takes c g from a word.
         """
         config = self.config
         product_width = 1 if config.row_format == "float32" else config.rows.level_width - 1
         updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
                          reset_less=True)
         word = updated[:MODEL_WIDTH].as_signed()
-        value = subtract(old if repeats is None else Mux(repeats, word, old))
+        value = subtract(old if choices is None else
+                         self._chosen(m, lane, word, old, choices))
         with when(m, enable_of(config, slot_1.valid)):
             m.d.sync += updated.eq(value)
         excess = updated[MODEL_WIDTH:] ^ word[-1].replicate(len(updated) - MODEL_WIDTH)
         return updated, word, excess
+
+    def _chosen(self, m, lane, word, old, choices):
+        """The word of slot 1, which no slot changes any more: ``word`` of a slot before, or ``old``
+        of the memory. Behind the choice between the newest and all others there is a sum, and then
+        the register with the newest; so the others are chosen from in the cycles before.
+        """
+        third, further, second, first = choices
+        late, chosen = (Signal(signed(MODEL_WIDTH), name=f"{name}_{lane}", reset_less=True)
+                        for name in ("late", "chosen"))
+        m.d.sync += [late.eq(Mux(third, word, delay(m, word, 1, name=f"word_{lane}"))),
+                     chosen.eq(Mux(second, word, Mux(further, late, old)))]
+        return Mux(first, word, chosen)
 
     def _corrected(self, m, lane, slot_1, word):
         """A lane's word with the correction that is pending, a bit that is 0 if it is in its range,
@@ -289,7 +315,7 @@ class ModelStore(wiring.Component):
             Mux(delay(m, words.intercept, 1, name="intercept_shown"),
                 delay(m, intercept, 1, name="shown_intercept"), chosen))
 
-    def _frozen(self, m, slot, slot_1, slot_2, seen_words, repeats):
+    def _frozen(self, m, slot, slot_1, slot_2, seen_words):
         """The model at the batch's start, beside slot 2."""
         config, words = self.config, self.sampled.shape()
         m.submodules.frozen = store = memory.Memory(
@@ -305,6 +331,5 @@ class ModelStore(wiring.Component):
             write.en.eq(slot_2.valid & slot_2.freeze),
         ]
         with when(m, enable_of(config, slot_1.valid & slot_1.frozen)):
-            m.d.sync += held.eq(read.data if repeats is None else
-                                Mux(repeats & slot_2.freeze, seen_words.as_value(), read.data))
+            m.d.sync += held.eq(read.data)
         return held

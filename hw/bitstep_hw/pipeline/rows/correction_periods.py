@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
+from bitstep_hw.parts.arithmetic import delay
 
 
 class CorrectionPeriods(wiring.Component):
@@ -101,9 +102,12 @@ class CorrectionPeriods(wiring.Component):
         # With an empty pipeline all is done in one row, as without look-ahead.
         begins, lookahead = (self.opens, C(0)) if self.drains \
             else (self.boundary, self.lookahead)
+        periods = self.period != 0
+        if self.carries_on:
+            periods = delay(m, periods, 1, name="periods")
         m.d.comb += [
             self.boundary.eq(at_boundary & ~self.idle_row),
-            self.corrects.eq(Mux(self.start, self.period != 0, at_boundary)),
+            self.corrects.eq(Mux(self.start, periods, at_boundary)),
             distance.eq(Mux(begins, 0, since)),
             adds.eq(Mux(begins, ~opening, added)),
             needs.eq(Mux(begins, self._more(m), needed)),
@@ -115,10 +119,11 @@ class CorrectionPeriods(wiring.Component):
             self.sample.eq(needs & reached),
         ]
         following = Signal()        # at_boundary, when this row has ended
-        m.d.comb += following.eq((self.period != 0)
-                                 & Mux(at_boundary, self.period == 1, to_boundary == 1))
         if self.carries_on:
-            m.d.comb += self.will_correct.eq(following)
+            self._follow(m, following, at_boundary, to_boundary, periods)
+        else:
+            m.d.comb += following.eq((self.period != 0)
+                                     & Mux(at_boundary, self.period == 1, to_boundary == 1))
         with m.If(self.row_ends):
             m.d.sync += [
                 # Before a boundary every update of the period before must have met its words.
@@ -145,6 +150,19 @@ class CorrectionPeriods(wiring.Component):
                          self.fill.eq(0), opening.eq(1), added.eq(0), needed.eq(0),
                          pending.eq(0)]
         return m
+
+    def _follow(self, m, following, at_boundary, to_boundary, periods):
+        """Drive ``following``, with ``will_correct``, by a register: rows come in every cycle, and
+        whether they go on is asked late in it.
+        """
+        ones, twos = (delay(m, self.period == rows, 1, name=f"periods_of_{rows}")
+                      for rows in (1, 2))
+        with m.If(self.counted):
+            m.d.sync += following.eq(Mux(following, ones, Mux(
+                at_boundary, twos, (to_boundary == 2) & periods)))
+        with m.If(self.start):
+            m.d.sync += following.eq(ones)
+        m.d.comb += self.will_correct.eq(following)
 
     def _wait(self, m, at_boundary, pending, follows):
         """Let a boundary wait for its correction; ``follows``: it will, when this row has ended."""

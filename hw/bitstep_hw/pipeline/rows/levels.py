@@ -81,7 +81,7 @@ class Levels(wiring.Component):
         for line, (tap, levels) in enumerate(zip(taps[:-1], self.previous, strict=True), 1):
             self._decode(m, tap, mask, levels, sample=_GRADIENT, name=f"previous_{line}")
         if config.stages.dot.term == config.stages.dot.product:
-            applied = taps[0] if config.update_interval == 1 else self._chosen(m, taps)
+            applied = self._chosen(m, taps) if len(taps) > 1 else taps[0]
             self._decode(m, applied, mask, self.applied, sample=_GRADIENT, name="applied")
         else:
             self._choose_late(m, taps[-1], mask)
@@ -112,7 +112,7 @@ class Levels(wiring.Component):
                       for lane, level in enumerate(last))
         rows = [Cat(levels) for levels in (*self.previous, last)]
         with when(m, enable_of(config, self.slots[2].valid)):
-            m.d.sync += applied.eq(self._chosen(m, rows))
+            m.d.sync += applied.eq(self._chosen(m, rows) if len(rows) > 1 else rows[0])
         m.d.comb += Cat(self.applied).eq(applied)
 
     def _chosen(self, m, values):

@@ -1,10 +1,14 @@
 """Phases of an epoch: rows, the rows that flush their updates, and what waits for these."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import C, Module, Mux, Signal
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
+from bitstep_hw.parts.arithmetic import last_choice
 
 
 class Phase(enum.Enum, shape=4):
@@ -108,6 +112,8 @@ class Phases(wiring.Component):
         Register: rows with data may enter (``ROWS`` and ``REPLAY``).
     carrying : Out(1)
         Register: rows without data enter (``FLUSH`` and ``BOUNDARY``).
+    opens : Out(1)
+        With ``update_interval`` 1, a register: the phase is ``BOUNDARY``.
     rows_left : Out(32)
         Rows with data that have not ended.
     step_due : Out(1)
@@ -142,10 +148,14 @@ class Phases(wiring.Component):
             "proximal": Out(1), "done": Out(1),
             "batch_ends": In(1), "corrects": In(1), "batch_ready": In(1), "batch_starts": Out(1),
             **({"will_correct": In(1)} if config.carries_on else {}),
+            **({"opens": Out(1)} if config.update_interval == 1 else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
+        if self.config.update_interval == 1:
+            self._in_every_cycle(m)
+            return m
         upcoming = Signal(Phase)
         m.d.comb += upcoming.eq(self.phase)
         # What decides about a slot in every cycle is one register each.
@@ -160,10 +170,7 @@ class Phases(wiring.Component):
         # Compared a cycle before it is asked: rows are 2 cycles apart at least.
         last_row = Signal()
         none_left = Signal()
-        is_last = self.rows_left == 1
-        if self.config.update_interval == 1:
-            is_last = Mux(self.counted, self.rows_left == 2, is_last)
-        m.d.sync += [last_row.eq(is_last), none_left.eq(self.rows_left == 0)]
+        m.d.sync += [last_row.eq(self.rows_left == 1), none_left.eq(self.rows_left == 0)]
         ends = last_row | self.step_due
         if self.config.drains:
             ends = ends | self.batch_ends
@@ -178,8 +185,6 @@ class Phases(wiring.Component):
             m.d.sync += flush_left.eq(flush_left - 1)
             with m.If(flush_left == 1):
                 m.d.comb += upcoming.eq(Phase.SETTLE)
-        if self.config.carries_on:
-            self._carry_on(m, upcoming, flush_left, last_row)
         begins = self._begin_batch(m, upcoming) if self.config.drains else Phase.ROWS
         self._settle(m, upcoming, none_left, self._step_follows(m, last_row), begins)
         if self.config.refetch:
@@ -192,20 +197,64 @@ class Phases(wiring.Component):
             m.d.sync += self.discard.eq(0)
         return m
 
-    def _carry_on(self, m, upcoming, flush_left, last_row):
-        """Leave rows after a batch for D rows without data at most, if neither the epoch ends nor a
-        proximal step or a correction follows.
+    def _in_every_cycle(self, m):
+        """The same where a row may end in every cycle. Whether one does is known late, so all else
+        is chosen from before: the phases after a row with data, after one without, and after none.
         """
+        self._count_to_step(m)
+        last_row, none_left = Signal(), Signal()
+        flush_left = Signal(range(MAX_LOOKAHEAD + 3))
+        m.d.sync += [last_row.eq(last_choice(m, self.counted, self.rows_left == 2,
+                                             self.rows_left == 1, name="last_row")),
+                     none_left.eq(self.rows_left == 0)]
+        with m.If(self.counted):
+            m.d.sync += self.rows_left.eq(self.rows_left - 1)
+        goes_on, resumes = self._carry_on(m, last_row)
+        with m.If(self.phase == Phase.ROWS):
+            m.d.sync += flush_left.eq(Mux(goes_on, self.lookahead, self.lookahead + 1))
+        with m.Elif(self.row_ends):
+            m.d.sync += flush_left.eq(flush_left - 1)
+        row, idle_row, none = following = [Signal(Phase, name=f"after_{name}")
+                                           for name in ("row", "idle_row", "none")]
+        ends = last_row | self.step_due | self.batch_ends
+        m.d.comb += [row.eq(Phase.ROWS), idle_row.eq(self.phase), none.eq(self.phase)]
+        with m.If(ends & ~(goes_on & (self.lookahead == 0))):
+            m.d.comb += row.eq(Phase.FLUSH)
+        with m.If((self.phase == Phase.FLUSH) & (flush_left == 1)):
+            m.d.comb += idle_row.eq(Mux(resumes, Phase.ROWS, Phase.SETTLE))
+        with m.Elif(self.phase == Phase.BOUNDARY):
+            m.d.comb += idle_row.eq(Phase.READY)
+        begins = self._begin_batch(m, none)
+        self._settle(m, none, none_left, self._step_follows(m, last_row), begins)
+        with m.If(self.start):
+            m.d.comb += none.eq(begins)
+            m.d.sync += [self.rows_left.eq(self.rows), last_row.eq(self.rows == 1)]
+        with m.If(self.stop):
+            m.d.comb += [phase.eq(Phase.IDLE) for phase in following]
+
+        def becomes(*phases):
+            after_row, after_idle_row, after_none = (
+                reduce(or_, (one == phase for phase in phases)) for one in following)
+            return Mux(self.counted, after_row, Mux(self.row_ends, after_idle_row, after_none))
+
+        m.d.sync += [
+            self.phase.eq(Mux(self.counted, row, Mux(self.row_ends, idle_row, none))),
+            self.carrying.eq(becomes(Phase.FLUSH, Phase.BOUNDARY)),
+            self.entering.eq(becomes(Phase.ROWS)), self.opens.eq(becomes(Phase.BOUNDARY)),
+        ]
+
+    def _carry_on(self, m, last_row):
+        """Flags that rows go on after the batch's last row, which ends now, and that they do after
+        the rows without data: if neither the epoch ends nor a proximal step or a correction
+        follows.
+        """
+        if not self.config.carries_on:
+            return C(0), C(0)
         goes_on, resumes = Signal(), Signal()
         m.d.comb += goes_on.eq(self.batch_ends & ~(last_row | self.step_due | self.will_correct))
         with m.If(self.counted):
             m.d.sync += resumes.eq(goes_on)
-            with m.If(goes_on):
-                m.d.sync += flush_left.eq(self.lookahead)
-                with m.If(self.lookahead == 0):
-                    m.d.comb += upcoming.eq(Phase.ROWS)
-        with m.If(self.row_ends & (self.phase == Phase.FLUSH) & (flush_left == 1) & resumes):
-            m.d.comb += upcoming.eq(Phase.ROWS)
+        return goes_on, resumes
 
     def _count_to_step(self, m):
         """Count the rows before a proximal step."""
@@ -213,9 +262,19 @@ class Phases(wiring.Component):
             return
         to_step = Signal(32)        # wraps below 0, so that rows may come again
         m.d.sync += to_step.eq(to_step - self.counted + self.replayed)
-        with m.If(self.start | self.proximal):
+        begins = self.start | self.proximal
+        with m.If(begins):
             m.d.sync += to_step.eq(self.proximal_period - 1)
-        m.d.comb += self.step_due.eq((self.proximal_period != 0) & (to_step == 0))
+        due = (self.proximal_period != 0) & (to_step == 0)
+        if self.config.update_interval > 1:
+            m.d.comb += self.step_due.eq(due)
+            return
+        # As ``last_row``, since a batch's end is known by a register, too.
+        every_row = Signal()
+        steps = self.proximal_period != 0
+        m.d.sync += [every_row.eq(self.proximal_period == 1), self.step_due.eq(Mux(
+            begins, every_row, last_choice(m, self.counted, (to_step == 1) & steps,
+                                           (to_step == 0) & steps, name="due")))]
 
     def _step_follows(self, m, last_row):
         """1 if a proximal step follows the rows without data."""

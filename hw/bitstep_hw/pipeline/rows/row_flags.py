@@ -1,10 +1,11 @@
 """Flags of a row: where it is in its epoch and in its batch."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import C, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
+from bitstep_hw.parts.arithmetic import last_choice
 
 
 class RowFlags(wiring.Component):
@@ -16,7 +17,8 @@ class RowFlags(wiring.Component):
     Parameters
     ----------
     every_cycle : bool
-        Rows may end in every cycle; else they are at least 2 cycles apart.
+        Rows may end in every cycle, and the first row of a batch finds every update before it; else
+        they are at least 2 cycles apart.
 
     Members
     -------
@@ -41,7 +43,8 @@ class RowFlags(wiring.Component):
     frozen : Out(1)
         The row uses the model at the batch's start.
     freeze : Out(1)
-        The row stores its words as the model at the batch's start.
+        The row stores its words as the model at the batch's start: row D of a batch, with
+        ``every_cycle`` the first. So those words are stored when the first row asks for them.
     batch_ends : Out(1)
         Register: the next row with data is the last of its batch; right 2 cycles after ``counted``,
         with ``every_cycle`` in the next one.
@@ -69,13 +72,15 @@ class RowFlags(wiring.Component):
             before_end = Signal(32)
             m.d.sync += before_end.eq(self.batch - 2)
             # A batch of one row ends with each of them.
-            ends = Mux(self.counted, Mux(ends, batch_end == 0, position == before_end), ends)
+            ends = last_choice(m, self.counted, Mux(
+                ends, batch_end == 0, position == before_end), ends, name="ends")
         m.d.sync += [batch_end.eq(self.batch - 1), self.batch_ends.eq(ends)]
         m.d.comb += [
             self.apply.eq(age > self.lookahead),
             self.skip.eq(Mux(position > MAX_LOOKAHEAD, MAX_LOOKAHEAD, position)),
             self.frozen.eq(position > self.lookahead),
-            self.freeze.eq((position == self.lookahead) & ~self.idle_row),
+            self.freeze.eq((position == (C(0) if self.every_cycle else self.lookahead))
+                           & ~self.idle_row),
         ]
         m.d.sync += self.misaligned.eq((self.issue & self.boundary & (position != 0)) | (
             self.counted & self.step_due & (position != batch_end) & (self.rows_left != 1)))

@@ -139,7 +139,8 @@ class Sequencer(wiring.Component):
         # Ports of the same name are one signal.
         signals = _ports(self, In) | {
             "idle_row": idle_row, "held": held, "replaying": replaying,
-            "opens": phases.phase == Phase.BOUNDARY,
+            "opens": phases.opens if self.config.update_interval == 1
+            else phases.phase == Phase.BOUNDARY,
             "first": first, "last": last, "open_rows": open_rows, "replayed": replayed,
             "beat_valid": self.i_rows.valid, "label_valid": self.i_labels.valid}
         if self.config.stages.full_passes:

@@ -1,5 +1,8 @@
 """Derivatives at a centre, which labels of bit-plane rows may hold, on their way into an update."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -88,9 +91,18 @@ class Centre(wiring.Component):
         return m
 
 
-def shifted_by(m, exact, shift):
-    """``exact`` without its fraction of ``8 shift`` bits."""
+def shifted_by(m, exact, shift, *, decoded=False):
+    """``exact`` without its fraction of ``8 shift`` bits. ``decoded``: the shift, a constant, is
+    decoded in front of registers, since much follows in the same cycle.
+    """
     shifted = Signal(signed(len(exact) - SHIFT_UNIT))
+    if decoded:
+        places = [Signal(name=f"place_{number}") for number in range(1, MAX_SHIFT + 1)]
+        m.d.sync += [place.eq(shift == number) for number, place in enumerate(places, 1)]
+        m.d.comb += shifted.eq(reduce(or_, (
+            Mux(place, (exact >> SHIFT_UNIT * number), 0)
+            for number, place in enumerate(places, 1))))
+        return shifted
     with m.Switch(shift):
         for number in range(1, MAX_SHIFT + 1):
             with m.Case(number):

@@ -1,5 +1,8 @@
 """Update of the largest derivative of a loss, once an epoch."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -34,11 +37,13 @@ class DerivativeStep(wiring.Component):
         Bits of ``bound``, 0 for none of it; None for a pipeline whose losses have no B.
     product_stages : int
         Registers of the product with B, 1 or 2.
+    decoded : bool
+        The shift by bytes is decoded in a cycle of its own.
 
     Attributes
     ----------
     latency : int
-        2, with B also the registers of the product.
+        2, with B also the registers of the product; one more if ``decoded``.
 
     Members
     -------
@@ -59,10 +64,10 @@ class DerivativeStep(wiring.Component):
         K does not fit 47 bits.
     """
 
-    def __init__(self, *, bound_width=None, product_stages=1):
-        self._bound_width = bound_width
+    def __init__(self, *, bound_width=None, product_stages=1, decoded=False):
+        self._bound_width, self._decoded = bound_width, decoded
         self._product_stages = 0 if bound_width is None else product_stages
-        self.latency = 2 + self._product_stages
+        self.latency = 2 + self._product_stages + decoded
         super().__init__({
             **({} if bound_width is None else {"factor": In(BOUND_WIDTH)}),
             **({"bound": Out(bound_width)} if bound_width else {}),
@@ -92,20 +97,34 @@ class DerivativeStep(wiring.Component):
             coarse.eq(label_shift[place_width:] + STEP_FRACTION // SHIFT_UNIT - shift),
         ]
         # Further to the right, K rounds to 0.
+        distances = range(-(len(fine) // SHIFT_UNIT), largest_bytes + 1)
         exact = Signal(len(fine) + SHIFT_UNIT * largest_bytes)
-        with m.Switch(coarse):
-            for distance in range(-(len(fine) // SHIFT_UNIT), largest_bytes + 1):
-                with m.Case(distance):
-                    if distance < 0:
-                        right = SHIFT_UNIT * -distance
-                        m.d.comb += exact.eq(fine + (1 << right - 1) >> right)
-                    else:
-                        m.d.comb += exact.eq(fine << SHIFT_UNIT * distance)
+        if self._decoded:
+            places = [delay(m, coarse == distance, 1, name=f"place_{number}")
+                      for number, distance in enumerate(distances)]
+            kept = delay(m, fine, 1, name="fine")
+            m.d.comb += exact.eq(reduce(or_, (
+                Mux(place, _moved(kept, distance), 0)
+                for place, distance in zip(places, distances, strict=True))))
+        else:
+            with m.Switch(coarse):
+                for distance in distances:
+                    with m.Case(distance):
+                        m.d.comb += exact.eq(_moved(fine, distance))
         m.d.sync += [self.value.eq(exact), self.too_large.eq(exact[STEP_WIDTH:].any())]
         if self._bound_width:
             scaled = Signal(len(fine) + MAX_LABEL_SHIFT // SHIFT_UNIT * SHIFT_UNIT)
             places = delay(m, label_shift[place_width:], 1, name="places")
             m.d.comb += scaled.eq(fine << (places << place_width))
+            scaled = delay(m, scaled, int(self._decoded), name="scaled")
             m.d.sync += self.bound.eq(
                 Mux(scaled[self._bound_width:].any(), ~0, scaled[:self._bound_width]))
         return m
+
+
+def _moved(fine, distance):
+    """``fine``, so many bytes to the left, or to the right and rounded."""
+    if distance >= 0:
+        return fine << SHIFT_UNIT * distance
+    right = SHIFT_UNIT * -distance
+    return fine + (1 << right - 1) >> right

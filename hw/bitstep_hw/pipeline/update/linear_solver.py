@@ -129,7 +129,7 @@ class LinearSolver(wiring.Component):
             return m
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
-        shifted = shifted_by(m, exact, shift)
+        shifted = shifted_by(m, exact, shift, decoded=config.update_interval == 1)
         rest = (C(0), C(0)) if centre is None else late_rest(m, centre, history.dotted - 4)
         update = self._update(m, history, (shifted, *rest), (active, positive, *far), step,
                               forgotten)
@@ -257,16 +257,15 @@ class LinearSolver(wiring.Component):
         the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
         width = scaled_width(self.config) + 1
-        start = self.config.update_interval               # cycles left when c_(i-1) is known
-        left = history.dotted - 1                           # with the residual
+        left = history.dotted - 1       # cycles with the residual, and when c_(i-1) is known
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
         own = mantissa if not self.config.row_weights else self.steps.at("mantissa", left)
         scaled = multiply_carry_save(m, residual, own, valid=None, name="scaled",
                                      width=width, addend=2 * self._near)
-        terms = [delay(m, part, left - start, name=f"scaled_{i}") for i, part in enumerate(scaled)]
+        terms = list(scaled)
         if self._near:
             terms += [~part for part in multiply_carry_save(
-                m, history.before(1, start), self._factor(m, history, mantissa, 1),
+                m, history.before(1, left), self._factor(m, history, mantissa, 1),
                 valid=None, name="near", width=width)]
         terms = compress(terms, width)
         exact = Signal(signed(width), name="exact", reset_less=True)
@@ -275,21 +274,21 @@ class LinearSolver(wiring.Component):
         beyond = Signal(signed(width), name="beyond", reset_less=True)  # less by the bound and 1
         under = Signal(signed(width), name="under", reset_less=True)    # more by the bound
         bound = Signal(signed(width))
-        m.d.comb += bound.eq(self.steps.at("bound", start - 2))
+        m.d.comb += bound.eq(self.steps.at("bound", left - 2))
         sides = terms if centre is None else compress(
-            [*terms, delay(m, centre.scaled, left - start + 2, name="centre")], width)
+            [*terms, delay(m, centre.scaled, 2, name="centre")], width)
         m.d.sync += [distance.eq(compressed_sum(sides, width)),
                      less.eq(compressed_sum([*sides, C(-1, signed(1))], width)),
                      beyond.eq(compressed_sum(compress([*sides, ~bound], width), width)),
                      under.eq(compressed_sum(compress([*sides, bound], width), width)),
-                     exact.eq(compressed_sum([*terms, delay(m, addend, left - start + 2,
+                     exact.eq(compressed_sum([*terms, delay(m, addend, 2,
                                                             name="addend")], width))]
         return exact, distance, (~less[-1], ~beyond[-1], under[-1])
 
     def _compressed_residual(self, m, history, distances, target, residual):
         """The residual for a fast clock: the products of all far terms become two numbers."""
         width, entry = len(residual), history.entry
-        assert entry - history.dotted == 3
+        assert not distances or entry - history.dotted == 3
         terms = []
         for d in distances:
             # The choice among the updates takes a cycle of its own.

@@ -10,7 +10,15 @@ from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION, VALUE_FRACTIO
 from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
-from bitstep_hw.parts.arithmetic import delay, out_of_range
+from bitstep_hw.parts.arithmetic import (
+    compressed_sum,
+    delay,
+    enable_of,
+    multiply,
+    multiply_carry_save,
+    out_of_range,
+    when,
+)
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 from bitstep_hw.pipeline.update.fine_update import FineUpdate
 from bitstep_hw.pipeline.update.solver_ports import RowSteps, give_update, solver_ports
@@ -27,7 +35,9 @@ class LogisticSolver(wiring.Component):
     As in :class:`bitstep_hw.pipeline.update.linear_solver.LinearSolver`, time is counted backwards
     in cycles left (:class:`bitstep_hw.pipeline.update.update_history.UpdateHistory`). Between
     c_(i-1) and c_i are six cycles: product with G_1, subtraction, argument, chord, value, product
-    with K. The terms of all rows further back are subtracted before.
+    with K. The terms of all rows further back are subtracted before. With a fast clock there are
+    no such terms, since no row waits for another, and argument, value and product take a cycle, a
+    cycle and two cycles more.
 
     Latency is ``config.stages.solver.cycles`` cycles from ``dot``, with ``rounded_updates``
     ``ROUNDING_STAGES`` more; throughput a row every ``update_interval`` cycles.
@@ -71,6 +81,9 @@ class LogisticSolver(wiring.Component):
         steps = RowSteps(m, self, history)
         positive_at = self._kept(m, stage_valid, ~self.label[-1], history.entry, name="positive")
         positive = positive_at(2)
+        fast = self.config.clock.fast
+        # Cycles left with the margin, the argument, the chord, and the value.
+        at_margin, at_argument, at_chord, at_value = (8, 6, 5, 3) if fast else (4, 3, 2, 1)
         centre, derivatives = None, C(0)
         if self.config.row_format == BIT_PLANES:
             derivatives = self.derivatives
@@ -79,25 +92,34 @@ class LogisticSolver(wiring.Component):
             with m.If(stage_valid[history.entry] & derivatives):
                 m.d.sync += [positive.eq(self.label[0]),
                              centre.eq(Mux(self.label[0], -derivative, derivative))]
-        margin = self._margin(m, history, positive_at(5))
-        argument = self._argument(m, stage_valid, margin)
-        value = self._value(m, stage_valid, argument,
-                            None if centre is None else Mux(derivatives, centre, 0))
+        margin = (self._own_margin if fast else self._margin)(m, history,
+                                                              positive_at(at_margin + 1))
+        argument = self._argument(m, stage_valid[at_margin], margin)
+        node, rise, within = self._chord(m, stage_valid[at_argument], argument,
+                                         None if centre is None else Mux(derivatives, centre, 0))
+        value = self._value(m, stage_valid[at_chord], node, rise, within)
         m.d.comb += self.take.eq(stage_valid[history.dotted] & ~history.stage_idle[history.dotted])
         dither = self._kept(m, stage_valid, self.dither, history.dotted, name="dither")(2)
         # The sign goes into the factor: -floor(x + d) is floor(-x - d + 1) without its last bit.
         if self.config.rounded_updates:
-            self._round(m, stage_valid, history.stage_idle, value, positive, dither, steps)
+            self._round(m, stage_valid, history.stage_idle, value, positive, dither,
+                        (steps, at_value))
             return m
         factor = Signal(signed(STEP_WIDTH + 1), reset_less=True)
         fraction = STEP_FRACTION + VALUE_FRACTION
         addend = Signal(fraction, reset_less=True)
         exact = Cat(C(0, fraction - DITHER_WIDTH - 1), C(1, 1), dither)
-        step = steps.at("derivative_step", 2)
-        with m.If(stage_valid[2]):
-            m.d.sync += [factor.eq(Mux(positive, -step, step)),
+        step = steps.at("derivative_step", at_value + 1)
+        with when(m, enable_of(self.config, stage_valid[2])):
+            m.d.sync += [factor.eq(Mux(positive_at(at_value + 1), -step, step)),
                          addend.eq(Mux(positive & ~derivatives, ~exact, exact))]
-        history.push(factor * value + addend >> fraction)
+        if fast:
+            width = len(factor) + len(value)
+            parts = multiply_carry_save(m, factor, value, valid=None, name="product", width=width)
+            product = compressed_sum([*parts, addend], width)[:width].as_signed()
+        else:
+            product = factor * value + addend
+        history.push(product >> fraction)
         m.d.sync += self.overflowed.eq(stage_valid[1] & ~history.stage_idle[1]
                                        & steps.at("step_too_large", 1))
         told = Signal(reset_less=True)      # that of the row with one cycle left
@@ -135,14 +157,19 @@ class LogisticSolver(wiring.Component):
         with m.If(self.fine):
             m.d.comb += [self.o_valid.eq(valid), self.o.eq(Mux(idle, 0, fine.o))]
 
-    def _round(self, m, stage_valid, stage_idle, value, positive, dither, steps):
-        """Round the update of the row with one cycle left to few bits."""
+    def _round(self, m, stage_valid, stage_idle, value, positive, dither, steps_at):
+        """Round the update of the row with one cycle left to few bits. ``steps_at``: the steps, and
+        the cycles left with the value.
+        """
+        steps, at_value = steps_at
         m.submodules.rounding = rounding = UpdateRounding()
         negate = Signal(reset_less=True)
         row_dither = Signal.like(dither, name="row_dither")
         with m.If(stage_valid[2]):
             m.d.sync += [negate.eq(positive), row_dither.eq(dither)]
-        product = steps.at("derivative_step", 1) * value
+        step = steps.at("derivative_step", at_value)
+        product = step * value if at_value == 1 else multiply(
+            m, step, value, stages=2, valid=None, name="product", width=len(step) + len(value) + 1)
         m.d.comb += [
             rounding.bits.eq(self.update_bits), rounding.valid.eq(stage_valid[1]),
             rounding.idle.eq(stage_idle[1]), rounding.negate.eq(negate),
@@ -165,7 +192,7 @@ class LogisticSolver(wiring.Component):
                 m.d.sync += term.eq(history.before(d, entry) * self.products[d - 1])
             far.append(term)
         residual = Signal(signed(width), reset_less=True)
-        with m.If(stage_valid[entry - 1]):
+        with m.If(stage_valid[history.dotted]):
             m.d.sync += residual.eq(self.dot - sum(far))
         near = Signal(signed(width), reset_less=True)       # without look-ahead it stays 0
         if config.stages.solver.correlated_rows:
@@ -179,16 +206,25 @@ class LogisticSolver(wiring.Component):
             m.d.sync += margin.eq(Mux(positive, near, residual) - Mux(positive, residual, near))
         return margin
 
-    def _argument(self, m, stage_valid, margin):
-        """The margin with 12 fraction bits, rounded and clamped to [-8, 8), with 3 cycles left."""
+    def _own_margin(self, m, history, positive):
+        """-y z of a row that meets all updates before it in its dot product, a cycle later."""
+        margin = Signal(signed(self.config.rows.dot_width + 2), reset_less=True)
+        m.d.sync += margin.eq(Mux(positive, -self.dot, self.dot))
+        return margin
+
+    def _argument(self, m, valid, margin):
+        """The margin with 12 fraction bits, rounded and clamped to [-8, 8), a cycle later; with a
+        fast clock two.
+        """
         doubled = Signal(signed(len(margin)))       # with one fraction bit more, to round
         distance = (self.label_shift - (SIGMOID_FRACTION + 1))[:len(self.label_shift)]
         m.d.comb += doubled.eq(margin >> distance)
+        doubled = delay(m, doubled, int(self.config.clock.fast), name="doubled")
         rounded = Signal(signed(ARGUMENT_WIDTH + 1))
         m.d.comb += rounded.eq(doubled[:ARGUMENT_WIDTH + 1].as_signed() + 1 >> 1)
         argument = Signal(signed(ARGUMENT_WIDTH), reset_less=True)
         limit = RANGE << SIGMOID_FRACTION
-        with m.If(stage_valid[4]):
+        with when(m, enable_of(self.config, valid)):
             m.d.sync += argument.eq(rounded)
             with m.If(doubled[-1] & out_of_range(doubled, ARGUMENT_WIDTH + 1)):
                 m.d.sync += argument.eq(-limit)
@@ -197,9 +233,9 @@ class LogisticSolver(wiring.Component):
                 m.d.sync += argument.eq(limit - 1)
         return argument
 
-    def _value(self, m, stage_valid, argument, centre):
-        """The sigmoid with 16 fraction bits, less ``centre`` unless that is None, with one cycle
-        left.
+    def _chord(self, m, valid, argument, centre):
+        """The chord of the argument's segment a cycle later: value at its begin, less ``centre``
+        unless that is None, rise, and place within.
         """
         segment = Signal(ARGUMENT_WIDTH - SEGMENT_FRACTION)
         # The segments count from -8: the argument's sign bit is turned around.
@@ -210,12 +246,18 @@ class LogisticSolver(wiring.Component):
         node = Signal(values, reset_less=True)
         rise = Signal(range(max(rises) + 1), reset_less=True)
         within = Signal(SEGMENT_FRACTION, reset_less=True)
-        with m.If(stage_valid[3]):
+        with when(m, enable_of(self.config, valid)):
             m.d.sync += [node.eq(Array(NODES[:-1])[segment] - (0 if centre is None else centre)),
                          rise.eq(Array(rises)[segment]),
                          within.eq(argument[:SEGMENT_FRACTION])]
-        value = Signal(values, reset_less=True)
-        with m.If(stage_valid[2]):
-            m.d.sync += value.eq(
-                node + (rise * within + (1 << SEGMENT_FRACTION - 1) >> SEGMENT_FRACTION))
+        return node, rise, within
+
+    def _value(self, m, valid, node, rise, within):
+        """The sigmoid with 16 fraction bits, of a chord, a cycle later; with a fast clock two."""
+        late = int(self.config.clock.fast)
+        value = Signal(node.shape(), reset_less=True)
+        product = delay(m, rise * within, late, name="risen")
+        with when(m, enable_of(self.config, valid)):
+            m.d.sync += value.eq(delay(m, node, late, name="node")
+                                 + (product + (1 << SEGMENT_FRACTION - 1) >> SEGMENT_FRACTION))
         return value

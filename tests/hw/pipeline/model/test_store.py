@@ -30,7 +30,8 @@ CONFIGS = [
     PipelineConfig(bits=8, max_features=24, corrections=False),
 ]
 FAST = [replace(config, update_interval=4) for config in CONFIGS[:3]]
-EVERY_CYCLE = [replace(config, update_interval=1) for config in (*CONFIGS[:3], CONFIGS[4])]
+EVERY_CYCLE = [replace(config, update_interval=1, max_features=5 * config.rows.lanes)
+               for config in (*CONFIGS[:3], CONFIGS[4])]
 FLAG_LATENCY = 8            # a bound: the flags of all lanes take a few cycles more
 LOW, HIGH = -1 << 31, (1 << 31) - 1
 
@@ -63,27 +64,65 @@ class Reference:
 
 def words_latency(config):
     """Cycles from a slot to its words."""
-    return config.stages.dot.product + 2
+    return config.stages.store.words - config.stages.store.entry
+
+
+def in_time(config, cycles):
+    """Cycles with the levels and the update of each slot when the store takes them."""
+    stages, found = config.stages, [dict(cycle) for cycle in cycles]
+    late = 2 - stages.store.entry
+    for name, later in (("update", late), ("levels", late + stages.dot.product - stages.dot.term)):
+        for cycle in found:
+            cycle.pop(name, None)
+        for now, cycle in enumerate(cycles[:len(cycles) - later]):
+            if name in cycle:
+                found[now + later][name] = cycle[name]
+    return found
+
+
+def kinds_and_places(config, rng, gap, beats):
+    """What each of 40 rows does, and its beats in order, as :func:`support.in_rows` has them. Where
+    rows come in every cycle, no slot follows one that commits or freezes words for 4 cycles.
+    """
+    apart = config.update_interval
+    kinds = ["freeze", *rng.choices(
+        ["plain", "plain", "correct", "commit", "freeze", "frozen", "frozen"], k=39)]
+    if apart > 1:
+        return kinds, in_rows([beats] * 40, rng, gap=gap, pitch=2, apart=apart)
+    places = []
+    for kind in kinds:
+        places += in_rows([beats], rng, gap=gap)
+        if kind in ("commit", "freeze"):
+            places += [None] * 4
+    return kinds, places
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("config", [*CONFIGS, *FAST, *EVERY_CYCLE],
-                         ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*CONFIGS, *FAST], ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats", [1, 2, 3])
 def test_slots(config, gap, beats):
     """Updates, pending and committed corrections, and the batch's model, at full speed."""
+    check_slots(config, gap, beats)
+
+
+@pytest.mark.parametrize("config", EVERY_CYCLE, ids=lambda config: config.name)
+@pytest.mark.parametrize("gap", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize("beats", [1, 2, 3, 4, 5])
+def test_slots_in_every_cycle(config, gap, beats):
+    """Likewise with the same words in every cycle, and at all distances from it on."""
+    check_slots(config, gap, beats)
+
+
+def check_slots(config, gap, beats):
     rng = random.Random(f"{config.name}-{gap}-{beats}")
     level = config.rows.level_limit
     start = [signed_numbers(rng, 24, config.rows.lanes) for _ in range(beats)]
     reference = Reference(start, 12345, level)
     cycles, expected, corrections = [], {}, {}
-    flags, update, frozen_once = {}, 0, False
-    apart = config.update_interval
-    kinds = ["plain", "plain", "correct", "commit", "freeze", "frozen"]
-    if beats == apart == 1:     # no slot follows one that commits
-        kinds.remove("commit")
-    for place in in_rows([beats] * 40, rng, gap=gap, pitch=min(apart, 2), apart=apart):
+    flags, update = {}, 0
+    kinds, places = kinds_and_places(config, rng, gap, beats)
+    for place in places:
         now = len(cycles)
         cycle = {"slot": {"valid": 0, "index": rng.randrange(beats)},
                  "levels": [rng.randint(-level, level) for _ in range(config.rows.lanes)],
@@ -92,13 +131,12 @@ def test_slots(config, gap, beats):
         if place is not None:
             _, beat, first, last = place
             if first:
-                kind = rng.choice(kinds)
+                kind = kinds.pop(0)
                 correct = config.corrections and kind in ("correct", "commit")
-                freeze = config.minibatch and (kind == "freeze" or not frozen_once)
                 flags = {"correct": correct, "commit": correct and kind == "commit",
-                         "freeze": freeze,
-                         "frozen": config.minibatch and kind == "frozen" and frozen_once}
-                frozen_once, update = True, cycle["update"]
+                         "freeze": config.minibatch and kind == "freeze",
+                         "frozen": config.minibatch and kind == "frozen"}
+                update = cycle["update"]
             cycle["update"] = update        # one c for all beats of a row
             cycle["slot"] = {"valid": 1, "index": beat, "first": first, "last": last, **flags}
             expected[now] = cycle
@@ -108,14 +146,10 @@ def test_slots(config, gap, beats):
     for now in expected:
         words, intercept, sampled = reference.step(
             cycles[now]["slot"], cycles[now]["levels"], cycles[now]["update"],
-            corrections.get(now + config.stages.dot.product, [0] * config.rows.lanes))
+            corrections.get(now + words_latency(config) - 2, [0] * config.rows.lanes))
         expected[now] = words, intercept, sampled
-    cycles += [{"slot": {"valid": 0},
-                "correction": [0] * config.rows.lanes}] * config.stages.dot.product
-    if config.stages.dot.product > config.stages.dot.term:
-        late = [{}, *({"levels": cycle.pop("levels")} for cycle in cycles if "levels" in cycle)]
-        cycles = [{**cycle, **levels} for cycle, levels in
-                  zip(cycles, [*late, {}, {}][:len(cycles)], strict=True)]
+    cycles += [{"slot": {"valid": 0}, "correction": [0] * config.rows.lanes}] * 3
+    cycles = in_time(config, cycles)
 
     dut = once(ModelStore, config=config)
     recorded = []

@@ -10,7 +10,7 @@ from bitstep_hw.pipeline.rows.beat_queue import BeatQueue
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
-CONFIG = PipelineConfig(bits=8, max_features=80, lookahead=11, update_interval=1)
+CONFIG = PipelineConfig(bits=8, max_features=80, lookahead=15, update_interval=1)
 
 
 @each("beats, lookahead", [(1, 11), (1, 1), (2, 5), (3, 3), (3, 0), (7, 1), (10, 1), (10, 0)])
@@ -50,5 +50,5 @@ def test_beats_of_the_row_to_apply(beats, lookahead, gap):
 @pytest.mark.parametrize("features, depth", [(8, 16), (80, 32), (8 * 300, 1024)])
 def test_storage(features, depth):
     """As many beats as are in flight of the rows that have most of them."""
-    config = PipelineConfig(bits=8, max_features=features, lookahead=11, update_interval=1)
+    config = PipelineConfig(bits=8, max_features=features, lookahead=15, update_interval=1)
     assert config.beats_in_flight <= BeatQueue(config=config).depth == depth

@@ -28,7 +28,7 @@ class Model:
         outstanding = sum(age < self.latency for age in ages)
         nearest = min(ages, default=100)
         too_close = inputs["last"] and nearest < self.config.update_interval
-        if self.config.clock.fast:      # a row's beats follow each other; 4 cycles to the same one
+        if self.config.update_interval == 4:    # cycles from a beat to the same one
             too_close = too_close or any(self.beats > 1 and age + self.beats < 5 for age in ages)
         too_many = inputs["first"] and outstanding > self.lookahead
         data = inputs["entering"] and not inputs["fill"]

@@ -73,7 +73,7 @@ def test_no_proximal_steps_without_the_part():
     assert not cycles_of(recorded, "proximal") + cycles_of(recorded, "step_due")
 
 
-EVERY_CYCLE = PipelineConfig(bits=8, max_features=40, lookahead=11, update_interval=1,
+EVERY_CYCLE = PipelineConfig(bits=8, max_features=40, lookahead=15, update_interval=1,
                              proximal=True)
 LAST_ROW = ROW | {"batch_ends": 1}
 
@@ -118,6 +118,20 @@ def test_batches_before_a_step_or_a_correction_are_flushed():
     recorded = run_batches({0: {"start": 1}, 3: ROW, 4: ROW, 5: IDLE_ROW, 6: IDLE_ROW}, rows=2,
                            lookahead=1)
     assert phases(recorded)[3:] == [(5, Phase.FLUSH), (7, Phase.SETTLE), (8, Phase.IDLE)]
+
+
+@each("period", [1, 2, 3, 5])
+def test_steps_are_known_at_once(period):
+    """Where rows may end in every cycle."""
+    events = dict.fromkeys((4, 5, 6, 8, 9), ROW)
+    recorded = run_batches({1: {"start": 1}, **events}, rows=20, lookahead=1,
+                           proximal_period=period)
+    due = [number for number, cycle in enumerate(events, 1) if recorded[cycle]["step_due"]]
+    assert due == [period]      # rows that enter nevertheless, as none does after a batch, follow
+    recorded = run_batches({1: {"start": 1}, 4: ROW, 5: IDLE_ROW, 6: IDLE_ROW,
+                            8: {"proximal_done": 1}, 11: ROW, 12: ROW}, rows=20, lookahead=1,
+                           proximal_period=1)
+    assert [recorded[cycle]["step_due"] for cycle in (4, 5, 11, 12)] == [1, 0, 1, 0]
 
 
 @each("rows", [1, 2, 3, 4])

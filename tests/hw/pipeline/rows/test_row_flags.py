@@ -15,7 +15,7 @@ QUIET = {"start": 0, "issue": 0, "row_ends": 0, "counted": 0, "idle_row": 0, "bo
          "step_due": 0, "rows_left": 2}
 
 
-def run(rows, **constant):
+def run(rows, *, every_cycle=False, **constant):
     """Flags of each row of each epoch; ``rows`` are lists of 1 for a row with data, else 0."""
     cycles, last = [], []
     for epoch in rows:
@@ -24,7 +24,7 @@ def run(rows, **constant):
             cycles += [QUIET | {"idle_row": not data},
                        QUIET | {"idle_row": not data, "row_ends": 1, "counted": data}]
             last.append(len(cycles) - 1)
-    recorded = trace(once(RowFlags), cycles, FLAGS, tail=0, **constant)
+    recorded = trace(once(RowFlags, every_cycle=every_cycle), cycles, FLAGS, tail=0, **constant)
     for cycle in last:      # the same in all slots of a row
         assert recorded[cycle - 1] == recorded[cycle]
     return [recorded[cycle] for cycle in last]
@@ -32,17 +32,20 @@ def run(rows, **constant):
 
 @pytest.mark.parametrize("batch, lookahead", [
     (1, 0), (1, 8), (2, 0), (4, 2), (3, 3), (10, 1), (45, MAX_LOOKAHEAD), (270, 2)])
-def test_rows(batch, lookahead):
+@each("every_cycle", [False, True])
+def test_rows(batch, lookahead, every_cycle):
+    """Row D of a batch stores the model of its start; in every cycle the first row does."""
     rng = random.Random(batch)
     epochs = [[rng.random() < 0.9 for _ in range(count)] for count in (300, 9)]
-    found = run(epochs, batch=batch, lookahead=lookahead)
+    found = run(epochs, every_cycle=every_cycle, batch=batch, lookahead=lookahead)
     expected = []
     for epoch in epochs:
         for number, data in enumerate(epoch):
             position = sum(epoch[:number]) % batch
             expected.append({
                 "apply": number > lookahead, "skip": min(position, MAX_LOOKAHEAD),
-                "frozen": position > lookahead, "freeze": data and position == lookahead})
+                "frozen": position > lookahead,
+                "freeze": data and position == (0 if every_cycle else lookahead)})
     assert found == expected
 
 

@@ -58,7 +58,8 @@ def test_every_shift(shift):
 
 
 @each("stages", [1, 2])
-def test_bounds(stages):
+@each("decoded", [False, True])
+def test_bounds(stages, decoded):
     """K of the Huber loss and the bound of its products, a case a cycle, but B a cycle before the
     rest; a bound beyond its bits is the largest number.
     """
@@ -67,7 +68,7 @@ def test_bounds(stages):
              (1, 1, 39, 1), (1, 1, 40, 1), (0, 3, 20, 77), (5, 1, 12, 0)]
     cases += [(rng.getrandbits(rng.randint(1, 18)), rng.randint(1, MAX_SHIFT), rng.randint(0, 40),
                rng.getrandbits(rng.randint(1, 26))) for _ in range(300)]
-    dut = DerivativeStep(bound_width=width, product_stages=stages)
+    dut = DerivativeStep(bound_width=width, product_stages=stages, decoded=decoded)
     bounds = [bound for *_, bound in cases]
 
     async def testbench(ctx):

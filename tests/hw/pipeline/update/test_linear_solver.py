@@ -120,7 +120,7 @@ def random_rows(config, rng, count, *, idle=0.0):
 @each("spread", [0, 1, 3])
 def test_a_row_in_every_cycle(loss, spread):
     """Each with its own label, dither and dot product."""
-    config = PipelineConfig(bits=4, max_features=48, lookahead=11, update_interval=1)
+    config = PipelineConfig(bits=4, max_features=48, lookahead=15, update_interval=1)
     rng = random.Random(f"{loss}-{spread}")
     rows = random_rows(config, rng, 60, idle=0.15)
     for row in rows:

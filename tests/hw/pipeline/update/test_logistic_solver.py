@@ -57,7 +57,7 @@ def run(config, rows, distances, **constant):
     """What leaves the solver, as (c, overflowed). Rows that are not idle take their dither with
     their dot product.
     """
-    starts, now = [], 0
+    starts, now, lead = [], 0, config.stages.solver.lead
     for distance in distances:
         now += distance
         starts.append(now)
@@ -66,17 +66,17 @@ def run(config, rows, distances, **constant):
                "dot": rng.getrandbits(30), "dither": rng.getrandbits(16),
                "products": signed_numbers(rng, config.rows.gram_width,
                                           config.stages.solver.correlated_rows)}
-              for _ in range(now + 2)]
+              for _ in range(now + lead + 1)]
     for start, row in zip(starts, rows, strict=True):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
                           "products": row["products"]}
-        cycles[start + 1] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
+        cycles[start + lead] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
     recorded = trace(once(LogisticSolver, config=config), cycles,
                      ["o_valid", "o", "overflowed", "take"], **constant)
     assert [cycle for cycle, outputs in enumerate(recorded) if outputs["take"]] == [
-        start + 1 for start, row in zip(starts, rows, strict=True) if not row["idle_row"]]
+        start + lead for start, row in zip(starts, rows, strict=True) if not row["idle_row"]]
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
-    latency = 1 + config.stages.solver.cycles
+    latency = lead + config.stages.solver.cycles
     assert ends == [start + latency for start in starts]
     assert not any(outputs["overflowed"] for outputs in recorded if not outputs["o_valid"])
     return [(recorded[end]["o"], recorded[end]["overflowed"]) for end in ends]
