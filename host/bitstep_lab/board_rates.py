@@ -73,15 +73,13 @@ def thread_rate(n_features: int) -> float:
 
 def pipelines(facts: BoardFacts, bits: int) -> list[PipelineConfig]:
     """Of a board: the pipeline of float32; the default one of so many bits; if it has several
-    ports, that of one; and the one in which batches enter one beat a cycle.
+    ports, that of one; and the one that looks ahead, whose rows need no batches.
     """
     config = facts.config(bits)
-    numbers = PipelineConfig(bus_width=config.bus_width, row_ports=config.row_ports,
-                             bits=FLOAT_BITS, row_format="float32", update_interval=4,
-                             lookahead=0).with_lookahead()
+    numbers = replace(config, bits=FLOAT_BITS, row_format="float32", lookahead=0).with_lookahead()
     one = replace(config, bus_width=facts.port_width, row_ports=1, lookahead=0).with_lookahead()
-    drained = replace(config, update_interval=1, lookahead=0).with_lookahead()
-    return [numbers, config, *([one] if config.row_ports > 1 else []), drained]
+    ahead = replace(config, update_interval=4, lookahead=0).with_lookahead()
+    return [numbers, config, *([one] if config.row_ports > 1 else []), ahead]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from bitstep.quantization import (
 )
 from bitstep.training.choices import resolve, resolve_scaler
 from bitstep.training.pipelines import pipeline_of_all
-from bitstep.training.schedules import automatic_epochs
+from bitstep.training.schedules import automatic_batch, automatic_epochs
 from bitstep.training.train import class_outputs, train_model
 from bitstep.writing import duration, text_table
 
@@ -155,8 +155,8 @@ def on_boards(dataset: Dataset) -> list[Place]:
     quantizing = factor * _seconds(lambda: quantize_rows(features, bits=BITS))
     return [Place(f"board {board.name}", quantizing + seconds,
                   f"{duration(quantizing)} to quantize here, {duration(seconds)} on the board: "
-                  f"{automatic_epochs(dataset.n_rows)} epochs of SGD on {BITS} bits, "
-                  f"{board.clock_mhz} MHz assumed")
+                  f"{automatic_epochs(dataset.n_rows)} epochs of SGD on {BITS} bits in batches of "
+                  f"{automatic_batch(dataset.n_rows)}, {board.clock_mhz} MHz assumed")
             for board, seconds in known]
 
 
@@ -174,8 +174,8 @@ def board_seconds(board: BoardFacts, n_rows: int, n_features: int) -> float | No
         config=config, n_features=n_features,
         rows=(np.broadcast_to(np.zeros(1, np.uint8), (n_rows, width)),),
         labels=np.broadcast_to(np.zeros(1, np.uint8), (-(-n_rows // 4) * 8,)),
-        label_format=LabelFormat.INT16, label_shift=0, intercept_level=0, batch=1,
-        correction_period=0, coefficients=none, model=none,
+        label_format=LabelFormat.INT16, label_shift=0, intercept_level=0,
+        batch=automatic_batch(n_rows), correction_period=0, coefficients=none, model=none,
         epochs=(EpochSteps(1, 1),) * automatic_epochs(n_rows))
     memory = Memory(round(LATENCY_S * clock_hz), board.memory_gbps * 1e9 / clock_hz)
     cycles = count_epochs(job, memory)[0]["cycles"]

@@ -79,8 +79,8 @@ class BoardFacts:
                          "bus_width")
 
     def config(self, bits: int) -> PipelineConfig:
-        """Return the default pipeline for codes of ``bits`` bits: rows of any length never wait,
-        and products have two stages (``update_interval`` 4) for a fast clock.
+        """Return the default pipeline for codes of ``bits`` bits: the rows of a batch enter one
+        beat a cycle, whatever their length (``update_interval`` 1).
 
         Raises
         ------
@@ -90,13 +90,15 @@ class BoardFacts:
         if bits not in self.bus_widths:
             raise ValueError(f"The default bitstreams of {self.name} are for "
                              f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
-                             "whole configuration, such as bits=3,update_interval=4")
+                             "whole configuration, such as bits=3,update_interval=1")
         bus_width = self.bus_widths[bits]
         return PipelineConfig(bus_width=bus_width, row_ports=self.ports_for(bus_width), bits=bits,
-                              update_interval=4, lookahead=0).with_lookahead()
+                              update_interval=1, lookahead=0).with_lookahead()
 
     def bit_plane_config(self) -> PipelineConfig:
-        """Return the default pipeline for bit-plane rows; else as :meth:`config`."""
+        """Return the default pipeline for bit-plane rows: rows of any length never wait, and
+        products have two stages (``update_interval`` 4) for a fast clock.
+        """
         bus_width = self.bit_plane_bus_width
         return PipelineConfig(bus_width=bus_width, row_ports=self.ports_for(bus_width),
                               bits=BIT_PLANE_BITS, row_format=BIT_PLANES, update_interval=4,
@@ -108,9 +110,9 @@ XCZU3EG = {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}
 XCK26 = {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}
 # As wide as memory and device allow (docs/boards-pynq.md). 128 lanes take half to two thirds of a
 # KV260's lookup tables, and at 1 bit four fifths of an Ultra96's.
-_ZYNQ_BUSES = {1: 64, 2: 128, 4: 128, 8: 64}
-_ULTRA96_BUSES = {1: 64, 2: 128, 4: 256, 8: 128}
-_KV260_BUSES = {1: 128, 2: 256, 4: 512, 8: 256}
+_ZYNQ_BUSES = {1: 64, 2: 128, 4: 128, 8: 128}
+_ULTRA96_BUSES = {1: 64, 2: 128, 4: 256, 8: 256}
+_KV260_BUSES = {1: 128, 2: 256, 4: 512, 8: 512}
 FACTS = {facts.name: facts for facts in (
     BoardFacts("pynq-z1", "Digilent PYNQ-Z1", 100, 1000, ZYNQ_PORT_WIDTH, ZYNQ_ROW_PORTS, 2.1,
                "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ZYNQ_BUSES),
