@@ -21,7 +21,7 @@ from bitstep.options.words import COMMAND_LINE
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.parts.stages import UPDATE_INTERVALS
-from bitstep.pipeline.parts.widths import MAX_MODELS
+from bitstep.pipeline.parts.widths import BUS_WIDTHS, MAX_MODELS
 from bitstep.quantization import ENCODINGS
 from bitstep.training.choices import resolve
 from bitstep.writing import duration, text_table, write_json
@@ -67,7 +67,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_options(racers, "lookahead")
     racers.add_argument("--update-interval", type=int, metavar="N", help="initiation "
                         "interval of the quantized pipelines' updates: 2, or 4 for a fast clock; "
-                        "logistic: 6 (default: the least)")
+                        "logistic: 6; 1: rows of a batch without waiting (default: 2 or 6, and 1 "
+                        "for batches of several --batch)")
     racers.add_argument("--models", type=integer(1, MAX_MODELS), default=1, metavar="N",
                         help="classes that every pipeline trains in one pass over the rows, 1 to "
                         f"{MAX_MODELS} (default: 1)")
@@ -107,6 +108,9 @@ def _add_board_options(board: Any) -> None:
     board.add_argument("--list-profiles", action=ListProfiles, nargs=0,
                        help="show the profiles and their sources")
     board.add_argument("--rtl", action="store_true", help=RTL_HELP)
+    board.add_argument("--bus-width", type=int, choices=BUS_WIDTHS, metavar="W",
+                       help="bus of the rows, of several ports, instead of the profile's: "
+                       f"{', '.join(map(str, BUS_WIDTHS))}")
     board.add_argument("--clock-mhz", type=number(0), metavar="F",
                        help="clock, instead of the profile's")
     board.add_argument("--memory-gbps", type=number(0), metavar="F",
@@ -143,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
                          f"a {data.dataset.task}")
     board = profile(arguments.profile, memory_gbps=arguments.memory_gbps,
                     clock_hz=arguments.clock_mhz and arguments.clock_mhz * 1e6,
-                    memory_latency=arguments.memory_latency)
+                    memory_latency=arguments.memory_latency, bus_width=arguments.bus_width)
     race = Race(data, model, board, contestants(arguments, model), epochs=arguments.epochs,
                 batches=arguments.batch, schedule=arguments.schedule, l2=arguments.l2,
                 step=None if arguments.step == "auto" else arguments.step, seed=arguments.seed,

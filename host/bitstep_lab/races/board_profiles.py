@@ -44,7 +44,7 @@ class Profile:
         return self.bus_gbps if self.memory_gbps is None else min(self.bus_gbps, self.memory_gbps)
 
     def overridden(self, *, clock_hz: float | None = None, memory_gbps: float | None = None,
-                   memory_latency: int | None = None) -> "Profile":
+                   memory_latency: int | None = None, bus_width: int | None = None) -> "Profile":
         """This profile with other figures; its source says which.
 
         Parameters
@@ -52,10 +52,19 @@ class Profile:
         clock_hz, memory_gbps : float, optional
         memory_latency : int, optional
             In cycles. A figure that is None stays.
+        bus_width : int, optional
+            Of several ports, on a board that has them.
+
+        Raises
+        ------
+        ValueError
+            If the board has no ports for the bus.
         """
+        if bus_width is not None and self.name in FACTS:
+            FACTS[self.name].ports_for(bus_width)
         changes = {name: value for name, value in (
             ("clock_hz", clock_hz), ("memory_gbps", memory_gbps),
-            ("memory_latency", memory_latency)) if value is not None}
+            ("memory_latency", memory_latency), ("bus_width", bus_width)) if value is not None}
         if not changes:
             return self
         said = ", ".join(f"{name} {value:g}" for name, value in changes.items())
