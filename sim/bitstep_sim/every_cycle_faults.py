@@ -80,10 +80,10 @@ EVERY_CYCLE_FAULTS = [
     _on_board("wrong signal", "pipeline/pipeline.py",
               "self.dither.row.eq(self.sequencer.i_labels.ready)",
               "self.dither.row.eq(self.sequencer.i_rows.ready)", "second_runs"),
-    _fault("reset missing", _DITHERS, "m.d.sync += place.eq(0)", "m.d.sync += place.eq(place)"),
+    _fault("reset missing", _DITHERS, "[first.eq(self.key), place.eq(0)]", "[first.eq(self.key)]"),
     _fault("delay too short", _DITHERS, "delay(m, place, len(ends), name=\"place\")",
            "delay(m, place, len(ends) - 1, name=\"place\")"),
-    _fault("wrong constant", _DITHERS, "following.rotate_left(ROTATIONS[1])",
-           "following.rotate_left(ROTATIONS[0])"),
+    _fault("wrong constant", _DITHERS, "first.rotate_left(ROTATIONS[1])",
+           "first.rotate_left(ROTATIONS[0])"),
     _fault("wrong signal", _DITHERS, "y = (y + added[1])[:32]", "y = (y + added[0])[:32]"),
 ]
