@@ -1,6 +1,6 @@
 """Random bits of rows that come in every cycle, by which their updates are rounded up or down."""
 
-from amaranth import C, Cat, Module, Mux, Signal
+from amaranth import C, Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -48,39 +48,37 @@ class RowDithers(wiring.Component):
         m = Module()
         # The first word of the row's block, and the row's place in it.
         first, place = Signal(32), Signal(range(ROWS_PER_BLOCK))
-        following = Signal(32)
-        m.d.comb += following.eq(Mux(self.restart, self.key, first + (place == ROWS_PER_BLOCK - 1)))
         with m.If(self.row):
-            m.d.sync += place.eq(place + 1)
+            m.d.sync += Cat(place, first).eq(Cat(place, first) + 1)
         with m.If(self.restart):
-            m.d.sync += place.eq(0)
+            m.d.sync += [first.eq(self.key), place.eq(0)]
         # The second word is 0, and so is the key's: two rounds without a sum.
-        x, y = (first << 1)[:32], Signal(32, name="y_2")
-        with m.If(self.row | self.restart):
-            m.d.sync += [first.eq(following), y.eq(
-                following.rotate_left(ROTATIONS[1]) ^ (following << 1)[:32])]
+        x, turned = (first << 1)[:32], first.rotate_left(ROTATIONS[1])
         ends = range(GROUP, ROUNDS + 1, _ROUNDS_PER_STAGE)
         added = None
         for begin, end in zip((2, *ends), ends, strict=False):
             for number in range(begin, end):
-                x, y = self._round(x, y, added, number)
+                x, turned = self._round(x, turned ^ x, added, number)
                 added = self._added(m, number)
-            x, y = (delay(m, word, 1, name=f"{name}_{end}")
-                    for word, name in ((x, "x"), (y, "y")))
+            # The second word's exclusive or is left to what follows, which takes a level of logic
+            # anyway, to add what the key adds.
+            x, turned = (delay(m, word, 1, name=f"{name}_{end}")
+                         for word, name in ((x, "x"), (turned, "turned")))
         assert len(ends) + 1 == ROW_DITHER_STAGES
-        block = Cat((x + added[0])[:32], (y + added[1])[:32])
+        block = Cat((x + added[0])[:32], ((turned ^ x) + added[1])[:32])
         chosen = block.word_select(delay(m, place, len(ends), name="place"), DITHER_WIDTH)
         m.d.comb += self.o.eq(delay(m, chosen, self.cycles - len(ends), name="chosen"))
         return m
 
     def _round(self, x, y, added, number):
-        """The words after a round, before which ``added``, unless it is None, counts in them."""
+        """The first word after a round, and what the second one is but for an exclusive or with it;
+        before the round ``added``, unless it is None, counts in the words.
+        """
         terms = [x, y]
         if added is not None:
             y = (y + added[1])[:32]
             terms.append(added[2])
-        x = compressed_sum(terms, 32)[:32]
-        return x, y.rotate_left(ROTATIONS[number % len(ROTATIONS)]) ^ x
+        return compressed_sum(terms, 32)[:32], y.rotate_left(ROTATIONS[number % len(ROTATIONS)])
 
     def _added(self, m, number):
         """What the key adds to the words after a round, and to their sum, in registers; None for

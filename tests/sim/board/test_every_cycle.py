@@ -150,7 +150,7 @@ def test_models_of_other_pipelines(board):
         with pytest.raises(DeviceError, match=r"look-ahead of 2 rows, .* has a look-ahead of 0 "):
             board.train(job_of(other, n_features=2, n_rows=9))
         other = dataclasses.replace(other, lookahead=0)
-    job = job_of(other, n_features=min(30, config.rows.capacity), n_rows=70, batch=8, warm=True)
+    job = job_of(other, n_features=min(30, config.rows.capacity), n_rows=70, batch=16, warm=True)
     check_models(board, [job])
     faster, slower = (count_epochs(job, config=one)[0]["cycles"] for one in (config, other))
     assert isinstance(faster, int)

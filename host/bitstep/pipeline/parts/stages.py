@@ -255,6 +255,13 @@ class Corrections:
         return self.clock.memory_answer
 
     @property
+    def wait(self) -> int:
+        """Cycles that sampled words wait before they are stored: one where the clock is fast and no
+        row waits for another. A boundary, where the pipeline has settled, waits for it.
+        """
+        return int(self.clock.update_interval == 1)
+
+    @property
     def cycles(self) -> int:
         """Cycles from an address to the correction that is written back."""
         return 5 + self.answer
@@ -266,7 +273,7 @@ class Corrections:
         # The walk begins after the sample; its end is known a cycle after the last word is written,
         # and heard another cycle later. The intercept comes after the words.
         walk = self.groups * beats + int(self.constants)
-        return self.sampled + walk + self.cycles + 2
+        return self.sampled + self.wait + walk + self.cycles + 2
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,9 @@ class CorrectionEngine(wiring.Component):
         m = Module()
         config, groups = self.config, self.groups
         coefficients, constants, constant = self._loaded(m)
-        late_slot = delay(m, self.slot, self.answer + 1, name="slot")   # whose words come
+        # Whose words come; in every cycle they wait for a cycle behind their sums.
+        late_slot = delay(m, self.slot, self.answer + 1 + config.stages.corrections.wait,
+                          name="slot")
 
         # The walk: one group a cycle.
         walking, beat, group = Signal(), Signal(range(self.beats_kept)), Signal(range(groups))
@@ -157,7 +159,7 @@ class CorrectionEngine(wiring.Component):
             write.addr.eq(Mux(finished, at_beat, late_slot.index)),
             write.data.eq(Mux(
                 finished, Cat(value[:MODEL_WIDTH] for value in corrections).replicate(groups),
-                self.sampled)),
+                delay(m, self.sampled, config.stages.corrections.wait, name="sampled"))),
             write.en.eq(Mux(finished, 1 << delay(m, group, self.stages, name="at_group"),
                             sampling.replicate(groups))),
         ]

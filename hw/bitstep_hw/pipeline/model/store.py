@@ -324,11 +324,14 @@ class ModelStore(wiring.Component):
         write = store.write_port()
         read = store.read_port(transparent_for=() if config.clock.memory_wait else (write,))
         held = Signal(words, name="held", reset_less=True)
+        # Where the first row of a batch is stored, there is time for a register behind its sums.
+        late = int(config.update_interval == 1)
         m.d.comb += [
             read.addr.eq(slot.index),
             read.en.eq((slot.valid & slot.frozen) | C(config.clock.always_read)),
-            write.addr.eq(slot_2.index), write.data.eq(seen_words),
-            write.en.eq(slot_2.valid & slot_2.freeze),
+            write.addr.eq(delay(m, slot_2.index, late, name="frozen_index")),
+            write.data.eq(delay(m, seen_words, late, name="frozen_words")),
+            write.en.eq(delay(m, slot_2.valid & slot_2.freeze, late, name="freezes")),
         ]
         with when(m, enable_of(config, slot_1.valid & slot_1.frozen)):
             m.d.sync += held.eq(read.data)

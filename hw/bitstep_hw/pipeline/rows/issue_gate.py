@@ -58,6 +58,8 @@ class IssueGate(wiring.Component):
         The row must wait, because ``lookahead + 1`` rows before it have no update yet.
     outstanding : Out
         Rows that have entered and have no update yet.
+    none_outstanding : Out(1)
+        With ``update_interval`` 1, a register: there are none.
     """
 
     def __init__(self, *, config):
@@ -70,6 +72,7 @@ class IssueGate(wiring.Component):
             "issue": Out(1), "row_ends": Out(1), "counted": Out(1),
             "too_close": Out(1), "too_many": Out(1),
             "outstanding": Out(range(MAX_LOOKAHEAD + 2)),
+            **({"none_outstanding": Out(1)} if config.update_interval == 1 else {}),
         })
 
     def elaborate(self, platform):
@@ -104,6 +107,8 @@ class IssueGate(wiring.Component):
             late = delay(m, finished, self.config.stages.solver.fine, name="late_finished")
             finished = Mux(self.fine, late, finished)
         m.d.comb += self.outstanding.eq(earlier + just)
+        if self.config.update_interval == 1:
+            m.d.sync += self.none_outstanding.eq((self.outstanding == finished) & ~row_ends)
         # For the case that a row ends now, and that none does.
         full = Signal()
         m.d.sync += [

@@ -81,8 +81,8 @@ class Levels(wiring.Component):
         for line, (tap, levels) in enumerate(zip(taps[:-1], self.previous, strict=True), 1):
             self._decode(m, tap, mask, levels, sample=_GRADIENT, name=f"previous_{line}")
         if config.stages.dot.term == config.stages.dot.product:
-            applied = self._chosen(m, taps) if len(taps) > 1 else taps[0]
-            self._decode(m, applied, mask, self.applied, sample=_GRADIENT, name="applied")
+            self._decode(m, self._chosen(m, taps), mask, self.applied, sample=_GRADIENT,
+                         name="applied")
         else:
             self._choose_late(m, taps[-1], mask)
         return m
@@ -112,11 +112,15 @@ class Levels(wiring.Component):
                       for lane, level in enumerate(last))
         rows = [Cat(levels) for levels in (*self.previous, last)]
         with when(m, enable_of(config, self.slots[2].valid)):
-            m.d.sync += applied.eq(self._chosen(m, rows) if len(rows) > 1 else rows[0])
+            m.d.sync += applied.eq(self._chosen(m, rows))
         m.d.comb += Cat(self.applied).eq(applied)
 
     def _chosen(self, m, values):
-        """The one of ``values`` that the run's look-ahead asks for."""
+        """The one of ``values`` that the run's look-ahead asks for; of rows that come in every
+        cycle there is one alone.
+        """
+        if self.config.update_interval == 1:
+            return values[0]
         choice = Signal(range(len(values)), name="choice", reset_less=True)
         m.d.sync += choice.eq(Mux(self.lookahead < len(values), self.lookahead,
                                   self.config.lookahead))

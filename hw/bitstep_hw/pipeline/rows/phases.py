@@ -91,6 +91,8 @@ class Phases(wiring.Component):
         Strobe: the last slot of a row with data enters.
     outstanding : In
         Rows that have entered and have no update yet.
+    none_outstanding : In(1)
+        With ``update_interval`` 1: there are none.
     decided : In(1)
         Strobe: a row has its update.
     replay : In(1)
@@ -148,7 +150,7 @@ class Phases(wiring.Component):
             "proximal": Out(1), "done": Out(1),
             "batch_ends": In(1), "corrects": In(1), "batch_ready": In(1), "batch_starts": Out(1),
             **({"will_correct": In(1)} if config.carries_on else {}),
-            **({"opens": Out(1)} if config.update_interval == 1 else {}),
+            **({"opens": Out(1), "none_outstanding": In(1)} if config.update_interval == 1 else {}),
         })
 
     def elaborate(self, platform):
@@ -295,7 +297,7 @@ class Phases(wiring.Component):
                 with m.If(self.row_ends):
                     m.d.comb += upcoming.eq(Phase.READY)
             with m.Case(Phase.READY):
-                with m.If(self.outstanding == 0):
+                with m.If(self._through()):
                     m.d.comb += upcoming.eq(Phase.BATCH)
             with m.Case(Phase.BATCH):
                 with m.If(self.batch_ready):
@@ -304,10 +306,14 @@ class Phases(wiring.Component):
                                          & ~self.stop)
         return starts
 
+    def _through(self):
+        """1 if every row that has entered has its update."""
+        return self.none_outstanding if self.config.update_interval == 1 else self.outstanding == 0
+
     def _settle(self, m, upcoming, none_left, due, begins):
         """Leave ``SETTLE`` and ``PROXIMAL``, when every update has met its words."""
         through = Signal()
-        settled = (self.phase == Phase.SETTLE) & (self.outstanding == 0)
+        settled = (self.phase == Phase.SETTLE) & self._through()
         with m.If(settled & self.discard):
             m.d.comb += [self.rewind.eq(1), upcoming.eq(Phase.REPLAY)]
             m.d.sync += self.discard.eq(0)

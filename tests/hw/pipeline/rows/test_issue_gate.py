@@ -85,6 +85,8 @@ def check(config, beats, lookahead, busy, **fine):
             put_all_of(ctx, dut, inputs)
             found = {name: ctx.get(getattr(dut, name)) for name in OUTPUTS}
             assert found == model.outputs(cycle, inputs), cycle
+            if config.update_interval == 1:
+                assert ctx.get(dut.none_outstanding) == (found["outstanding"] == 0)
             if found["issue"]:
                 index, issued = (index + 1) % beats, issued + 1
             await ctx.tick()

@@ -82,7 +82,9 @@ def run_batches(events, **constant):
     """:func:`run` of batches whose rows enter one beat a cycle, with what begins a batch done at
     once.
     """
-    events = {cycle: {"batch_ends": 0, "will_correct": 0, "corrects": 0, "batch_ready": 1} | event
+    quiet = {"batch_ends": 0, "will_correct": 0, "corrects": 0, "batch_ready": 1,
+             "none_outstanding": 1}
+    events = {cycle: quiet | event
               for cycle, event in ({cycle: {} for cycle in range(40)} | events).items()}
     return run(events, config=EVERY_CYCLE, **constant)
 
@@ -118,6 +120,17 @@ def test_batches_before_a_step_or_a_correction_are_flushed():
     recorded = run_batches({0: {"start": 1}, 3: ROW, 4: ROW, 5: IDLE_ROW, 6: IDLE_ROW}, rows=2,
                            lookahead=1)
     assert phases(recorded)[3:] == [(5, Phase.FLUSH), (7, Phase.SETTLE), (8, Phase.IDLE)]
+
+
+def test_rows_in_flight_settle():
+    """Before an epoch's end, and between a boundary's row and its batch."""
+    waits = {"none_outstanding": 0}
+    recorded = run_batches({0: {"start": 1, "corrects": 1}, 1: IDLE_ROW | waits, 2: waits, 3: waits,
+                            6: LAST_ROW | waits, 7: IDLE_ROW | waits, 8: waits, 9: waits},
+                           rows=1, lookahead=0)
+    assert phases(recorded) == [
+        (0, Phase.IDLE), (1, Phase.BOUNDARY), (2, Phase.READY), (5, Phase.BATCH), (6, Phase.ROWS),
+        (7, Phase.FLUSH), (8, Phase.SETTLE), (11, Phase.IDLE)]
 
 
 @each("period", [1, 2, 3, 5])
