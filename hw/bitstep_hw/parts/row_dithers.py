@@ -55,7 +55,7 @@ class RowDithers(wiring.Component):
         # The second word is 0, and so is the key's: two rounds without a sum.
         x, turned = (first << 1)[:32], first.rotate_left(ROTATIONS[1])
         ends = range(GROUP, ROUNDS + 1, _ROUNDS_PER_STAGE)
-        added = None
+        added = []
         for begin, end in zip((2, *ends), ends, strict=False):
             for number in range(begin, end):
                 x, turned = self._round(x, turned ^ x, added, number)
@@ -72,21 +72,21 @@ class RowDithers(wiring.Component):
 
     def _round(self, x, y, added, number):
         """The first word after a round, and what the second one is but for an exclusive or with it;
-        before the round ``added``, unless it is None, counts in the words.
+        before the round ``added``, unless it is empty, counts in the words.
         """
         terms = [x, y]
-        if added is not None:
+        if added:
             y = (y + added[1])[:32]
             terms.append(added[2])
         return compressed_sum(terms, 32)[:32], y.rotate_left(ROTATIONS[number % len(ROTATIONS)])
 
     def _added(self, m, number):
-        """What the key adds to the words after a round, and to their sum, in registers; None for
-        nothing. The key's second word is 0.
+        """What the key adds to the words after a round, and to their sum, in registers; empty
+        for nothing. The key's second word is 0.
         """
         group, behind = divmod(number + 1, GROUP)
         if behind:
-            return None
+            return []
         keys = (self.key, C(0, KEY_WIDTH), self.key ^ PARITY)
         x, y = keys[group % 3], (keys[(group + 1) % 3] + group)[:32]
         return [delay(m, value, 1, name=f"added_{group}_{name}")
