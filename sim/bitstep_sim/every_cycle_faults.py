@@ -57,7 +57,6 @@ EVERY_CYCLE_FAULTS = [
     _fault("bound off by one", "pipeline/rows/correction_periods.py",
            "for rows in (1, 2))", "for rows in (1, 3))"),
     _fault("bound off by one", _PHASES, "(to_step == 1) & steps", "(to_step == 0) & steps"),
-    _fault("condition dropped", _PHASES, "begins, every_row, last", "begins, C(0), last"),
     _fault("delay too short", _QUEUE, "delay(m, newest, 1, name=\"newest\")", "newest"),
     _fault("condition dropped", _QUEUE, "taken = self.slot.valid & self.slot.apply",
            "taken = self.slot.valid"),

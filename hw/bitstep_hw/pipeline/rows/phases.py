@@ -264,19 +264,16 @@ class Phases(wiring.Component):
             return
         to_step = Signal(32)        # wraps below 0, so that rows may come again
         m.d.sync += to_step.eq(to_step - self.counted + self.replayed)
-        begins = self.start | self.proximal
-        with m.If(begins):
+        with m.If(self.start | self.proximal):
             m.d.sync += to_step.eq(self.proximal_period - 1)
         due = (self.proximal_period != 0) & (to_step == 0)
         if self.config.update_interval > 1:
             m.d.comb += self.step_due.eq(due)
             return
-        # As ``last_row``, since a batch's end is known by a register, too.
-        every_row = Signal()
+        # As ``last_row``. No row ends in the cycle after an epoch or a step.
         steps = self.proximal_period != 0
-        m.d.sync += [every_row.eq(self.proximal_period == 1), self.step_due.eq(Mux(
-            begins, every_row, last_choice(m, self.counted, (to_step == 1) & steps,
-                                           (to_step == 0) & steps, name="due")))]
+        m.d.sync += self.step_due.eq(last_choice(
+            m, self.counted, (to_step == 1) & steps, (to_step == 0) & steps, name="due"))
 
     def _step_follows(self, m, last_row):
         """1 if a proximal step follows the rows without data."""
