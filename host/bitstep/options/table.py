@@ -228,7 +228,8 @@ _ALL = (
     Option(name="batch", kind=Integer(1, (1 << 32) - 1), metavar="N", python="batch", auto=True,
            sets="BATCH", help="sgd: rows of a mini-batch",
            default_text="1, and of at least 5,000 rows 4, of 20,000 rows 16, of 80,000 rows 64; "
-           "1 with --refetch"),
+           "1 with --refetch, a --step or file of steps, and for encodings compensated, "
+           "double-symmetric and double of fewer than 4 bits"),
     Option(name="l2", kind=Number(0, above=False), metavar="L", python="l2", auto=True,
            sets="coefficients of corrections", help="ridge penalty L/2 |x|^2; bit-centred: on the "
            "weights x of standardized columns; sgd: on those of features scaled to [-1, 1]",

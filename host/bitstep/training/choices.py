@@ -103,9 +103,9 @@ class Resolved:
 
     def batch(self, n_rows: int) -> int:
         """Rows of a mini-batch, of so many rows. Where none is asked for: 1 for bit-centred
-        training, refetching, chunks of ``partial_fit``, steps that a user chose, which were tuned
-        with it, and boards whose pipelines for such rows have no other; else that of
-        :func:`bitstep.training.schedules.automatic_batch`.
+        training, refetching, chunks of ``partial_fit``, codes that long steps make diverge, steps
+        that a user chose, which were tuned with it, and boards whose pipelines for such rows have
+        no other; else that of :func:`bitstep.training.schedules.automatic_batch`.
         """
         request = self.request
         if request["batch"] is not None:
@@ -263,7 +263,7 @@ def _with_defaults(request: Request) -> Request:
         # Codes of so few bits have directions of negative curvature, along collinear columns: steps
         # that stay long follow them, ever farther.
         if encoding.indefinite and bits < LEAST_BITS_OF_MANY_EPOCHS:
-            fills |= {"schedule": "inverse", "epochs": DEFAULT_EPOCHS}
+            fills |= {"schedule": "inverse", "epochs": DEFAULT_EPOCHS, "batch": 1}
     request = request.filled(**{**fills, **request.defaults})
     request = request.filled(**{**usual_bus_width(request), **request.defaults})
     bits, features, bus = request["bits"], request["n_features"], request["bus_width"]

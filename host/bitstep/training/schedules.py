@@ -11,7 +11,7 @@ from bitstep.checks import check_integer
 from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
 from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import BitPlaneRows, QuantizedRows
+from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 EPOCH_ROWS = 100_000        # of all epochs together, that few rows are trained on
@@ -210,11 +210,17 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
         return 1.0
     largest = _largest_eigenvalue(sample) if batch > 1 else 0.0
     rule = LOSSES[loss]
-    step = rule.step_fraction * min(batch ** 0.5, rule.batch_growth) * batch \
+    growth = 1.0 if rule.quadratic and _diverges(rows) else rule.batch_growth
+    step = rule.step_fraction * min(batch ** 0.5, growth) * batch \
         / (mean_square + (batch - 1) * largest)
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
     return min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
         / rows.weight_sums.largest_of_mean
+
+
+def _diverges(rows: QuantizedRows | BitPlaneRows) -> bool:
+    """True for codes with directions of negative curvature, which long steps follow."""
+    return rows.bits < LEAST_BITS_OF_MANY_EPOCHS and ENCODINGS[rows.encoding].indefinite
 
 
 def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUARES,

@@ -13,7 +13,7 @@ from bitstep.golden.dither import dithers
 from bitstep.options.models import MODELS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.quantization import ENCODINGS, Grid, quantize
+from bitstep.quantization import ENCODINGS, Grid, quantize, quantize_rows
 from bitstep.training.losses import mean_losses
 from bitstep.training.objective import Objective, loss_of
 from bitstep.training.pipelines import pipeline_for
@@ -217,6 +217,16 @@ def test_noise_shortens_the_step_of_least_squares_alone():
     noisy = quantize(features, features[:, 0], bits=1, encoding="stochastic")    # R = 5
     assert automatic_step(noisy.rows) == pytest.approx(0.2 / 5 / 9, rel=0.03)
     assert automatic_step(noisy.rows, loss=Loss.HINGE) == pytest.approx(2 / 5)
+
+
+@pytest.mark.parametrize("encoding, bits, ratio", [
+    ("compensated", 3, 1), ("compensated", 4, 4), ("double", 2, 1), ("stochastic", 2, 4)])
+def test_batches_lengthen_no_step_that_may_diverge(encoding, bits, ratio):
+    """Of rows whose directions hardly share a column, a batch of 16 has that of 16 rows, times g."""
+    rows = quantize_rows(np.random.default_rng(0).uniform(-1, 1, (2000, 500)), bits=bits,
+                         encoding=encoding)
+    found = automatic_step(rows, 16) / automatic_step(rows)
+    assert 0.6 * 16 * ratio < found <= 16 * ratio
 
 
 def test_small_rows_have_no_endless_step():
