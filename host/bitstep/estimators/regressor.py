@@ -50,7 +50,8 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         Rows of a batch of SGD; more than the rows there are means all of them. ``auto``: 4 from
         5,000 rows on, 16 from 20,000 and 64 from 80,000, but 1 in :meth:`partial_fit`, with
         refetching, with a given ``step`` or steps, and for encodings ``compensated``,
-        ``double-symmetric`` and ``double`` of fewer than 4 bits; see :func:`bitstep.training.schedules.automatic_batch`.
+        ``double-symmetric`` and ``double`` of fewer than 4 bits; see
+        :func:`bitstep.training.schedules.automatic_batch`.
     l2 : float or "auto", default="auto"
         Ridge penalty, l2 / 2 times the squared norm of weights beside the mean loss. With solver
         ``bit-centred`` they are those of standardized columns (:meth:`bitstep.quantization.\

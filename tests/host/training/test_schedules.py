@@ -87,7 +87,8 @@ BATCHES = PipelineConfig()
     ({"model": "svm", "bits": 8}, {}, 1), ({"model": "svm", "refetch": False}, {}, 16),
     ({"solver": "bit-centred"}, {}, 1), ({"planes": 4}, {}, 16), ({"model": "logistic"}, {}, 16),
     ({"bits": 32}, {}, 16), ({"bits": 3}, {}, 1), ({"bits": 3, "batch": 4}, {}, 4),
-    ({"bits": 2, "encoding": "stochastic"}, {}, 16), ({}, {"built": [NO_BATCHES]}, 1), ({}, {"built": [BATCHES]}, 16),
+    ({"bits": 2, "encoding": "stochastic"}, {}, 16),
+    ({}, {"built": [NO_BATCHES]}, 1), ({}, {"built": [BATCHES]}, 16),
     ({}, {"built": [NO_BATCHES, BATCHES]}, 16), ({}, {"built": []}, 1),
     ({"bits": 8}, {"built": [BATCHES]}, 1)], ids=str)
 def test_a_batch_that_is_left_open(asked, facts, batch):

@@ -222,7 +222,7 @@ def test_noise_shortens_the_step_of_least_squares_alone():
 @pytest.mark.parametrize("encoding, bits, ratio", [
     ("compensated", 3, 1), ("compensated", 4, 4), ("double", 2, 1), ("stochastic", 2, 4)])
 def test_batches_lengthen_no_step_that_may_diverge(encoding, bits, ratio):
-    """Of rows whose directions hardly share a column, a batch of 16 has that of 16 rows, times g."""
+    """Of rows that hardly share a direction, a batch of 16 has that of 16 rows, times g."""
     rows = quantize_rows(np.random.default_rng(0).uniform(-1, 1, (2000, 500)), bits=bits,
                          encoding=encoding)
     found = automatic_step(rows, 16) / automatic_step(rows)
