@@ -61,7 +61,7 @@ BIT_PLANE_FAULTS = [
         ("rounding dropped", "pipeline/update/centre.py", "rest.eq(self.addend - self.scaled)",
          "rest.eq(-self.scaled)", "pipeline/update/test_linear_solver.py"),
         ("delay too short", "pipeline/update/linear_solver.py",
-         "delay(m, centre.scaled, left - start + 2,", "delay(m, centre.scaled, left - start + 1,",
+         "delay(m, centre.scaled, 2,", "delay(m, centre.scaled, 1,",
          "pipeline/update/test_linear_solver.py"),
         ("condition dropped", "pipeline/update/linear_solver.py",
          "rest_counts.eq(~counts & beyond)", "rest_counts.eq(0)",

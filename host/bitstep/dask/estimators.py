@@ -109,6 +109,7 @@ class _DaskModel(BaseEstimator):
             losses, shares = shard_losses(data.shards, objective, data.config, trained,
                                           classes=local._is_classifier)
         local.l2_, local.solver_ = objective.l2, training.solver
+        local.batch_ = training.batch
         if local._is_classifier:
             local.multinomial_ = objective.multinomial
         self._learn(local, data, sources, trained, training, losses, shares)

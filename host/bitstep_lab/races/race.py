@@ -91,10 +91,13 @@ def run_race(race: Race, track: Track | None = None) -> dict[str, Any]:
             lambda: tuned_step(race, batch, scaled, targets, TOLERANCE * best))
         return Task(race, schedule_steps(race.schedule, step=step, epochs=race.epochs), batch)
 
-    runs = [[_result(one, task_of(one), track) for one in with_batches(each, race.batches)]
-            for each in race.contestants]
     sample = None if race.rtl else sample_of(race.contestants)
-    check = None if sample is None else _check(sample, task_of(sample), track)
+    runs, check = [], None
+    for each in race.contestants:
+        runs.append([_result(one, task_of(one), track)
+                     for one in with_batches(each, race.batches)])
+        if each is sample:
+            check = _check(each, task_of(each), track)
     found = {**_description(race), "outputs": targets.shape[1], "optimum": best,
              "rtl": {"all": race.rtl, "check": check}, "results": best_runs(runs, best)}
     judge(found)
