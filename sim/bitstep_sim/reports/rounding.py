@@ -77,7 +77,7 @@ def quantized(features: np.ndarray, digits: np.ndarray, *, model: str,
 
 def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOCHS,
            nearest: bool = False, model_range: float | None = None,
-           runs: int = 1) -> tuple[float, float]:
+           runs: int = 1, share: float = 1.0) -> tuple[float, float]:
     """Final loss over the codes: that of float64 SGD, and the golden model's as its multiple.
 
     Parameters
@@ -93,11 +93,14 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
     runs : int
         Runs with different seeds, against as many float64 runs whose steps differ by 0.1 %; the
         means are compared. The last model of SGD on the hinge loss depends that much on its steps.
+    share : float
+        First step, as a share of the automatic one: the shorter updates are, the more of them
+        rounding cuts off.
     """
     loss = MODELS[model].loss
     config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
                           loss=loss)
-    steps = schedule_steps("inverse", step=automatic_step(data.rows, batch, loss=loss),
+    steps = schedule_steps("inverse", step=share * automatic_step(data.rows, batch, loss=loss),
                            epochs=epochs)
     rows, _ = data.rows.levels(np.arange(data.n_rows))
     labels = data.stored_labels()

@@ -64,7 +64,7 @@ def test_rows_that_cancel_each_other():
     features[:2] = np.array([[1.0], [-1.0]])        # so that both ends of every range are met
     data = quantize(features, features @ rng.normal(size=64) > 0, bits=8, encoding="nearest",
                     task="classification")
-    options = {"model": "ls-svm", "batch": 64, "model_range": 1 << 16}
+    options: dict[str, Any] = {"model": "ls-svm", "batch": 64, "model_range": 4096, "share": 0.25}
     _, dithered = ratios(data, **options)
     _, nearest = ratios(data, nearest=True, **options)
     assert nearest > 1.1
