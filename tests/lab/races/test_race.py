@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -286,9 +287,10 @@ def test_each_contestant_has_several_batches():
     assert [one.name for one in with_batches(Cpu(method="sgd"), (1, 16))] == [
         "CPU sgd, 1 thread", "CPU minibatch, 1 thread, batch 16"]
     given = Pipeline(bits=4, encoding="compensated", update_interval=4, lookahead=2)
-    assert [one.update_interval for one in with_batches(given, (1, 16))] == [4, 4]
+    assert [asdict(one)["update_interval"] for one in with_batches(given, (1, 16))] == [4, 4]
     untimed = Pipeline(bits=4, encoding="compensated", model_bits=4)
-    assert [one.update_interval for one in with_batches(untimed, (1, 16))] == [None, None]
+    assert [asdict(one)["update_interval"] for one in with_batches(untimed, (1, 16))] == \
+        [None, None]
     for alone in (Sklearn(), Cpu(method="hogwild"), Cpu(method="lowprec"),
                   Pipeline(bits=4, encoding="nearest", refetch=True),
                   Pipeline(bits=4, encoding="compensated", batch=8)):
