@@ -108,8 +108,8 @@ class BoardFacts:
 XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
 XCZU3EG = {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}
 XCK26 = {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}
-# As wide as memory and device allow (docs/boards-pynq.md). 128 lanes take half to two thirds of a
-# KV260's lookup tables, and at 1 bit four fifths of an Ultra96's.
+# As wide as memory and device allow (docs/boards-pynq.md). 128 lanes take half of a
+# KV260's lookup tables, and at 1 bit seven eighths of an Ultra96's.
 _ZYNQ_BUSES = {1: 64, 2: 128, 4: 128, 8: 128}
 _ULTRA96_BUSES = {1: 64, 2: 128, 4: 256, 8: 256}
 _KV260_BUSES = {1: 128, 2: 256, 4: 512, 8: 512}
