@@ -28,11 +28,10 @@ def are_equal(measured, counted):
 
 
 def are_close(measured, counted):
-    """Cycles within 2 %, since the model does not know which of two ports a slow memory serves
-    first; what does not depend on time, exactly. What a run that left its range has read ahead
-    does.
+    """Cycles within 0.5 %; what does not depend on time, exactly. What a run that left its range
+    has read ahead does.
     """
-    assert counted["cycles"] == pytest.approx(measured["cycles"], rel=0.02)
+    assert counted["cycles"] == pytest.approx(measured["cycles"], rel=0.005)
     assert counted["refetched_rows"] == measured["refetched_rows"]
     for name in ("beats", "bytes_read"):
         assert counted[name] == pytest.approx(
