@@ -141,7 +141,8 @@ def test_models_and_cycles_of_cpu(board):
 
 def test_models_of_other_pipelines(board):
     """Whatever the update interval, a job has one result; a floating-point one has it if it is not
-    for a look-ahead. Batches of 16 take fewer cycles here; those of 8 with the logistic loss do not.
+    for a look-ahead. Batches of 16 take fewer cycles here; of 8, with the logistic loss, they do
+    not.
     """
     config = board.config
     other = dataclasses.replace(config, update_interval={"linear": 2, "logistic": 6}[
