@@ -17,6 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from simulated import TestedDevice, lookahead_registers, open_board
 
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -69,6 +70,17 @@ def test_every_counter_with_an_ample_memory(config):
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
 def test_cycles_with_any_memory(config):
     check_config(config, NARROW, 12, are_close)
+
+
+@pytest.mark.parametrize("gbps", [0.02, 0.05, 0.1])
+def test_bursts_of_labels_from_a_slow_memory(gbps):
+    """A word takes 8 to 40 cycles, and a burst of labels, which comes once in many rows, 16 words:
+    what is counted for rows that are not simulated must have its share of them.
+    """
+    config = PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4)
+    job = random_job(config, n_features=50, n_rows=426, batch=1, correction_period=0, warm=True)
+    lookahead = config.effective_lookahead(config.rows.beats(50))
+    are_close(*compared(config, job, lookahead, {"memory_latency": 1, "memory_gbps": gbps}))
 
 
 @pytest.mark.parametrize("batch, period", [(64, 0), (256, 0), (64, 256), (256, 256)])

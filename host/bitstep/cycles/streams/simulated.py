@@ -11,7 +11,9 @@ from bitstep.cycles.streams.writer import DerivativeWriter, ModelWriter
 
 # A bandwidth that is no simple number of bytes has long periods or none. From so many simulated
 # cycles on, states count as the same if debts differ by less than so many beats (0: if about as
-# many beats are stored), and if they are so many cycles apart. One cycle in 8,192 is 0.01 %.
+# many beats are stored), and if they are so many cycles apart. One cycle in 8,192 is 0.01 %. A
+# memory that takes several cycles a word has as many times as many: in a period a burst of labels
+# more or less then counts as little.
 _TOLERANCES = ((16384, 0, 8192), (8192, 1 / 64, 1024), (0, 1e-4, 0))
 
 
@@ -190,7 +192,9 @@ class SimulatedStreams(StreamCycle):
         """Debt that counts as none, in beats of rows, and least cycles of a period."""
         # Of an ample memory states come again soon, and the words read ahead depend on the phase.
         steps = 0 if self.exact else self.steps
-        return next(rest for least, *rest in _TOLERANCES if steps >= least)
+        slowness = max(WORD_BYTES / self.memory.rate, 1)
+        return next((debt, slowness * window) for least, debt, window in _TOLERANCES
+                    if steps >= slowness * least)
 
     @property
     def window(self):
