@@ -263,9 +263,9 @@ def with_batches(contestant: Contestant, batches: Sequence[int]) -> list[Contest
         return [replace(contestant, batch=batch,
                         update_interval=1 if waits and batch > 1 else contestant.update_interval)
                 for batch in batches]
-    if isinstance(contestant, Cpu) and contestant.method == "sgd":
-        return [contestant if batch == 1 else replace(contestant, method="minibatch", batch=batch)
-                for batch in batches]
+    if isinstance(contestant, Cpu) and contestant.method in ("sgd", "minibatch"):
+        return [contestant if batch == 1 and contestant.method == "sgd"
+                else replace(contestant, method="minibatch", batch=batch) for batch in batches]
     return [contestant]
 
 

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 from amaranth import C, Cat, Mux, Signal, signed
 
-# Attribute of a register that is not made one with others of the same value.
+# Attribute of a signal that synthesis leaves as it is, and makes one with no other.
 KEPT = {"keep": 1}
 
 

@@ -11,7 +11,8 @@ _READ = re.compile(r"^  cell \$memrd_v2 .*?^  end$", re.MULTILINE | re.DOTALL)
 def attributes(config, *, depth=0):
     """Return the attributes of a memory in which a word read while written is undefined.
 
-    With a fast clock no such word is used, since two slots with the same index are 4 cycles apart.
+    With a fast clock no such word is used, since two slots with the same index are 4 cycles apart,
+    or the later one has its words from the earlier one (``ModelStore`` with ``update_interval`` 1).
     Memory blocks that give neither the old nor the new word then need no logic around them. A
     memory of ``depth`` weights a lane is made of blocks unless it is very short: they have
     registers at their outputs, and one address instead of hundreds. The more lanes, the longer it

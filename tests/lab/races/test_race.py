@@ -286,6 +286,8 @@ def test_each_contestant_has_several_batches():
         "4 bits compensated, without waiting, batch 64"]
     assert [one.name for one in with_batches(Cpu(method="sgd"), (1, 16))] == [
         "CPU sgd, 1 thread", "CPU minibatch, 1 thread, batch 16"]
+    assert [one.name for one in with_batches(Cpu(method="minibatch"), (1, 16))] == [
+        "CPU minibatch, 1 thread, batch 1", "CPU minibatch, 1 thread, batch 16"]
     given = Pipeline(bits=4, encoding="compensated", update_interval=4, lookahead=2)
     assert [asdict(one)["update_interval"] for one in with_batches(given, (1, 16))] == [4, 4]
     untimed = Pipeline(bits=4, encoding="compensated", model_bits=4)

@@ -5,19 +5,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
-from bitstep_hw.parts.arithmetic import delay
-
-# Synthesis leaves these signals as they are.
-_KEPT = {"keep": 1}
+from bitstep_hw.parts.arithmetic import KEPT, delay
 
 
 class IssueGate(wiring.Component):
     """Gate that decides in every cycle whether a slot enters.
 
     A row begins when the row D + 1 before it has its update, with D the run's look-ahead; rows end
-    at least ``update_interval`` cycles apart; with a fast clock, slots with the same index are 4
-    cycles apart. A row with data also needs its beats, and its label with the last of them. Stores
-    when rows ended, ``config.latency`` bits, and ``solver.fine`` more.
+    at least ``update_interval`` cycles apart; if these are 4, slots with the same index are, too. A
+    row with data also needs its beats, and its label with the last of them. Stores when rows ended, ``config.latency`` bits, and ``solver.fine`` more.
 
     Parameters
     ----------
@@ -78,7 +74,7 @@ class IssueGate(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         issue, row_ends, counted, waits, complete, with_data, without_data = (
-            Signal(name=name, attrs=_KEPT) for name in (
+            Signal(name=name, attrs=KEPT) for name in (
                 "issue", "row_ends", "counted", "waits", "complete", "with_data", "without_data"))
         just = delay(m, row_ends, 1, name="just_ended")
         full = self._count_outstanding(m, row_ends, just)
