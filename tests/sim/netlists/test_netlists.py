@@ -35,6 +35,8 @@ CONFIGS = {
     # With a fast clock memories of weights have no logic for words that are read while written.
     "one_level": PipelineConfig(bits=8, max_features=256, lookahead=1, update_interval=4,
                                 corrections=False),
+    # There a slot's words are not those of the memory, if slots before have the same.
+    "every_cycle": PipelineConfig(bits=8, max_features=256, lookahead=15, update_interval=1),
     # Without it, a block memory has the weights, which are read while they are written.
     "two_levels": PipelineConfig(bits=8, row_format="two_levels", max_features=1024, lookahead=1,
                                  minibatch=False, corrections=False),
@@ -62,7 +64,8 @@ def jobs_of(config, seed, **options):
     """Jobs of one run that stay in range."""
     rows = config.rows
     n_features = options.pop("n_features", config.max_features - (not rows.packed))
-    chosen = {"n_rows": 60, "batch": 3 if config.minibatch else 1,
+    batch = 12 if config.update_interval == 1 else 3 if config.minibatch else 1
+    chosen = {"n_rows": 60, "batch": batch,
               "correction_period": 12 * config.corrections, "seed": seed} | options
     if config.row_format == formats.BIT_PLANES:
         return [random_bit_plane_job(config, n_features=n_features, planes=(4, 2, 16), **chosen)]

@@ -13,7 +13,8 @@ class IssueGate(wiring.Component):
 
     A row begins when the row D + 1 before it has its update, with D the run's look-ahead; rows end
     at least ``update_interval`` cycles apart; if these are 4, slots with the same index are, too. A
-    row with data also needs its beats, and its label with the last of them. Stores when rows ended, ``config.latency`` bits, and ``solver.fine`` more.
+    row with data also needs its beats, and its label with the last of them. Stores when rows ended,
+    ``config.latency`` bits, and ``solver.fine`` more.
 
     Parameters
     ----------
