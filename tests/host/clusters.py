@@ -5,8 +5,12 @@ import time
 import dask.config
 from distributed import LocalCluster
 
-# What a lost worker, or a scheduler that is gone, makes a test wait for.
-FAST = {"distributed.comm.timeouts.connect": "5s", "distributed.scheduler.allowed-failures": 1}
+FAST = {
+    # What a lost worker, or a scheduler that is gone, makes a test wait for.
+    "distributed.comm.timeouts.connect": "5s", "distributed.scheduler.allowed-failures": 1,
+    # A cluster that lives as long as all tests would take 12 % of a core to watch itself, not 2 %.
+    "distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "5s"}
 
 
 def make_cluster(n_workers=2, **options):
