@@ -2,6 +2,7 @@
 """What registers without a reset hold has left them before the top's own reset ends."""
 
 import json
+import re
 
 import pytest
 from amaranth import Module, Signal
@@ -53,14 +54,19 @@ def depth_of(top):
     """Registers without a reset that may follow each other at most.
 
     A memory ends a path: what it holds counts only with a flag that says so. A register that
-    follows itself alone holds or adds up data, which a row's first slot begins anew.
+    follows itself alone holds or adds up data, which a row's first slot begins anew. Words of slots
+    before (``ModelStore._chosen``) end a path, too: no flag takes them while there is no slot, and
+    these flags are registers like all others here.
 
     Raises
     ------
     AssertionError
         If there is no limit, since several of them follow each other in a ring.
     """
-    cells = {name: cell for name, cell in module_of(top)["cells"].items()
+    module = module_of(top)
+    forwards = {bit for name, net in module["netnames"].items()
+                if re.search(r"\.store\.choice_\d+_\d+$", name) for bit in net["bits"]}
+    cells = {name: _unforwarded(cell, forwards) for name, cell in module["cells"].items()
              if not cell["type"].startswith("$mem")}
     drivers, sources = {}, {}
     for name, cell in cells.items():
@@ -80,6 +86,13 @@ def depth_of(top):
         assert ready, f"a ring of registers: {sorted(registers - done)[:5]}"
         depth, done = depth + 1, done | ready
     return depth
+
+
+def _unforwarded(cell, forwards):
+    """A cell; of a choice by one of these flags without the input that the flag takes."""
+    if cell["type"] != "$mux" or cell["connections"]["S"][0] not in forwards:
+        return cell
+    return cell | {"connections": cell["connections"] | {"B": []}}
 
 
 def _registers_before(name, cells, sources):
