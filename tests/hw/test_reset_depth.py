@@ -54,9 +54,9 @@ def depth_of(top):
     """Registers without a reset that may follow each other at most.
 
     A memory ends a path: what it holds counts only with a flag that says so. A register that
-    follows itself alone holds or adds up data, which a row's first slot begins anew. Words of slots
-    before (``ModelStore._chosen``) end a path, too: no flag takes them while there is no slot, and
-    these flags are registers like all others here.
+    follows itself alone holds or adds up data, which a row's first slot begins anew. Words that are
+    forwarded from earlier slots (``ModelStore._chosen``) end a path, too: their flags are 0 while
+    there is no slot (``test_slots_in_every_cycle``), and count as registers like all others.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def depth_of(top):
 
 
 def _unforwarded(cell, forwards):
-    """A cell; of a choice by one of these flags without the input that the flag takes."""
+    """The cell, without the input that one of these flags selects if it is a choice by it."""
     if cell["type"] != "$mux" or cell["connections"]["S"][0] not in forwards:
         return cell
     return cell | {"connections": cell["connections"] | {"B": []}}
