@@ -18,6 +18,8 @@ import platformdirs
 from numba.extending import intrinsic
 
 _PACKAGES = Path(__file__).parents[1]       # the folder in which the packages are
+# A division by zero is infinity, as NumPy's: to raise an error costs a loop its vectors.
+_SETTINGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _IMPORT = re.compile(r"^\s*from (bitstep[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
@@ -69,12 +71,12 @@ uncounted: Any = intrinsic(_uncounted)
 
 def compiled(function: Any) -> Any:
     """Compile a function into the kernels that call it: a call with arrays costs 20 ns."""
-    return numba.njit(nogil=True, forceinline=True)(function)
+    return numba.njit(**_SETTINGS, forceinline=True)(function)
 
 
 def routine(function: Any) -> Any:
     """Compile a function that kernels call from many places, once for all of them."""
-    return numba.njit(nogil=True)(function)
+    return numba.njit(**_SETTINGS)(function)
 
 
 @compiled
@@ -95,7 +97,7 @@ def kernel(function: Any) -> Any:
     settings: Any = numba.config    # pyright: ignore[reportPrivateImportUsage]  # documented
     before = settings.CACHE_DIR
     settings.CACHE_DIR = folder = _cache_folder(Path(function.__code__.co_filename))
-    made: Any = numba.njit(nogil=True)(function)
+    made: Any = numba.njit(**_SETTINGS)(function)
     try:
         made.enable_caching()
     except RuntimeError:                # no folder at all can be written

@@ -64,8 +64,13 @@ class RowView:
 
     def in_any_order(self) -> "RowView":
         """The same rows, in an order that is fast to read."""
-        return self if self._order is None else RowView(self._source, np.sort(self._order),
-                                                        self._ends)
+        if self._order is None or not len(self._order):
+            return self
+        order = np.sort(self._order)
+        first, last = int(order[0]), int(order[-1])
+        if last - first + 1 == len(order) and (np.diff(order) == 1).all():
+            return RowView(self._source[first:last + 1], None, self._ends)  # nothing is copied
+        return RowView(self._source, order, self._ends)
 
     def sources(self) -> np.ndarray:
         """Number of the source's row of each row, shape (n_rows,)."""

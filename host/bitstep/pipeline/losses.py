@@ -19,6 +19,7 @@ from bitstep.pipeline.registers import LabelFormat, Loss
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 MAX_EXPONENT = 700.0        # of a number that is finite in 64 bits
 DERIVATIVE_FRACTION = 16    # fraction bits of a derivative that is a label
+_CHECKED_ROWS = 1 << 16     # labels that are checked at a time: 0.5 MB
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -264,13 +265,17 @@ def check_derivatives(job: Any) -> None:
     """
     if not has_derivatives(job):
         return
-    labels = job.stored_labels(0, job.n_rows)
-    sizes = np.where(labels & 1, -1, 1) * (labels >> 1)     # downhill for y = +1, uphill for -1
+    least = largest = 0
+    for first in range(0, job.n_rows, _CHECKED_ROWS):
+        labels = job.stored_labels(first, min(_CHECKED_ROWS, job.n_rows - first))
+        down = -(labels & 1)                                # downhill for y = +1, uphill for -1
+        sizes = ((labels >> 1) ^ down) - down
+        least, largest = min(least, int(sizes.min())), max(largest, int(sizes.max()))
     limit = 1 << DERIVATIVE_FRACTION if LOSSES[job.loss].bounded else 1 << (
         job.config.rows.dot_width - 1 + DERIVATIVE_FRACTION - job.label_shift)
-    if sizes.min() < 0 or sizes.max() > limit:
+    if least < 0 or largest > limit:
         raise ValueError(f"Derivatives of the loss {job.loss.name} must have the sign of -y and at "
-                         f"most the size {limit}, not sizes from {sizes.min()} to {sizes.max()}")
+                         f"most the size {limit}, not sizes from {least} to {largest}")
 
 
 def has_derivatives(job: Any) -> bool:

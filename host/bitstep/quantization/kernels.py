@@ -6,13 +6,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.compiling import compiled, kernel, uncounted
-from bitstep.pipeline.bit_planes import BitPlaneLayout
+from bitstep.compiling import assign, compiled, kernel, uncounted
+from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
+from bitstep.quantization.vectors import (
+    GROUP,
+    LANES,
+    TILE,
+    all_bits_sums,
+    few_bits_sums,
+    read_planes,
+    turn_tile,
+    write_planes,
+)
 
-CHUNK = 512             # rows whose sums have room in 32 bits
-FEW = 11                # most bits of codes whose squares have room there
+CHUNK = 512             # rows that are summed at a time
+FEW = 13                # most bits of codes of which each of the lanes has room for the squares
 
-_BYTE = np.uint64(255)
+_GROUP_BYTES = GROUP // 8
 
 
 class Room(NamedTuple):
@@ -20,25 +30,19 @@ class Room(NamedTuple):
 
     Attributes
     ----------
-    high, low : ndarray of uint8, shape (block_rows * row_bits,)
-        High and low bytes of a block's codes, a byte for each bit of a plane.
-    words : ndarray of uint64, shape (plane_bytes,)
-        Bytes of 8 codes.
-    column : ndarray of int16, shape (rows,)
-        Codes of a column, less 2^15.
+    block : ndarray of uint16 or int16, shape (block_rows * row_bits,)
+        Codes of a block, with those that fill up rows and block.
+    columns : ndarray of int16, shape (TILE, CHUNK)
+        Codes of columns, less 2^15.
     """
 
-    high: np.ndarray
-    low: np.ndarray
-    words: np.ndarray
-    column: np.ndarray
+    block: np.ndarray
+    columns: np.ndarray
 
     @classmethod
-    def of(cls, layout: BitPlaneLayout, n_rows: int = 0) -> "Room":
-        """Room for blocks of a layout, and columns of so many rows."""
-        bits = 8 * layout.plane_bytes
-        return cls(np.zeros(bits, np.uint8), np.zeros(bits, np.uint8),
-                   np.zeros(layout.plane_bytes, np.uint64), np.empty(n_rows, np.int16))
+    def of(cls, layout: BitPlaneLayout, kind: type[np.integer]) -> "Room":
+        """Room for blocks of a layout."""
+        return cls(np.zeros(8 * layout.plane_bytes, kind), np.empty((TILE, CHUNK), np.int16))
 
 
 @kernel
@@ -47,7 +51,7 @@ def scale_rows(features, centre, scale, codes):
 
     Parameters
     ----------
-    features : ndarray of float64, shape (rows, n_features)
+    features : ndarray of float64 or float32, shape (rows, n_features)
     centre, scale : ndarray of float64, shape (n_features,)
     codes : ndarray of uint16, shape (rows, n_features)
         Overwritten.
@@ -56,7 +60,7 @@ def scale_rows(features, centre, scale, codes):
                                       uncounted(scale))
     for i in range(features.shape[0]):
         for j in range(features.shape[1]):
-            place = np.floor(((features[i, j] - centre[j]) / scale[j] + 1.0) * 32768.0)
+            place = np.floor(((np.float64(features[i, j]) - centre[j]) / scale[j] + 1.0) * 32768.0)
             codes[i, j] = np.int32(min(max(place, 0.0), 65535.0))
 
 
@@ -79,45 +83,46 @@ def pack_planes(codes, weights, plane_bytes, block_rows, blocks, room, sums):
         each times its row's weight, if there are weights.
     """
     codes, blocks, sums = uncounted(codes), uncounted(blocks), uncounted(sums)
-    weights = uncounted(weights)
-    high, low, words, column = (uncounted(room.high), uncounted(room.low), uncounted(room.words),
-                                uncounted(room.column))
+    weights, whole, columns = (uncounted(weights), uncounted(room.block),
+                               uncounted(room.columns))
     n_rows, n_features = codes.shape
     row_bits = 8 * plane_bytes // block_rows
-    high[:] = 0
-    low[:] = 0
+    whole[:] = 0
     for block in range(blocks.shape[0]):
         for i in range(block_rows):
             row, start = block * block_rows + i, i * row_bits
             if row == n_rows:
-                high[start:] = 0
-                low[start:] = 0
+                whole[start:] = 0
                 break
-            for j in range(n_features):
-                high[start + j] = codes[row, j] >> 8
-                low[start + j] = codes[row, j] & 255
-        _write_planes(high.view(np.uint64), words, blocks[block, :8 * plane_bytes])
-        _write_planes(low.view(np.uint64), words, blocks[block, 8 * plane_bytes:])
+            assign(uncounted(whole[start:start + n_features]), uncounted(codes[row]))
+        planes = uncounted(blocks[block])
+        for group in range(plane_bytes // _GROUP_BYTES):
+            write_planes(whole, group, planes, plane_bytes)
     sums[:] = 0
-    for j in range(n_features):
-        for i in range(n_rows):
-            column[i] = np.int32(codes[i, j]) - 32768
-        if weights.size:
-            _add_weighted_sums(column[:n_rows], weights, sums, j)
-            continue
-        for first in range(0, n_rows, CHUNK):
-            _add_sums(column[first:min(first + CHUNK, n_rows)], sums, j)
+    for first in range(0, n_rows, CHUNK):
+        size = min(CHUNK, n_rows - first)
+        for start in range(0, n_features, TILE):
+            _turn(codes, first, size, start, columns)
+            for j in range(start, min(start + TILE, n_features)):
+                if weights.size:
+                    _add_weighted_sums(columns[j - start, :size], weights[first:first + size],
+                                       sums, j)
+                else:
+                    _add_sums(columns, j - start, size, sums, j)
 
 
 @compiled
-def _write_planes(found, words, planes):
-    """Write 8 planes of codes of 8 bits, which are the bytes of words."""
-    for k in range(words.size):
-        words[k] = _transposed(found[k])
-    for plane in range(8):
-        start, shift = plane * words.size, np.uint64(8 * (7 - plane))
-        for k in range(words.size):
-            planes[start + k] = words[k] >> shift & _BYTE
+def _turn(codes, first, size, start, columns):
+    """Write the columns from ``start`` on of some rows, and zeros up to a multiple of LANES."""
+    wide = min(TILE, codes.shape[1] - start)
+    whole = size // TILE * TILE if wide == TILE else 0
+    for i in range(0, whole, TILE):
+        turn_tile(codes, first + i, start, columns, i)
+    for j in range(wide):
+        for i in range(whole, size):
+            columns[j, i] = np.int32(codes[first + i, start + j]) - 32768
+        for i in range(size, -(-size // LANES) * LANES):
+            columns[j, i] = 0
 
 
 @kernel
@@ -137,74 +142,30 @@ def unpack_planes(blocks, n_planes, plane_bytes, block_rows, first, room, codes)
     codes : ndarray of int16, shape (rows, n_features)
         Overwritten.
     """
-    blocks, codes = uncounted(blocks), uncounted(codes)
-    high, low, words = uncounted(room.high), uncounted(room.low), uncounted(room.words)
+    blocks, codes, whole = uncounted(blocks), uncounted(codes), uncounted(room.block)
     n_rows, n_features = codes.shape
     row_bits, end = 8 * plane_bytes // block_rows, first + n_rows
     for block in range(first // block_rows, -(-end // block_rows)):
-        _read_planes(blocks[block, :8 * plane_bytes], min(n_planes, 8), words,
-                     high.view(np.uint64))
-        _read_planes(blocks[block, 8 * plane_bytes:], max(n_planes - 8, 0), words,
-                     low.view(np.uint64))
+        planes = uncounted(blocks[block])
+        for group in range(plane_bytes // _GROUP_BYTES):
+            read_planes(planes, n_planes, plane_bytes, group, whole)
         start = block * block_rows
         for row in range(max(first, start), min(end, start + block_rows)):
             at = (row - start) * row_bits
-            for j in range(n_features):
-                codes[row - first, j] = (np.int32(high[at + j]) << np.int32(8)
-                                         | np.int32(low[at + j])) - np.int32(32768)
+            assign(uncounted(codes[row - first]), uncounted(whole[at:at + n_features]))
 
 
 @compiled
-def _read_planes(planes, n_planes, words, found):
-    """Write codes of 8 bits, as bytes of words, from their first planes."""
-    words[:] = 0
-    for plane in range(n_planes):
-        start, shift = plane * words.size, np.uint64(8 * (7 - plane))
-        for k in range(words.size):
-            words[k] |= np.uint64(planes[start + k]) << shift
-    for k in range(words.size):
-        found[k] = _transposed(words[k])
-
-
-@compiled
-def _transposed(word):
-    """The transposed matrix of 8 x 8 bits, a row in each byte: by halves, as is common."""
-    swap = (word ^ word >> np.uint64(7)) & np.uint64(0x00AA_00AA_00AA_00AA)
-    word ^= swap ^ swap << np.uint64(7)
-    swap = (word ^ word >> np.uint64(14)) & np.uint64(0x0000_CCCC_0000_CCCC)
-    word ^= swap ^ swap << np.uint64(14)
-    swap = (word ^ word >> np.uint64(28)) & np.uint64(0xF0F0_F0F0)
-    return word ^ swap ^ swap << np.uint64(28)
-
-
-@compiled
-def _add_sums(column, sums, j):
+def _add_sums(columns, column, size, sums, j):
     """Add the sums of some rows of a column."""
-    square, total = np.int64(0), np.int32(0)
-    for i in range(column.size):
-        square += np.int32(column[i]) * np.int32(column[i])
-        total = np.int32(total + np.int32(column[i]))
-    sums[15, 0, j] += total
-    sums[15, 1, j] += square
-    for bits in range(1, FEW + 1):
-        first, second, drop = np.int32(0), np.int32(0), np.int32(16 - bits)
-        for i in range(column.size):
-            value = np.int32(column[i]) >> drop
-            first = np.int32(first + np.int32(value))
-            second = np.int32(second + np.int32(value) * np.int32(value))
+    groups = -(-size // LANES)
+    for bits in range(1, PLANES + 1):
+        if bits <= FEW:
+            first, second = few_bits_sums(columns, column, groups, PLANES - bits)
+        else:
+            first, second = all_bits_sums(columns, column, groups, PLANES - bits)
         sums[bits - 1, 0, j] += first
         sums[bits - 1, 1, j] += second
-    # With r the bits that are dropped, 2^drop times the value is the value of 16 bits less r.
-    for bits in range(FEW + 1, 16):
-        left, mixed, dropped = np.int32(0), np.int32(0), np.int32(0)
-        mask = np.int32((1 << 16 - bits) - 1)
-        for i in range(column.size):
-            rest = np.int32(column[i]) & mask
-            left = np.int32(left + np.int32(rest))
-            mixed = np.int32(mixed + np.int32(column[i]) * np.int32(rest))
-            dropped = np.int32(dropped + np.int32(rest) * np.int32(rest))
-        sums[bits - 1, 0, j] += (np.int64(total) - left) >> 16 - bits
-        sums[bits - 1, 1, j] += (square - 2 * np.int64(mixed) + dropped) >> 2 * (16 - bits)
 
 
 @compiled
@@ -224,7 +185,8 @@ def _add_weighted_sums(column, weights, sums, j):
 def scaled_rows(features: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Codes of rows; see :meth:`bitstep.quantization.bit_planes.BitPlaneEncoder.positions`."""
     codes = np.empty(features.shape, np.uint16)
-    scale_rows(np.ascontiguousarray(features, np.float64), centre, scale, codes)
+    kind = np.float32 if features.dtype == np.float32 else np.float64
+    scale_rows(np.ascontiguousarray(features, kind), centre, scale, codes)
     return codes
 
 
@@ -248,7 +210,7 @@ def packed_planes(codes: np.ndarray, layout: BitPlaneLayout,
     sums = np.empty((16, 2, n_features), np.int64)
     weights = np.empty(0, np.uint16) if weights is None else weights
     pack_planes(np.ascontiguousarray(codes), np.ascontiguousarray(weights), layout.plane_bytes,
-                layout.block_rows, blocks, Room.of(layout, n_rows), sums)
+                layout.block_rows, blocks, Room.of(layout, np.uint16), sums)
     return blocks, sums
 
 
@@ -258,4 +220,4 @@ def unpacked_codes(blocks: np.ndarray, n_planes: int, first: int, codes: np.ndar
     blocks = blocks.view()
     blocks.flags.writeable = False      # one type for the compiler, mapped from a file or not
     unpack_planes(blocks, n_planes, layout.plane_bytes, layout.block_rows, first,
-                  Room.of(layout), codes)
+                  Room.of(layout, np.int16), codes)

@@ -44,3 +44,15 @@ def test_dense_blocks():
     np.testing.assert_array_equal(np.concatenate(blocks), wide.toarray())
     assert next(dense_blocks(ROWS)) is ROWS
     assert not is_sparse(ROWS)
+
+
+@pytest.mark.parametrize("made", FORMATS)
+@pytest.mark.parametrize("order", [[2, 0, 1], [39], [5, 6, 4], [5, 6, 5], [7, 5, 4], []])
+def test_any_order(made, order):
+    """The same rows, each as often, and rows that follow each other without a copy."""
+    found = RowView(made(ROWS), np.array(order, np.int64)).in_any_order()
+    assert found.shape == (len(order), 3)
+    np.testing.assert_array_equal(found[0:len(order)], ROWS[np.sort(order).astype(int)])
+    if made is np.asarray:
+        follow = len(order) > 0 and sorted(order) == list(range(min(order), max(order) + 1))
+        assert np.shares_memory(found[0:1], ROWS) == follow
