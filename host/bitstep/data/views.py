@@ -64,13 +64,32 @@ class RowView:
 
     def in_any_order(self) -> "RowView":
         """The same rows, in an order that is fast to read."""
-        if self._order is None or not len(self._order):
+        first = self._first()
+        if self._order is None:
             return self
-        order = np.sort(self._order)
-        first, last = int(order[0]), int(order[-1])
-        if last - first + 1 == len(order) and (np.diff(order) == 1).all():
-            return RowView(self._source[first:last + 1], None, self._ends)  # nothing is copied
-        return RowView(self._source, order, self._ends)
+        if first is None:
+            return RowView(self._source, np.sort(self._order), self._ends)
+        return RowView(self._source[first:first + len(self)], None, self._ends)     # no copy
+
+    def along(self, values: np.ndarray) -> np.ndarray:
+        """Values of the rows, in the order of :meth:`in_any_order`."""
+        first = self._first()
+        if self._order is None:
+            return values
+        if first is None:
+            return values[np.argsort(self._order, kind="stable")]
+        found = np.empty_like(values)
+        found[self._order - first] = values
+        return found
+
+    def _first(self) -> int | None:
+        """First of the source's rows, if these are some that follow each other, each once."""
+        if self._order is None or not len(self._order):
+            return None
+        places = self._order - self._order.min()
+        seen = np.zeros(len(places), bool)
+        seen[places[places < len(seen)]] = True
+        return int(self._order.min()) if seen.all() else None
 
     def sources(self) -> np.ndarray:
         """Number of the source's row of each row, shape (n_rows,)."""
@@ -89,6 +108,14 @@ def rows_at(matrix: Any, rows: np.ndarray) -> Any:
 def in_any_order(matrix: Any) -> Any:
     """An array or :class:`RowView` with the same rows, for what does not depend on their order."""
     return matrix.in_any_order() if isinstance(matrix, RowView) else matrix
+
+
+def along_any_order(matrix: Any, *values: np.ndarray | None) -> tuple[Any, ...]:
+    """Rows by :func:`in_any_order`, and values of the rows in the same order."""
+    if not isinstance(matrix, RowView):
+        return matrix, *values
+    return matrix.in_any_order(), *(part if part is None else matrix.along(part)
+                                    for part in values)
 
 
 def view_of(matrix: Any, rows: np.ndarray) -> RowView:

@@ -79,7 +79,7 @@ def pack_planes(codes, weights, plane_bytes, block_rows, blocks, room, sums):
         Overwritten.
     room : Room
     sums : ndarray of int64, shape (16, 2, n_features)
-        Overwritten by the sums of k - 2^(b - 1) and of its squares, with k the codes of b bits,
+        Gains the sums of k - 2^(b - 1) and of its squares, with k the codes of b bits,
         each times its row's weight, if there are weights.
     """
     codes, blocks, sums = uncounted(codes), uncounted(blocks), uncounted(sums)
@@ -87,18 +87,17 @@ def pack_planes(codes, weights, plane_bytes, block_rows, blocks, room, sums):
                                uncounted(room.columns))
     n_rows, n_features = codes.shape
     row_bits = 8 * plane_bytes // block_rows
-    whole[:] = 0
     for block in range(blocks.shape[0]):
         for i in range(block_rows):
             row, start = block * block_rows + i, i * row_bits
             if row == n_rows:
-                whole[start:] = 0
+                for place in range(start, whole.size):
+                    whole[place] = 0
                 break
             assign(uncounted(whole[start:start + n_features]), uncounted(codes[row]))
         planes = uncounted(blocks[block])
         for group in range(plane_bytes // _GROUP_BYTES):
             write_planes(whole, group, planes, plane_bytes)
-    sums[:] = 0
     for first in range(0, n_rows, CHUNK):
         size = min(CHUNK, n_rows - first)
         for start in range(0, n_features, TILE):
@@ -207,7 +206,7 @@ def packed_planes(codes: np.ndarray, layout: BitPlaneLayout,
     """
     n_rows, n_features = codes.shape
     blocks = np.empty((layout.blocks(n_rows), layout.block_bytes), np.uint8)
-    sums = np.empty((16, 2, n_features), np.int64)
+    sums = np.zeros((16, 2, n_features), np.int64)
     weights = np.empty(0, np.uint16) if weights is None else weights
     pack_planes(np.ascontiguousarray(codes), np.ascontiguousarray(weights), layout.plane_bytes,
                 layout.block_rows, blocks, Room.of(layout, np.uint16), sums)

@@ -13,7 +13,6 @@ from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tails import TAIL_ROWS, ColumnTails, tail_count
 from bitstep.data.views import in_any_order, rows_at
-from bitstep.machine import in_threads
 from bitstep.pipeline.encodings import SCALERS
 
 CLIP_ROWS = 1000        # a column is clipped at its quantiles of one value in so many
@@ -22,7 +21,7 @@ _CLIP_GAIN = 2.0        # least shrinking of a range for which a column is clipp
 _WASTE = 0.99           # share of the levels that a hundredth of the values may take
 # Share of values that are not 0 below which dense rows are slow; smaller data are trained at once.
 SPARSE_SHARE, SPARSE_VALUES = 0.005, 1 << 22
-_RANGE_BLOCKS = 16      # whose ranges a thread finds at a time
+_RANGE_BLOCKS = 8       # whose ranges are found at a time: threads would wait for each other
 _PART = 1 << 19         # values of a sample that are looked at together: 4 MB
 
 
@@ -285,17 +284,10 @@ def column_ranges(features: Any) -> tuple[np.ndarray, np.ndarray]:
     DataError
         If a value is not finite; the message names its row and column.
     """
-    rows, size = in_any_order(features), _RANGE_BLOCKS * block_rows(features.shape[1])
-
-    def found(first: int) -> np.ndarray:
-        ranges = ColumnRanges()
-        for _, start, stop in row_blocks(min(size, len(features) - first), features.shape[1]):
-            ranges.add(rows[first + start:first + stop])
-        return np.stack([ranges.low, ranges.high])
-
-    ranges = ColumnRanges()
-    for ends in in_threads(found, range(0, len(features), size)):
-        ranges.add(ends)
+    ranges, rows = ColumnRanges(), in_any_order(features)
+    size = _RANGE_BLOCKS * block_rows(features.shape[1])
+    for start in range(0, len(features), size):
+        ranges.add(rows[start:start + size])
     low, high = ranges.low, ranges.high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         check_finite(features)

@@ -12,11 +12,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-GROUP = 64              # codes whose bits are taken out or put together at a time
+GROUP = 32              # codes whose bits are taken out or put together at a time
 TILE = 8                # rows and columns of a tile
 LANES = 16              # values of a column that are summed at a time
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_WORD = ir.IntType(GROUP)
 _BYTES, _CODES = (ir.VectorType(kind, GROUP) for kind in (_BYTE, _SHORT))
 _SIGN = -1 << 15        # the bit by which a code of 16 bits and a code less 2^15 differ
 
@@ -53,7 +54,7 @@ def _write_planes(typing_context, codes, group, planes, plane_bytes):
     codes : ndarray of uint16, shape (groups * GROUP,)
     group : int
     planes : ndarray of uint8, shape (16 * plane_bytes,)
-        Changed: 8 bytes of each plane.
+        Changed: a bit of each code in each plane.
     plane_bytes : int
     """
     def generate(context, builder, signature, arguments):
@@ -67,8 +68,8 @@ def _write_planes(typing_context, codes, group, planes, plane_bytes):
                      builder.trunc(found, _BYTES)):
             for _ in range(8):
                 first = builder.icmp_signed("<", byte, _same(_BYTES, 0))
-                builder.store(builder.bitcast(first, _LONG),
-                              _at(builder, planes.data, place, _LONG), align=1)
+                builder.store(builder.bitcast(first, _WORD),
+                              _at(builder, planes.data, place, _WORD), align=1)
                 place = builder.add(place, plane_bytes)
                 byte = builder.add(byte, byte)
         return context.get_dummy_value()
@@ -119,7 +120,7 @@ def _first_bits(builder, planes, n_planes, place, plane_bytes):
     builder.store(_same(_BYTES, 0), bits)
     with cgutils.for_range(builder, n_planes) as loop:
         at = builder.add(place, builder.mul(plane_bytes, loop.index))
-        word = builder.load(_at(builder, planes.data, at, _LONG), align=1)
+        word = builder.load(_at(builder, planes.data, at, _WORD), align=1)
         before = builder.load(bits)
         builder.store(builder.sub(builder.add(before, before), _masks(builder, word)), bits)
     return builder.load(bits)
@@ -127,9 +128,9 @@ def _first_bits(builder, planes, n_planes, place, plane_bytes):
 
 def _masks(builder, word):
     """A byte of each bit of a word, 0 or -1. (A cast to a vector of bits compiles to scalars.)"""
-    words = builder.bitcast(_spread(builder, word, ir.VectorType(_LONG, GROUP // 8)), _BYTES)
+    words = builder.bitcast(_spread(builder, word, ir.VectorType(_WORD, 8)), _BYTES)
     picks = ir.Constant(ir.VectorType(_INT, GROUP),
-                        [9 * (lane // 8) for lane in range(GROUP)])     # byte n of copy n
+                        [lane // 16 * 16 + lane // 8 for lane in range(GROUP)])     # of copies near
     places = ir.Constant(_BYTES, [1 << lane % 8 for lane in range(GROUP)])
     chosen = builder.and_(builder.shuffle_vector(words, words, picks), places)
     return builder.sext(builder.icmp_unsigned("==", chosen, places), _BYTES)

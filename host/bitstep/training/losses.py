@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitstep.machine import in_threads
 from bitstep.pipeline.losses import LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset
@@ -50,23 +49,18 @@ def measures(loss: Loss | LossFunction, features: np.ndarray, targets: np.ndarra
     """:func:`mean_losses`, and with ``classes`` the share of the rows that every model classifies
     correctly; each row times its weight, if there are ``weights``.
     """
+    def summed(values: np.ndarray, start: int, stop: int) -> np.ndarray:
+        return values.sum(axis=0) if shares is None else shares[start:stop] @ values
+
     shares = None if weights is None else weights / weights.mean(dtype=np.float64)
-
-    def sums(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        start, stop = part
+    total, correct = np.zeros(coefs.shape[0]), np.zeros(coefs.shape[0])
+    for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
         values = outputs(features[start:stop], coefs, intercepts)
+        if classes:
+            correct += summed(decide(values) == decide(targets[start:stop])[:, None], start, stop)
         losses = formula_of(loss).value(values, targets[start:stop, None])
-        right = decide(values) == decide(targets[start:stop])[:, None] if classes \
-            else np.zeros((stop - start, 0))
-        if shares is None:
-            return losses.sum(axis=(0, 2)), right.sum(axis=0)
-        return shares[start:stop] @ losses.sum(axis=2), shares[start:stop] @ right
-
-    total, correct = np.zeros(coefs.shape[0]), np.zeros(coefs.shape[0] if classes else 0)
-    for found, right in in_threads(
-            sums, list(_chunks(len(features), features.shape[1], intercepts.size))):
-        total += found
-        correct += right
+        total += losses.sum(axis=(0, 2)) if shares is None else \
+            summed(losses.sum(axis=2), start, stop)
     return (total / (len(features) * intercepts.shape[1]),
             correct / len(features) if classes else None)
 

@@ -39,6 +39,7 @@ from bitstep.devices.cpu import arithmetic, decoding, portions, words
 from bitstep.devices.cpu.codes import DecodedRows
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.devices.cpu.numbers import rule_of
+from bitstep_sim.testing.kernels import for_python
 
 FEW_BITS = st.sampled_from([0, 2, 3, 5, 8, 15, 16])     # of the model and of updates
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER)
@@ -245,7 +246,7 @@ def test_dithers(key, block, n_rows):
 
 @given(st.integers(-(1 << 17), 1 << 17))
 def test_sigmoid(argument):
-    assert arithmetic.sigmoid(argument) == sigmoid(argument)
+    assert for_python(arithmetic.sigmoid)(argument) == sigmoid(argument)
 
 
 WIDE = st.one_of(st.integers(-(1 << 75), 1 << 75), st.integers(-(1 << 40), 1 << 40))
@@ -262,7 +263,7 @@ def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shi
     if derivative_step(job, steps) >= MAX_DERIVATIVE_STEP:
         return
     rule = rule_of(job, steps)
-    own = arithmetic.update_of(rule, value >> 24, value & (1 << 24) - 1, target, dither)
+    own = for_python(arithmetic.update_of)(rule, value >> 24, value & (1 << 24) - 1, target, dither)
     try:
         expected = update_rule(job, steps)(value, target, dither)
     except Overflowed:
@@ -275,13 +276,14 @@ def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shi
 def test_correction(word, coefficient, mantissa, shift):
     exact = word * coefficient * mantissa
     expected = exact + (1 << 8 * shift - 1) >> 8 * shift
-    assert words.correction(word, coefficient * mantissa, 8 * shift) == expected
+    assert for_python(words.correction)(word, coefficient * mantissa, 8 * shift) == expected
 
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("row_format, bits", FORMATS[:-1])
 @pytest.mark.parametrize("bus_width", BUS_WIDTHS)
 def test_levels_of_every_code_in_every_place(row_format, bits, bus_width):
+    decode_row = for_python(decoding.decode_row)
     config = PipelineConfig(bits=bits, row_format=row_format, bus_width=bus_width,
                             max_features=4096)
     codes = np.random.default_rng(bits).permutation(np.arange(1100) % (1 << bits))
@@ -290,7 +292,7 @@ def test_levels_of_every_code_in_every_place(row_format, bits, bus_width):
         shape = decoding.row_format(config, n_features)
         levels = np.full(decoding.padded(n_features), 99, np.int8)
         for use, level in enumerate((shape.dot, shape.gradient)):
-            decoding.decode_row(rows, 0, shape, level, decoding.byte_tables(config)[use], levels)
+            decode_row(rows, 0, shape, level, decoding.byte_tables(config)[use], levels)
             expected = decode(codes[:n_features].astype(np.uint8), bits=bits,
                               row_format=row_format)[use]
             assert np.array_equal(levels[:n_features], expected)

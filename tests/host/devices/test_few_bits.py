@@ -18,6 +18,7 @@ pytest.importorskip("numba", reason="the native device needs numba")
 from bitstep.devices.cpu.arithmetic import rounded
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.dither import round_floating
+from bitstep_sim.testing.kernels import for_python
 
 FEW = [(2, 0), (0, 2), (2, 2), (3, 8), (8, 4), (16, 16)]
 
@@ -92,7 +93,7 @@ def test_updates_of_any_size():
         value = int(rng.integers(-1 << 62, 1 << 62)) >> int(rng.integers(0, 62))
         dither = int(rng.integers(0, 1 << 16))
         expected = round_floating(factor * value, shift, dither, bits)
-        found = rounded(factor, value >> 24, value & (1 << 24) - 1, dither, shift, bits)
+        found = for_python(rounded)(factor, value >> 24, value & (1 << 24) - 1, dither, shift, bits)
         fits = -1 << 31 <= expected < 1 << 31
         assert found == expected if fits else not -1 << 31 <= found < 1 << 31
 

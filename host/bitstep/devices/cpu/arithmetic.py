@@ -153,29 +153,32 @@ def update_of(rule, high, low, target, dither):
     -------
     int
     """
-    sign = 1 if target > 0 else -1
+    sign = np.int64(1) if target > 0 else np.int64(-1)
+    # One call of what rounds, with numbers of one type: each call is compiled apart.
+    factor, shift, turn = rule.mantissa, rule.shift, np.int64(1)
     if rule.loss == _LOGISTIC:
-        shift = rule.label_shift - SIGMOID_FRACTION
-        argument = scaled(-sign, high, low, 1 << shift - 1, shift)
-        return _fitting(-sign * rounded(rule.derivative_step, 0, sigmoid(argument), dither, 32,
-                                        rule.update_bits))
-    low -= target & LOW_MASK
-    high += (low >> PAIR_BITS) - (target >> PAIR_BITS)
-    low &= LOW_MASK
-    if rule.loss == _HUBER:
-        above = high > rule.bound_high or (high == rule.bound_high and low > rule.bound_low)
-        below = high + rule.bound_high + (low + rule.bound_low >> PAIR_BITS) < 0
-        if above or below:
-            size = rounded(rule.derivative_step, 0, 1, dither, 16, rule.update_bits)
-            return _fitting(-size if below else size)
-    elif rule.loss != _LEAST_SQUARES:
-        active = high < 0 if target > 0 else high > 0 or (high == 0 and low > 0)
-        if not active:
-            return 0
-        if rule.loss == _HINGE:
-            return _fitting(
-                -sign * rounded(rule.derivative_step, 0, 1, dither, 16, rule.update_bits))
-    return _fitting(rounded(rule.mantissa, high, low, dither, rule.shift, rule.update_bits))
+        left = rule.label_shift - SIGMOID_FRACTION
+        high, low = np.int64(0), sigmoid(scaled(-sign, high, low, np.int64(1) << left - 1, left))
+        factor, shift, turn = rule.derivative_step, np.int64(32), -sign
+    else:
+        low -= target & LOW_MASK
+        high += (low >> PAIR_BITS) - (target >> PAIR_BITS)
+        low &= LOW_MASK
+        bounded = False
+        if rule.loss == _HUBER:
+            above = high > rule.bound_high or (high == rule.bound_high and low > rule.bound_low)
+            below = high + rule.bound_high + (low + rule.bound_low >> PAIR_BITS) < 0
+            bounded, turn = above or below, np.int64(-1) if below else np.int64(1)
+        elif rule.loss != _LEAST_SQUARES:
+            active = high < 0 if target > 0 else high > 0 or (high == 0 and low > 0)
+            if not active:
+                return np.int64(0)
+            if rule.loss == _HINGE:
+                bounded, turn = True, -sign
+        if bounded:
+            factor, shift = rule.derivative_step, np.int64(16)
+            high, low = np.int64(0), np.int64(1)
+    return _fitting(turn * rounded(factor, high, low, dither, shift, rule.update_bits))
 
 
 @compiled

@@ -51,7 +51,7 @@ def fine_update(rule, high, low, target, dither):
     sign = 1 if target > 0 else -1
     shift = rule.label_shift - FINE_ARGUMENT
     argument = scaled(-sign, high, low, np.int64(1) << shift - 1, shift)
-    addend = dither_addend(dither, _FINE_SHIFT)
+    addend = dither_addend(dither, np.int64(_FINE_SHIFT))
     return -sign * scaled(rule.derivative_step, 0, _fine_sigmoid(argument), addend, _FINE_SHIFT)
 
 
@@ -77,7 +77,7 @@ def centred_update(rule, high, low, label, dither):
     sign, derivative = 1 if label & 1 else -1, label >> 1
     if rule.loss == CENTRED + LOGISTIC:
         change = _logistic_derivative(rule.label_shift, high, low, sign) - derivative
-        update = scaled(rule.derivative_step, 0, change, dither_addend(dither, 32), 32)
+        update = scaled(rule.derivative_step, 0, change, dither_addend(dither, np.int64(32)), 32)
     else:
         high, low = _hinge_derivative(rule.label_shift, high, low, sign)
         derivative <<= rule.label_shift - DERIVATIVE_FRACTION

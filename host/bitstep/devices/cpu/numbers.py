@@ -6,6 +6,7 @@ from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule
 from bitstep.devices.cpu.derivatives import CENTRED
 from bitstep.devices.cpu.rows import Epoch
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.parts.widths import SHIFT_UNIT
@@ -46,10 +47,13 @@ def codebooks_of(job: TrainingJob) -> np.ndarray:
 
 def epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> Epoch:
     """Numbers of an epoch, as the kernels take them."""
+    limit = job.config.rows.level_limit
+    if steps.planes:                    # levels of fewer planes are smaller
+        limit >>= PLANES - steps.planes
     margin = job.cell_half_levels * lookahead * job.n_features * job.config.rows.level_limit
     return Epoch(
         job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
         steps.threshold, job.box_limit, job.cell_half_levels, steps.correction_mantissa,
-        SHIFT_UNIT * steps.correction_shift, job.config.rows.level_limit,
+        SHIFT_UNIT * steps.correction_shift, limit,
         job.config.rows.fine_fraction,
         margin, job.constant_intercept, job.model_bits, steps.key)

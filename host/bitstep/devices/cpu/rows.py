@@ -151,21 +151,22 @@ def correct(epoch, arrays, row):
     """Add the correction that is due and compute the next one; return 0 or an Overflow."""
     model, pending, state = arrays.model, arrays.pending, arrays.state
     if state[PENDING]:
-        largest = np.int64(0)
+        low = high = np.int64(0)            # two loops, since one that may end has no vectors
         for j in range(model.size):
-            word = np.int64(model[j]) + pending[j]
-            if word < -LIMIT or word >= LIMIT:
-                return MODEL
-            model[j] = word
-            largest = max(largest, abs(word))
-        state[BOUND] = largest
-        state[INTERCEPT] += correction(0, 0, epoch.correction_shift,
+            word = np.int64(model[j]) + np.int64(pending[j])
+            low, high = min(low, word), max(high, word)
+        if low < -LIMIT or high >= LIMIT:
+            return MODEL
+        for j in range(model.size):
+            model[j] = np.int32(model[j] + np.int32(pending[j]))
+        state[BOUND] = max(-low, high)
+        state[INTERCEPT] += correction(np.int32(0), np.int64(0), epoch.correction_shift,
                                        epoch.constant_intercept * epoch.correction_mantissa)
         if state[INTERCEPT] < -LIMIT or state[INTERCEPT] >= LIMIT:
             return MODEL
     state[PENDING] = row + epoch.correction_period < epoch.n_rows
     if state[PENDING]:
-        constant = correction(0, 0, epoch.correction_shift,
+        constant = correction(np.int32(0), np.int64(0), epoch.correction_shift,
                               epoch.constant_intercept * epoch.correction_mantissa)
         if constant < -LIMIT or constant >= LIMIT:
             return CORRECTION
