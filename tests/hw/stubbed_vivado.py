@@ -26,8 +26,9 @@ TWO_ROW_PORTS = replace(SMALL, bus_width=128, row_ports=2)
 FOUR_ROW_PORTS = replace(REFETCHING, bus_width=256, row_ports=4)
 # Bit-plane rows have the ports of the first (test_same_ports_as_the_others).
 WITH_OTHER_PORTS = [
-    pytest.param(SMALL, id="two ports"), pytest.param(REFETCHING, id="three ports"),
-    pytest.param(TWO_ROW_PORTS, id="two ports of rows"),
+    pytest.param(SMALL, id="two ports", marks=pytest.mark.slow),
+    pytest.param(REFETCHING, id="three ports"),
+    pytest.param(TWO_ROW_PORTS, id="two ports of rows", marks=pytest.mark.slow),
     pytest.param(FOUR_ROW_PORTS, id="four ports of rows"),
     pytest.param(BIT_PLANES, id="bit-plane rows", marks=pytest.mark.slow)]
 

@@ -11,6 +11,7 @@ pytest.importorskip("matplotlib").use("Agg")
 pytest.importorskip("distributed")
 
 DOCS = Path(__file__).parents[2] / "docs"
+LONG = ("bits", "shards", "speedup")        # each takes some 10 seconds
 SCRIPTS = sorted((DOCS / "examples").glob("*.py"))
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
@@ -28,7 +29,9 @@ def figures(lines):
             [NUMBER.sub("#", line).split() for line in lines])
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", [
+    pytest.param(script, id=script.stem,
+                 marks=[pytest.mark.slow] if script.stem in LONG else []) for script in SCRIPTS])
 def test_script(script, tmp_path, monkeypatch, capsys):
     """A figure's last digit may be another: NumPy's sums differ from machine to machine."""
     monkeypatch.chdir(tmp_path)

@@ -131,6 +131,7 @@ def test_tests_that_do_not_run_tell_nothing_of_a_fault(monkeypatch, by_day, by_n
         run_fault(FAULTS[0])
 
 
+@pytest.mark.slow
 def test_a_fault_is_found_by_its_tests_alone(monkeypatch):
     fault = next(fault for fault in FAULTS if fault.mutation.file == "pipeline/model/walk.py")
     assert run_fault(fault) == "killed"

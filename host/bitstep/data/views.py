@@ -71,17 +71,6 @@ class RowView:
             return RowView(self._source, np.sort(self._order), self._ends)
         return RowView(self._source[first:first + len(self)], None, self._ends)     # no copy
 
-    def along(self, values: np.ndarray) -> np.ndarray:
-        """Values of the rows, in the order of :meth:`in_any_order`."""
-        first = self._first()
-        if self._order is None:
-            return values
-        if first is None:
-            return values[np.argsort(self._order, kind="stable")]
-        found = np.empty_like(values)
-        found[self._order - first] = values
-        return found
-
     def _first(self) -> int | None:
         """First of the source's rows, if these are some that follow each other, each once."""
         if self._order is None or not len(self._order):
@@ -108,14 +97,6 @@ def rows_at(matrix: Any, rows: np.ndarray) -> Any:
 def in_any_order(matrix: Any) -> Any:
     """An array or :class:`RowView` with the same rows, for what does not depend on their order."""
     return matrix.in_any_order() if isinstance(matrix, RowView) else matrix
-
-
-def along_any_order(matrix: Any, *values: np.ndarray | None) -> tuple[Any, ...]:
-    """Rows by :func:`in_any_order`, and values of the rows in the same order."""
-    if not isinstance(matrix, RowView):
-        return matrix, *values
-    return matrix.in_any_order(), *(part if part is None else matrix.along(part)
-                                    for part in values)
 
 
 def view_of(matrix: Any, rows: np.ndarray) -> RowView:

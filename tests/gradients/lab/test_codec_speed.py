@@ -18,6 +18,7 @@ def rows_of(capsys, monkeypatch, *arguments) -> tuple[str, list[list[str]]]:
     return first, [[cell.strip() for cell in line.split("|")[1:-1]] for line in (head, *rows)]
 
 
+@pytest.mark.slow
 def test_every_codec_has_a_row(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     first, (_, *rows) = rows_of(capsys, monkeypatch)

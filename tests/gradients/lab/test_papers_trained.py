@@ -138,6 +138,7 @@ def test_steps_of_a_regression(monkeypatch, capsys):
     assert [claim.agrees for claim in regression.claims(found)] == ["yes", "yes", "yes", "yes"]
 
 
+@pytest.mark.slow
 def test_errors_on_gradients(monkeypatch, capsys):
     """A quarter of these gradients are zeros: levels without a zero have twice the error."""
     monkeypatch.setattr(errors, "SCHEDULES", {"fc": (0.0625, 1)})

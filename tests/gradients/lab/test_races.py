@@ -308,6 +308,7 @@ def test_curves_are_means_at_common_steps(race):
         last["step"] * NETWORKS[0].step_s("sign", last["bytes"] / last["step"], 2))
 
 
+@pytest.mark.slow
 def test_report(race, tmp_path):
     single = {**race, "setting": {**race["setting"], "n_workers": 1}}
     page = write_report(tmp_path, [single, race], NETWORKS)

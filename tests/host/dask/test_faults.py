@@ -46,9 +46,9 @@ def kill_first(client):
     return first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost_in", [
-    pytest.param(("scale",), marks=pytest.mark.slow),
-    ("weave", "full-pass", "inner-passes", "losses")])
+    ("scale",), ("weave", "full-pass", "inner-passes", "losses")])
 def test_workers_lost_in_every_kind_of_pass(expected, lost_in, monkeypatch):
     """A worker is killed as soon as the tasks of a pass are on their way: the bits are the same."""
     left, lost, compute = set(lost_in), {}, Engine.compute

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from bitstep.data.views import RowView, along_any_order, dense_blocks, is_sparse
+from bitstep.data.views import RowView, dense_blocks, is_sparse
 from bitstep.quantization.bounds import Bounds
 
 ROWS = np.where(np.random.default_rng(0).random((40, 3)) < 0.3,
@@ -50,15 +50,9 @@ def test_dense_blocks():
 @pytest.mark.parametrize("order", [[2, 0, 1], [39], [5, 6, 4], [5, 6, 5], [7, 5, 4], []])
 def test_any_order(made, order):
     """The same rows, each as often, and rows that follow each other without a copy."""
-    view, values = RowView(made(ROWS), np.array(order, np.int64)), np.arange(len(order))
-    found, along, none = along_any_order(view, values, None)
-    assert (found.shape, none) == ((len(order), 3), None)
+    found = RowView(made(ROWS), np.array(order, np.int64)).in_any_order()
+    assert found.shape == (len(order), 3)
     np.testing.assert_array_equal(found[0:len(order)], ROWS[np.sort(order).astype(int)])
-    np.testing.assert_array_equal(found[0:len(order)], ROWS[np.array(order, int)[along]])
-    assert sorted(along) == values.tolist()
-    rows, same = along_any_order(ROWS, values)
-    assert rows is ROWS
-    assert same is values
     if made is np.asarray:
         follow = len(order) > 0 and sorted(order) == list(range(min(order), max(order) + 1))
         assert np.shares_memory(found[0:1], ROWS) == follow

@@ -51,14 +51,15 @@ def loss(cadata, bits, encoding, steps: np.ndarray | None = STEPS):
                           model.intercepts)[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits, encoding", [
-    (4, "compensated"), pytest.param(8, "compensated", marks=pytest.mark.slow),
-    pytest.param(5, "double-symmetric", marks=pytest.mark.slow)])
+    (4, "compensated"), (8, "compensated"), (5, "double-symmetric")])
 def test_cadata_is_within_one_and_a_half_per_cent_of_float(cadata, float_loss, bits, encoding):
     assert loss(cadata, bits, encoding) <= 1.015 * float_loss
 
 
-@pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
+@pytest.mark.parametrize("encoding", [
+    "nearest", pytest.param("stochastic", marks=pytest.mark.slow)])
 def test_biased_encodings_show_it(cadata, float_loss, encoding):
     assert loss(cadata, 3, encoding) > 1.1 * float_loss
 

@@ -624,7 +624,7 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("texts, config", [
-    ([], BOARDS["pynq-z2"].facts.bit_plane_config()),
+    pytest.param([], BOARDS["pynq-z2"].facts.bit_plane_config(), marks=pytest.mark.slow),
     (["max_features=8,lookahead=0,minibatch=False,corrections=False"], BIT_PLANES)])
 def test_sources_of_bit_plane_rows(tmp_path, monkeypatch, texts, config):
     monkeypatch.setattr(VERILOG_OF, lambda config: verilog(SMALL))     # with the same ports

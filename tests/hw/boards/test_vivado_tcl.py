@@ -53,6 +53,7 @@ def run_tcl(board, config, folder, **options):
     return session, work
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("config", WITH_OTHER_PORTS)
 def test_block_design(name, config, tmp_path):

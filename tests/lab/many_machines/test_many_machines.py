@@ -29,6 +29,7 @@ def test_optimum_by_shards(capsys, monkeypatch):
     assert abs(float(cells[6])) < 1e-3
 
 
+@pytest.mark.slow
 def test_optimum_of_generated_rows(capsys, monkeypatch):
     """And the certificate holds."""
     monkeypatch.setattr(sys, "argv", ["lab", "optimum", "--sets", "3000x5", "--shards", "2", "4"])

@@ -87,7 +87,9 @@ def from_4_gib(n_bytes):
     return GIB_4
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[] if name in ("codes", "refetch") else [pytest.mark.slow])
+    for name in RUNS])
 def test_buffers_around_4_gib(name):
     jobs, buffers = RUNS[name]
     expected = [list(train(job)) for job in jobs]

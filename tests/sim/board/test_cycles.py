@@ -72,6 +72,7 @@ def test_cycles_with_any_memory(config):
     check_config(config, NARROW, 12, are_close)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gbps", [0.02, 0.05, 0.1])
 def test_bursts_of_labels_from_a_slow_memory(gbps):
     """A word takes 8 to 40 cycles, and a burst of labels, which comes once in many rows, 16 words:

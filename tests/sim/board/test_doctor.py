@@ -527,6 +527,7 @@ def test_serial_board(tmp_path):
     assert "device 'uart' has none" in report.text
 
 
+@pytest.mark.slow
 def test_serial_board_with_faults(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                         lambda port, baud: UartBoard(SYSTEM))

@@ -82,6 +82,7 @@ def with_noise(data):
 FAULTS = [flipped, shortened, truncated, lost, with_noise]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", ["writes", "reads"])
 def test_recovers_from_damaged_packets(line, manifest, kind, fault):
@@ -113,6 +114,7 @@ def test_a_repeated_start_starts_once(line, manifest):
     assert second.counters["cycles"] == first.counters["cycles"]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", ["writes", "reads"])
 def test_fails_if_nothing_gets_through(line, manifest, kind, fault):

@@ -11,6 +11,7 @@ from bitstep.devices.cpu.arithmetic import (
     TOO_LARGE,
     dither_addend,
     scaled,
+    shifted,
     sigmoid,
 )
 from bitstep.golden.sigmoid import (
@@ -48,9 +49,9 @@ def _fine_sigmoid(argument):
 @compiled
 def fine_update(rule, high, low, target, dither):
     """The update of a row in the gradient of the logistic loss, whose dot product is a pair."""
-    sign = 1 if target > 0 else -1
+    sign = np.int64(1) if target > 0 else np.int64(-1)
     shift = rule.label_shift - FINE_ARGUMENT
-    argument = scaled(-sign, high, low, np.int64(1) << shift - 1, shift)
+    argument = shifted(-sign, high, low, shift)
     addend = dither_addend(dither, np.int64(_FINE_SHIFT))
     return -sign * scaled(rule.derivative_step, 0, _fine_sigmoid(argument), addend, _FINE_SHIFT)
 
@@ -58,7 +59,7 @@ def fine_update(rule, high, low, target, dither):
 @compiled
 def _logistic_derivative(label_shift, high, low, sign):
     shift = label_shift - SIGMOID_FRACTION
-    return -sign * sigmoid(scaled(-sign, high, low, np.int64(1) << shift - 1, shift))
+    return -sign * sigmoid(shifted(-sign, high, low, shift))
 
 
 @compiled

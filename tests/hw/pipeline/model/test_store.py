@@ -106,6 +106,7 @@ def test_slots(config, gap, beats):
     check_slots(config, gap, beats)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("config", EVERY_CYCLE, ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.2, 0.5])
 @pytest.mark.parametrize("beats", [1, 2, 3, 4, 5])
