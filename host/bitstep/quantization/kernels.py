@@ -173,10 +173,10 @@ def _add_weighted_sums(column, weights, sums, j):
     for bits in range(1, 17):
         first, second, drop = np.int64(0), np.int64(0), np.int32(16 - bits)
         for i in range(column.size):
-            value = np.int32(column[i]) >> drop
-            weighted = np.int64(value) * np.int64(weights[i])
-            first += weighted
-            second += weighted * np.int64(value)
+            value = np.int32(np.int32(column[i]) >> drop)
+            weighted = np.int32(value * np.int32(weights[i]))   # from -2^31, which has room
+            first += np.int64(weighted)
+            second += np.int64(weighted) * np.int64(value)
         sums[bits - 1, 0, j] += first
         sums[bits - 1, 1, j] += second
 

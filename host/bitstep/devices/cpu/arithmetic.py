@@ -84,15 +84,6 @@ scaled: Any = intrinsic(_scaled)
 
 
 @compiled
-def shifted(sign, high, low, shift):
-    """``sign * (high * 2**24 + low) / 2**shift``, rounded to nearest, ties towards plus infinity.
-
-    For dot products, which 62 bits hold: 64 bits take a third of the time of 128.
-    """
-    return (sign * ((high << PAIR_BITS) + low) + (np.int64(1) << shift - 1)) >> shift
-
-
-@compiled
 def rule_of_row(rule, weights, row, key):
     """The rule with the mantissa of a row (:func:`bitstep.golden.steps.row_mantissa`), if there are
     ``weights``; its derivative step is -1 if it does not fit.
@@ -167,7 +158,7 @@ def update_of(rule, high, low, target, dither):
     factor, shift, turn = rule.mantissa, rule.shift, np.int64(1)
     if rule.loss == _LOGISTIC:
         left = rule.label_shift - SIGMOID_FRACTION
-        high, low = np.int64(0), sigmoid(shifted(-sign, high, low, left))
+        high, low = np.int64(0), sigmoid(scaled(-sign, high, low, np.int64(1) << left - 1, left))
         factor, shift, turn = rule.derivative_step, np.int64(32), -sign
     else:
         low -= target & LOW_MASK

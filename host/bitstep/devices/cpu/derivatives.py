@@ -11,7 +11,6 @@ from bitstep.devices.cpu.arithmetic import (
     TOO_LARGE,
     dither_addend,
     scaled,
-    shifted,
     sigmoid,
 )
 from bitstep.golden.sigmoid import (
@@ -47,11 +46,20 @@ def _fine_sigmoid(argument):
 
 
 @compiled
+def _shifted(sign, high, low, shift):
+    """``sign * (high * 2**24 + low) / 2**shift``, rounded to nearest, ties towards plus infinity.
+
+    For the dot products of bit-plane rows, which 62 bits hold: it takes less time than 128 bits.
+    """
+    return (sign * ((high << PAIR_BITS) + low) + (np.int64(1) << shift - 1)) >> shift
+
+
+@compiled
 def fine_update(rule, high, low, target, dither):
     """The update of a row in the gradient of the logistic loss, whose dot product is a pair."""
     sign = np.int64(1) if target > 0 else np.int64(-1)
     shift = rule.label_shift - FINE_ARGUMENT
-    argument = shifted(-sign, high, low, shift)
+    argument = _shifted(-sign, high, low, shift)
     addend = dither_addend(dither, np.int64(_FINE_SHIFT))
     return -sign * scaled(rule.derivative_step, 0, _fine_sigmoid(argument), addend, _FINE_SHIFT)
 
@@ -59,7 +67,7 @@ def fine_update(rule, high, low, target, dither):
 @compiled
 def _logistic_derivative(label_shift, high, low, sign):
     shift = label_shift - SIGMOID_FRACTION
-    return -sign * sigmoid(shifted(-sign, high, low, shift))
+    return -sign * sigmoid(_shifted(-sign, high, low, shift))
 
 
 @compiled
