@@ -208,6 +208,25 @@ def test_cpu_is_golden_without_labels():
 
 
 @needs_cpu
+@pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.SQUARED_HINGE, Loss.LEAST_SQUARES])
+@pytest.mark.parametrize("code", [0, 65535])
+@pytest.mark.parametrize("shift", [36, 40])
+def test_cpu_is_golden_at_the_ends_of_products(loss, code, shift):
+    """The largest words times the largest levels, in 4,096 features; then the least steps."""
+    n_features, words = 4096, (1 << 31) - 1
+    job = make_job(1, n_features=n_features, n_rows=3, loss=loss, planes=(16, 9, 4),
+                   correction_period=0, constants=None, constant_intercept=0, proximal_period=0)
+    job = replace(job, rows=(to_bit_planes(np.full((3, n_features), code, np.uint16)),),
+                  model=np.full(n_features, words, np.int32), intercept=words, label_shift=shift,
+                  epochs=tuple(replace(one, mantissa=1, shift=7) for one in job.epochs))
+    for sign in (1, -1):
+        _compare(replace(job, model=sign * job.model, intercept=sign * words))
+        if loss == Loss.LOGISTIC:       # derivatives of the others do not fit
+            there = replace(job, model=sign * job.model)
+            _compare(replace(centred(there, 4), model=-there.model))
+
+
+@needs_cpu
 def test_cpu_names_the_same_overflow():
     found = []
     changes: list[dict[str, Any]] = [{"constant_intercept": 1 << 20},
