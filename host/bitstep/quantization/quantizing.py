@@ -21,7 +21,8 @@ from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler, check_finite, fit_scaler
 
-_BLOCKS = 4                 # of an encoder that a thread works on at a time
+_BLOCKS = 8                 # of an encoder that a thread works on at a time, at most
+_ROWS = 1 << 17             # as many rows at most, for whose sums 64 bits have room
 
 
 def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = "compensated",
@@ -125,7 +126,7 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
 def _packed(features: Any, encoder: BitPlaneEncoder, stored: np.ndarray,
             per_block: int) -> Iterator[int]:
     """Store pieces of rows, which threads work on; yields the number of rows that are done."""
-    size = _BLOCKS * encoder.block_rows
+    size = encoder.block_rows * max(1, min(_BLOCKS, _ROWS // encoder.block_rows))
 
     def work(start: int) -> np.ndarray:
         piece = _finite(features, start, start + size)
@@ -143,8 +144,9 @@ def _packed(features: Any, encoder: BitPlaneEncoder, stored: np.ndarray,
 def _finite(features: Any, start: int, stop: int) -> np.ndarray:
     """Some rows, which are finite."""
     piece = features[start:stop]
+    kind = np.float32 if piece.dtype == np.float32 else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(np.sum(piece, dtype=np.float64)):    # which large ones overflow, too
+        if not np.isfinite(np.sum(piece, dtype=kind)):      # which large ones overflow, too
             check_finite(features)
     return piece
 
