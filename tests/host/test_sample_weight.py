@@ -204,8 +204,8 @@ def test_weighted_optimum_of_copies():
 
 
 def test_weighted_optimum():
-    """Of any weights: they are rounded by 2^-17 of the largest. Twelve outer steps leave more in some
-    draws of rows, so these do not depend on the tests before.
+    """Of any weights: they are rounded by 2^-17 of the largest. Twelve outer steps leave more in
+    some draws of rows, so these do not depend on the tests before.
     """
     drawn = np.random.default_rng(3)
     rows = drawn.standard_normal((2000, 4))
