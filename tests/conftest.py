@@ -41,7 +41,9 @@ def pytest_collection_modifyitems(items):
     """
     tests = defaultdict(list)
     for item in items:
-        if (mark := item.get_closest_marker("covering")) is not None:
+        mark = item.get_closest_marker("covering")
+        # What runs at night anyway covers nothing by day.
+        if mark is not None and item.get_closest_marker("slow") is None:
             tests[item.nodeid.partition("[")[0], mark.args[0]].append(item)
     for (_, strength), cases in tests.items():
         for item in _beyond(cases, strength):

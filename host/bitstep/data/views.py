@@ -64,21 +64,12 @@ class RowView:
 
     def in_any_order(self) -> "RowView":
         """The same rows, in an order that is fast to read."""
-        first = self._first()
         if self._order is None:
             return self
+        first = _first(self._order)
         if first is None:
             return RowView(self._source, np.sort(self._order), self._ends)
         return RowView(self._source[first:first + len(self)], None, self._ends)     # no copy
-
-    def _first(self) -> int | None:
-        """First of the source's rows, if these are some that follow each other, each once."""
-        if self._order is None or not len(self._order):
-            return None
-        places = self._order - self._order.min()
-        seen = np.zeros(len(places), bool)
-        seen[places[places < len(seen)]] = True
-        return int(self._order.min()) if seen.all() else None
 
     def sources(self) -> np.ndarray:
         """Number of the source's row of each row, shape (n_rows,)."""
@@ -87,6 +78,17 @@ class RowView:
     def within(self, low: np.ndarray, high: np.ndarray) -> "RowView":
         """The same rows, in which what is beyond two ends counts as the nearer one."""
         return RowView(self._source, self._order, (*self._ends, (low, high)))
+
+
+def _first(order: np.ndarray) -> int | None:
+    """First of some rows, if they follow each other, in any order, and each comes once."""
+    if not len(order):
+        return None
+    first = int(order.min())
+    places = order - first
+    seen = np.zeros(len(order), bool)
+    seen[places[places < len(order)]] = True
+    return first if seen.all() else None
 
 
 def rows_at(matrix: Any, rows: np.ndarray) -> Any:

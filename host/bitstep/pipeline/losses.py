@@ -265,17 +265,17 @@ def check_derivatives(job: Any) -> None:
     """
     if not has_derivatives(job):
         return
-    least = largest = 0
+    ends: list[int] = []
     for first in range(0, job.n_rows, _CHECKED_ROWS):
         labels = job.stored_labels(first, min(_CHECKED_ROWS, job.n_rows - first))
         down = -(labels & 1)                                # downhill for y = +1, uphill for -1
         sizes = ((labels >> 1) ^ down) - down
-        least, largest = min(least, int(sizes.min())), max(largest, int(sizes.max()))
+        ends += [int(sizes.min()), int(sizes.max())]
     limit = 1 << DERIVATIVE_FRACTION if LOSSES[job.loss].bounded else 1 << (
         job.config.rows.dot_width - 1 + DERIVATIVE_FRACTION - job.label_shift)
-    if least < 0 or largest > limit:
+    if min(ends) < 0 or max(ends) > limit:
         raise ValueError(f"Derivatives of the loss {job.loss.name} must have the sign of -y and at "
-                         f"most the size {limit}, not sizes from {least} to {largest}")
+                         f"most the size {limit}, not sizes from {min(ends)} to {max(ends)}")
 
 
 def has_derivatives(job: Any) -> bool:

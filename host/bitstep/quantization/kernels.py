@@ -20,7 +20,7 @@ from bitstep.quantization.vectors import (
 )
 
 CHUNK = 512             # rows that are summed at a time
-FEW = 13                # most bits of codes of which each of the lanes has room for the squares
+FEW = 13                # most bits of codes whose squares fit the 32 bits of a lane
 
 _GROUP_BYTES = GROUP // 8
 

@@ -146,8 +146,9 @@ def _finite(features: Any, start: int, stop: int) -> np.ndarray:
     piece = features[start:stop]
     kind = np.float32 if piece.dtype == np.float32 else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(np.sum(piece, dtype=kind)):      # which large ones overflow, too
-            check_finite(features)
+        whole = np.isfinite(np.sum(piece, dtype=kind))
+    if not whole and not np.isfinite(piece).all():          # large values overflow a sum, too
+        check_finite(features)
     return piece
 
 

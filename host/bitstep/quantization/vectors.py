@@ -2,7 +2,8 @@
 LLVM has for every processor; importing this needs numba.
 
 A loop over bits of values compiles to scalars, however it is written: the mask of a comparison,
-its inverse, and the transposing of a tile need vectors of their own.
+its inverse, and the transposing of a tile need vectors of their own. The first lane of a mask is
+the lowest bit, as it is wherever bytes are little-endian.
 """
 
 from typing import Any
@@ -129,8 +130,9 @@ def _first_bits(builder, planes, n_planes, place, plane_bytes):
 def _masks(builder, word):
     """A byte of each bit of a word, 0 or -1. (A cast to a vector of bits compiles to scalars.)"""
     words = builder.bitcast(_spread(builder, word, ir.VectorType(_WORD, 8)), _BYTES)
+    # The word's byte with the bit of each lane, from a copy in the same half of the vector.
     picks = ir.Constant(ir.VectorType(_INT, GROUP),
-                        [lane // 16 * 16 + lane // 8 for lane in range(GROUP)])     # of copies near
+                        [lane // 16 * 16 + lane // 8 for lane in range(GROUP)])
     places = ir.Constant(_BYTES, [1 << lane % 8 for lane in range(GROUP)])
     chosen = builder.and_(builder.shuffle_vector(words, words, picks), places)
     return builder.sext(builder.icmp_unsigned("==", chosen, places), _BYTES)

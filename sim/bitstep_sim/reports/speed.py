@@ -4,6 +4,7 @@ Cycles are exact. Rates depend on the machine and on what else it does: compare 
 """
 
 import argparse
+import statistics
 import sys
 import tempfile
 import time
@@ -14,7 +15,7 @@ import numpy as np
 
 from bitstep.data import load
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.quantization import ENCODINGS, quantize
+from bitstep.quantization import ENCODINGS, quantize, quantize_bit_planes
 from bitstep_lab.markdown import add_choice, print_header, print_row
 from bitstep_sim.board.device import SimDevice
 from bitstep_sim.testing.random_jobs import random_job
@@ -112,6 +113,18 @@ def quantization() -> None:
                 quantize(features, labels, bits=bits, encoding=encoding)
                 rates.append(f"{features.nbytes / 1e6 / (time.process_time() - start):.0f}")
             print_row(encoding, f"{shape[0]:,} x {shape[1]}", *rates)
+    print("\n## Bit planes with the ranges of columns, MB of float32 input per CPU second")
+    print_header("rows x features, rate")
+    quantize_bit_planes(rng.standard_normal((10, 3), np.float32))      # compiles the loops
+    for shape in shapes:
+        features = rng.standard_normal(shape, np.float32)
+        times = []
+        for _ in range(5):
+            start = time.process_time()
+            quantize_bit_planes(features)
+            times.append(time.process_time() - start)
+        print_row(f"{shape[0]:,} x {shape[1]}",
+                  f"{features.nbytes / 1e6 / statistics.median(times):,.0f}")
 
 
 def reading() -> None:
