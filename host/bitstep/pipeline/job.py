@@ -37,6 +37,7 @@ from bitstep.pipeline.shapes import (
     check_rows,
     check_weights,
     check_words,
+    label_bytes,
 )
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
@@ -147,7 +148,8 @@ class TrainingJob:
     codebooks : ndarray of int8, shape (n_features, 2 ** config.bits), or None
         Level of each feature's codes, from -127 to 127; needed by a pipeline with codebooks.
     bit_plane_rows : int
-        Number of bit-plane rows, whose last block may be padded; 0 for others.
+        Number of bit-plane rows, whose last block may be padded; 0 for others. ``rows`` and
+        ``labels`` may be those of more rows, of which the first are meant.
     constants, constant_intercept : ndarray of int32, shape (n_features,), or None; int
         Added to every correction and, at the same boundaries, to the intercept; for bit-plane rows.
     model_bits, update_bits : int
@@ -246,8 +248,11 @@ class TrainingJob:
             raise ValueError(f"The rows ({self.n_rows}) times the beats of a row ({self.beats}) "
                              f"must be below 2**32, not {self.n_rows * self.beats}; train on fewer "
                              "rows or on a wider bus")
-        if not (config.row_format == BIT_PLANES and not self.labels.size):
-            check_labels(self.labels, self.label_format, self.n_rows)
+        labels = self.labels
+        if config.row_format == BIT_PLANES:     # which may be those of more rows
+            labels = labels[:label_bytes(self.n_rows, self.label_format)]
+        if labels.size or config.row_format != BIT_PLANES:
+            check_labels(labels, self.label_format, self.n_rows)
         check_weights(self.weights, self.n_rows)
         if not 0 <= self.label_shift <= config.rows.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.rows.max_label_shift}, "

@@ -53,7 +53,7 @@ def check_rows(copies: Sequence[np.ndarray], rows: RowFormat, n_features: int) -
 
 
 def check_labels(stored: np.ndarray, label_format: LabelFormat, n_rows: int) -> None:
-    """Raise ValueError unless a stored label stream has a label for each row."""
+    """Raise ValueError unless a stored label stream has a label for each row, and no more."""
     _check("labels", stored, np.uint8, (label_bytes(n_rows, label_format),))
 
 
@@ -142,9 +142,10 @@ def check_bit_planes(job: Any, least_label_shift: int) -> None:
             raise ValueError("bit_plane_rows, constants and constant_intercept need a pipeline of "
                              f"row format 'bit_planes', not {job.config.row_format!r}")
         return
-    if BitPlaneLayout(job.n_features).blocks(job.bit_plane_rows) != len(job.rows[0]):
-        raise ValueError(f"bit_plane_rows must be rows of {len(job.rows[0])} blocks, "
-                         f"not {job.bit_plane_rows}")
+    most = len(job.rows[0]) * BitPlaneLayout(job.n_features).block_rows
+    if not 1 <= job.bit_plane_rows <= most:
+        raise ValueError(f"bit_plane_rows must be from 1 to {most}, the rows of "
+                         f"{len(job.rows[0])} blocks, not {job.bit_plane_rows}")
     left = PLANES - min(steps.planes for steps in job.epochs)
     least = left + least_label_shift
     if job.label_shift < least or job.intercept_level % (1 << left):

@@ -147,7 +147,7 @@ class BitCentredRun(CentredRun):
             return self.gradient_step(self.slope)
         slope = float(np.abs(self.slope).max())
         if not self.reach:
-            drift = sum(self.shares) * self.data.n_rows * self.step
+            drift = sum(self.shares) * self.inner_rows * self.step
             self.reach = min(drift * slope, FIRST_RANGE * self.largest)
         self.reach = max(self.reach, ROOM * self.gain * slope)
         move = self.tried(planes, self._inner)

@@ -113,6 +113,7 @@ class SmoothRun(CentredRun):
         else:
             self.stalled += 1
             self._forget()
+            self.inner_rows = self.data.n_rows
             self.least = min(2 * max(planes, self.least), 16)
             return
         move, change = found.point - self.point, found.slope - self.slope

@@ -18,6 +18,7 @@ from bitstep.pipeline.parts.widths import (
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
+    ceil_div,
 )
 from bitstep.pipeline.results import GradientSum, RunError, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
@@ -46,6 +47,11 @@ class BitCentred:
         run's class.
     period : int
         T, rows between two corrections; 0: :func:`bitstep.training.schedules.centred_period`.
+    batch : int
+        Rows of the inner passes' batches, whose updates add up; with more than 1 the period is the
+        next multiple of it.
+    inner_rows : int
+        Rows of the first inner passes; 0: :func:`bitstep.training.schedules.first_inner_rows`.
     tol : float
         Training stops once the largest component of the gradient is at most this multiple of that
         at the model which it starts from.
@@ -56,6 +62,8 @@ class BitCentred:
     step: float
     shares: Sequence[float] = ()
     period: int = 0
+    batch: int = 1
+    inner_rows: int = 0
     tol: float = 0.0
     fit_intercept: bool = True
 
@@ -109,6 +117,8 @@ class CentredPasses:
         Of the inner passes.
     period : int
         T, rows between two corrections.
+    inner_rows : int
+        Rows of the inner passes: the first ones.
     shares : sequence of float
         Step of each inner pass, as a multiple of ``step``.
     outputs : sequence of QuantizedDataset
@@ -127,12 +137,15 @@ class CentredPasses:
         self.bytes_read = self.passes = 0
         self.counters: list[Mapping[str, int | None]] = []
         self.step = choice.step
-        self.period = choice.period or centred_period(data.n_rows)
+        self.period = ceil_div(choice.period or centred_period(data.n_rows),
+                               choice.batch) * choice.batch
         self.shares = choice.shares or self.SHARES
         assert isinstance(data.rows, BitPlaneRows)
         self.penalties = objective.penalties(data.rows, choice.fit_intercept)
         self._roots = np.append(np.sqrt(data.rows.penalty_units(choice.fit_intercept)), 1.0)
-        self._plane_bytes = BitPlaneLayout(data.n_features).bytes_read(data.n_rows, 1)
+        self._layout = BitPlaneLayout(data.n_features)
+        self._plane_bytes = self._layout.bytes_read(data.n_rows, 1)
+        self.inner_rows = data.n_rows
         self._zeros = np.zeros(data.n_features, np.int32)
         self.mean_weight = data.rows.weight_sums.mean
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
@@ -253,18 +266,23 @@ class CentredPasses:
         constants = slope / factor
         constants[:, :-1] -= coefficients * model[:, :-1] / 2.0 ** COEFFICIENT_WIDTH
         constants = np.minimum(np.rint(constants), WORD_LIMIT - 1).astype(np.int32)
-        share = factor * data.n_rows / ((data.n_rows - 1) // self.period)
+        share = factor * self.inner_rows / ((self.inner_rows - 1) // self.period)
         entries = []
         for step in [self.step * share for share in self.shares]:
             self.passes += 1
             entries.append(EpochSteps(
                 *stepping.step_mantissa(step * 4.0 ** -planes / self.mean_weight, step),
                 *stepping.correction_mantissa(step * share), planes=planes, key=self._key()))
-        self.bytes_read += len(entries) * planes * self._plane_bytes
+        self.bytes_read += len(entries) * planes * self._layout.bytes_read(self.inner_rows, 1)
+        row_weights = data.rows.weights
+        if row_weights is not None and self.inner_rows < data.n_rows:
+            row_weights = row_weights[:self.inner_rows]
         jobs = [self._job(
             tuple(entries), model=own[:-1].astype(np.int32), intercept=int(own[-1]),
-            correction_period=self.period, coefficients=coefficients.astype(np.int32),
-            constants=added[:-1], constant_intercept=int(added[-1]), labels=stored, **parts)
+            batch=self.choice.batch, correction_period=self.period,
+            coefficients=coefficients.astype(np.int32), constants=added[:-1],
+            constant_intercept=int(added[-1]), labels=stored, bit_plane_rows=self.inner_rows,
+            weights=row_weights, **parts)
             for own, added, stored in zip(model, constants, labels, strict=True)]
         try:
             found = self.results(jobs)

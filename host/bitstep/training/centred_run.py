@@ -16,9 +16,11 @@ from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training.centred_passes import BitCentred, CentredPasses
 from bitstep.training.objective import Objective
 from bitstep.training.ranges import largest_stored
+from bitstep.training.schedules import first_inner_rows
 
 WIDER = 16.0                # by which the room of words grows after an overflow
 MAX_TRIES = 20
+SLOW_STEP = 0.5             # share of the gradient that is left after a slow outer step
 
 
 @dataclass
@@ -81,13 +83,16 @@ class CentredRun(CentredPasses, ABC):
         The outer steps so far.
     """
 
-    NUMBERS = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled")
+    NUMBERS = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled",
+               "inner_rows")
 
     def __init__(self, data: QuantizedDataset, device: Device, config: PipelineConfig,
                  objective: Objective, choice: BitCentred,
                  start: tuple[np.ndarray, float] | None = None, timeout_s: float = 60.0):
         super().__init__(data, device, config, objective, choice, timeout_s)
         self.stalled = 0
+        self.inner_rows = min(data.n_rows, choice.inner_rows
+                              or first_inner_rows(data.n_rows, data.n_features))
         self.largest = data.label_scale * largest_stored(data)
         # The vectors hold a word for each feature, and the intercept's.
         self.point = np.zeros(data.n_features + 1)
@@ -114,6 +119,8 @@ class CentredRun(CentredPasses, ABC):
             following = self.choice.planes[min(number + 1, len(self.choice.planes) - 1)]
             self.outer_step(planes, following)
             gradient = self.size(self.slope) / (self.first or 1.0)
+            if gradient > SLOW_STEP * (self.found[-1].gradient if self.found else 1.0):
+                self.inner_rows = min(2 * self.inner_rows, self.data.n_rows)
             self.found.append(OuterStep(self.point.copy(), gradient, self.bytes_read, self.planes,
                                         self.gap() if self.objective.l2 else math.inf))
             yield self.found[-1]
@@ -170,18 +177,23 @@ class CentredRun(CentredPasses, ABC):
         return (self._by_output(move) * self._varies).ravel()
 
     def tried(self, planes: int, run: Any) -> np.ndarray:
-        """Call ``run(planes)``, which makes inner passes, until no number leaves its range: with
-        more room, with more planes, and at all planes with half the step.
+        """Call ``run(planes)``, which makes inner passes, until no number leaves its range: over
+        all rows, since the first ones may lack a class; with more room, with more planes, and at
+        all planes with half the step.
         """
-        planes, least = max(planes, self.least), self.reach
-        for attempt in range(MAX_TRIES):
+        planes, least, failed = max(planes, self.least), self.reach, 0
+        while True:
             try:
                 move = run(planes)
             except RangeOverflowError:
-                if attempt + 1 == MAX_TRIES:
+                if self.inner_rows < self.data.n_rows:
+                    self.inner_rows = self.data.n_rows
+                    continue
+                failed += 1
+                if failed == MAX_TRIES:
                     raise
                 self.reach *= WIDER
-                if attempt % 2:         # not the room was too small, but the passes diverge
+                if failed % 2 == 0:     # not the room was too small, but the passes diverge
                     self.reach = least
                     if planes == PLANES:
                         self.step /= 2
@@ -189,4 +201,3 @@ class CentredRun(CentredPasses, ABC):
                 continue
             self.planes = planes
             return move
-        raise AssertionError("The last attempt returns or raises")

@@ -21,6 +21,8 @@ BATCHES = 4, 16, 64         # that rows are put into by themselves
 LEAST_UPDATES = 25_000      # that they then have
 LINEAR_SHARE = 0.5          # of the automatic step, with which schedule "linear" begins
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
+INNER_ROWS = 1 << 16        # that suffice for bit-centred passes, unless there are many features
+INNER_ROWS_OF_A_FEATURE = 64
 CORRECTIONS = 64            # of a pass, which its rows allow if they are not few
 
 
@@ -268,3 +270,18 @@ def _largest_eigenvalue(sample):
         largest = float(np.linalg.norm(vector))
         vector /= largest or 1.0
     return largest
+
+
+def first_inner_rows(n_rows: int, n_features: int) -> int:
+    """Rows of the first inner passes of bit-centred training: all, or of more than twice as many
+    the first 65,536, and 64 for each feature.
+
+    They are a sample of all, since rows are shuffled, and make the passes as good as all do. An
+    outer step that leaves more than half of the gradient doubles them.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+    """
+    enough = max(INNER_ROWS, INNER_ROWS_OF_A_FEATURE * n_features)
+    return n_rows if n_rows <= 2 * enough else enough

@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep_lab.exactness.curves import GOAL, MARKS, Curve, curves
+from bitstep_lab.exactness.curves import GOAL, MARKS, Curve, batches, curves
 from bitstep_lab.exactness.problems import CLASS_SETS, HELD_OUT, SETS, problem
 from bitstep_lab.exactness.times import GOALS, Timed, times
 from bitstep_lab.races.board_profiles import PROFILES, profile
@@ -34,11 +34,25 @@ def main() -> None:
                         "distances on these boards, instead of distances after bytes")
     parser.add_argument("--period", type=int, default=0, metavar="T", help="with --profile: rows "
                         "between corrections of bit-centred training (default: chosen)")
+    parser.add_argument("--batches", type=int, nargs="+", default=(), metavar="B",
+                        help="print epochs to the goal of bit-centred training by 4 bits whose "
+                        "inner passes have batches of so many rows, a line for each set")
     options = parser.parse_args()
     if options.period < 0 or (options.period and not options.profile):
         parser.error("--period must be at least 1 and needs --profile")
+    if options.batches and (options.profile or min(options.batches) < 1):
+        parser.error("--batches must be at least 1, and does not go together with --profile")
     loss = next(one for one, rule in LOSSES.items() if rule.name == options.loss)
-    for name in options.sets or (CLASS_SETS if LOSSES[loss].signs else SETS):
+    sets = options.sets or (CLASS_SETS if LOSSES[loss].signs else SETS)
+    if options.batches:
+        print(f"| epochs to {GOAL:g} | " + " | ".join(map(str, options.batches)) + " |")
+        print("| --- |" + " --- |" * len(options.batches))
+        for name in sets:
+            chosen = problem(name, options.data_home, options.seed, loss)
+            cells = [_epochs(curve) for curve in batches(chosen, options.batches)]
+            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        return
+    for name in sets:
         chosen = problem(name, options.data_home, options.seed, loss)
         rows, features = chosen.features.shape
         print(f"\n**{name}** ({rows:,} x {features:,}"
@@ -60,9 +74,12 @@ def main() -> None:
 def line(curve: Curve) -> str:
     """A row of the table."""
     cells = [_number(curve.at(mark)) for mark in MARKS]
+    return f"| {curve.name} | {' | '.join(cells)} | {_epochs(curve)} | {curve.choice} |"
+
+
+def _epochs(curve: Curve) -> str:
     goal = curve.goal()
-    last = f"{goal:.2f}" if np.isfinite(goal) else "-"
-    return f"| {curve.name} | {' | '.join(cells)} | {last} | {curve.choice} |"
+    return f"{goal:.2f}" if np.isfinite(goal) else "-"
 
 
 def time_line(curve: Timed, goals: Sequence[float]) -> str:

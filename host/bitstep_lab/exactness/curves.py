@@ -34,6 +34,7 @@ GOAL = 1e-4                         # distance to the optimum whose bytes are co
 FLOAT_EPOCHS = 60                   # of SGD; SVRG goes on
 SVRG_EPOCHS = 120
 FLOAT_BYTES = 4
+BATCH_STEPS = 200                   # outer steps at most where batches are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,15 @@ def _objective(problem: Problem) -> Objective:
     return Objective(loss=problem.loss, l2=problem.l2)
 
 
-def centred(problem: Problem, rows: BitPlaneRows, name: str, planes: Sequence[int]) -> Curve:
+def batches(problem: Problem, sizes: Sequence[int]) -> Iterator[Curve]:
+    """Bit-centred training by 4 bits whose inner passes have batches of so many rows."""
+    rows = quantize_bit_planes(problem.features)
+    for size in sizes:
+        yield centred(problem, rows, f"batch {size}", [4] * BATCH_STEPS, batch=size)
+
+
+def centred(problem: Problem, rows: BitPlaneRows, name: str, planes: Sequence[int], *,
+            batch: int = 1) -> Curve:
     """Bit-centred training with default step, until far below the goal."""
     outputs, objective = labelled(problem, rows), _objective(problem)
     config = pipeline_of(rows, objective)
@@ -112,7 +121,7 @@ def centred(problem: Problem, rows: BitPlaneRows, name: str, planes: Sequence[in
     read: list[list[int]] = []
     with open_device(default_device(), config) as device:
         for data in outputs:
-            choice = BitCentred(planes=planes, tol=1e-9,
+            choice = BitCentred(planes=planes, tol=1e-9, batch=batch,
                                 step=centred_step(rows, problem.loss, problem.l2))
             states = list(kind(data, device, config, objective, choice).steps())
             found.append([np.append(one.weights, one.intercept + data.label_offset)

@@ -388,12 +388,12 @@ def test_every_number_is_kept():
     data = make(20, 2)
     one, other = (SmoothRun(data, None, data.rows.config, Objective(),  # type: ignore[arg-type]
                             BitCentred(planes=[4], step=1.0)) for _ in range(2))
-    names = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled", "room",
-             "error", "slow")
+    names = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled",
+             "inner_rows", "room", "error", "slow")
     for value, name in enumerate(names, start=3):
         setattr(one, name, value)
     other.restore(*one.kept())
-    assert [getattr(other, name) for name in names] == list(range(3, 14))
+    assert [getattr(other, name) for name in names] == list(range(3, 15))
 
 
 def test_what_is_kept_is_not_trained_again(tmp_path):

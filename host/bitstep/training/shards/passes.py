@@ -101,8 +101,9 @@ class ShardedPasses(CentredPasses):
         """
         found: list[Move] = self.shards.each(
             "inner-passes", "move", self.setup, self._output, InnerPasses(
-                number=self.passes, planes=planes, unit=unit, weights=weights, slope=slope,
-                centre=centre, shares=self.shares, factor=self.step / self.choice.step,
+                number=self.passes, rows=self.inner_rows, planes=planes, unit=unit,
+                weights=weights, slope=slope, centre=centre, shares=self.shares,
+                factor=self.step / self.choice.step,
                 options=options))
         self.passes += len(self.shares)
         self.bytes_read += sum(one.bytes_read for one in found)
