@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.golden.sigmoid import FINE_LOSS_BOUND
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import FullPass
@@ -48,7 +49,8 @@ MEMORY = 60                 # moves that are remembered
 LOOK_BACK = 8               # outer steps over which progress is measured
 SLOW = 0.25                 # least share of the gradient that is left after them of a slow training
 LEAST_REFINED = 6           # planes of the codes that are refined on
-REFINED = 0.1               # share of the slope that refining leaves
+REFINED = 0.1               # share of the gradient that refining leaves
+UNREFINED = 0.5             # share that an outer step leaves after which it takes more planes
 MAX_REFINING = 20           # its gradients, at most
 RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
 MAX_SEARCHES = 6            # full passes of an outer step
@@ -162,6 +164,9 @@ class SmoothRun(CentredRun):
 
     def _direction(self, planes: int) -> np.ndarray:
         """The move of an outer step."""
+        if self.slow and self.found[-1].gradient > UNREFINED * self.found[-2].gradient:
+            # The objective on the codes is bent otherwise, where many columns move together.
+            self.least = min(2 * max(self.least, LEAST_REFINED), PLANES)
         if len(self.found) >= LOOK_BACK and self.found[-1].gradient > SLOW * (
                 self.found[-LOOK_BACK - 1].gradient if len(self.found) > LOOK_BACK else 1.0):
             self.slow = True
@@ -211,7 +216,7 @@ class SmoothRun(CentredRun):
         self.planes = planes
         bent = self.slope - self._pass(self.point, planes, refined=True).slope
         point, slope, before = self.point, self.slope, 0.0
-        goal = REFINED * float(np.linalg.norm(slope))
+        goal = REFINED * self.size(slope)
         direction = None
         for _ in range(MAX_REFINING):
             if direction is None:
@@ -231,7 +236,7 @@ class SmoothRun(CentredRun):
                 continue
             self._remember(found.point - point, found.slope + bent - slope)
             point, slope, direction = found.point, found.slope + bent, None
-            if float(np.linalg.norm(slope)) <= goal:
+            if self.size(slope) <= goal:
                 break
         return point - self.point
 
