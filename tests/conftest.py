@@ -37,7 +37,8 @@ def pytest_collection_modifyitems(items):
     """Leave to ``-m slow`` what a test with the mark ``covering`` does not need.
 
     Of its combinations of arguments the test then runs as many as make every value
-    (``covering(1)``) or every two values (``covering(2)``) meet.
+    (``covering(1)``) or every two values (``covering(2)``) meet. Of a test with the mark
+    ``by_day(n)`` n cases run, evenly chosen.
     """
     tests = defaultdict(list)
     for item in items:
@@ -48,6 +49,16 @@ def pytest_collection_modifyitems(items):
     for (_, strength), cases in tests.items():
         for item in _beyond(cases, strength):
             item.add_marker("slow")
+    counted = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("by_day")
+        if mark is not None and item.get_closest_marker("slow") is None:
+            counted[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (_, count), cases in counted.items():
+        days = {len(cases) * place // count for place in range(min(count, len(cases)))}
+        for place, item in enumerate(cases):
+            if place not in days:
+                item.add_marker("slow")
 
 
 def _values(case):

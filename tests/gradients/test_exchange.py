@@ -59,6 +59,7 @@ class Recorder:
 LIKE_ALQ = ("alq-n", "alq-gd", "alq-n-gd")
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.covering(1)
 @every_exchange
 @pytest.mark.parametrize("name", [

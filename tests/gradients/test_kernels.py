@@ -158,6 +158,7 @@ def test_other_side_information(both):
     assert len(set(both(text))) == 1
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name, options", [
     ("nuqsgd", {}), ("nuqsgd", {"bits": 5, "zero": False}), ("alq", {"levels": 2}),
     ("alq", {"bits": 8}), ("alq-linf", {"levels": 5, "symmetric": False}), ("amq", {"bits": 4}),

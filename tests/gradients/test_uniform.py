@@ -15,6 +15,7 @@ SETTINGS = [("qsgd", {"levels": 4}), ("qsgd-linf", {"levels": 3}), ("qsgd-linf",
             ("dqsg", {"levels": 2})]
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("bucket_size", [0, 1, 64, 100])
 @pytest.mark.parametrize("name, options", SETTINGS)

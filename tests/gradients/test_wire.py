@@ -25,6 +25,7 @@ def test_truncated_changed_and_longer_messages(name):
         codec.decode(message + b"\0", KEY)
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize("name", list_codecs())
 def test_the_vector_stays_as_it_is(name):
     codec, vector = make_codec(name), VECTOR.copy()

@@ -195,6 +195,7 @@ def test_without_intercept():
     assert model.score(X, Y - Y.mean()) > 0.2
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("loss", ["squared_error", "squared_hinge", "hinge", "log_loss"])
 @pytest.mark.parametrize("bits", [2, 4])

@@ -11,6 +11,7 @@ from bitstep_gradients.lab.offsets import coded_training, rows_of
 FEATURES, LABELS = rows_of("3000x12", None)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("offsets, gradients, share", [
     ({"bits": 8}, None, 0.9), ({"bits": 4}, {"bits": 8}, 0.6)])
 def test_few_bits_keep_the_optimum(offsets, gradients, share):

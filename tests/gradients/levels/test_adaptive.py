@@ -29,6 +29,7 @@ def relative_error(name, seeds=12, **options):
     return float(np.mean(found))
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name, options, least, most", [
     ("alq", {}, 0.21, 0.2240), ("alq-gd", {}, 0.21, 0.2240),
     # Of one bucket, whose weight is all the same.

@@ -35,6 +35,7 @@ def make(name, options, vector, bucket_size):
     return codec
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("bucket_size", [0, 1, 64, 100])
 @pytest.mark.parametrize("name, options", [
@@ -130,6 +131,7 @@ LONG = [("alq", {"bits": 8}), ("alq", {"symmetric": False, "bits": 4}),
         ("alq-n", {"payload": "radix"}), ("alq-n-gd", {"bits": 4})]
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("name, options", [
     pytest.param(*one, marks=pytest.mark.slow) if one in LONG else one for one in (
         *SETTINGS, ("alq", {"bits": 8}), ("amq", {"bits": 8, "zero": True}),

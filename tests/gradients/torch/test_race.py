@@ -95,6 +95,7 @@ def task(request):
     torch.set_num_threads(n_threads)
 
 
+@pytest.mark.by_day(14)
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("text", CODECS)
 def test_two_processes_have_the_bits_of_one(text, exchange, task):
@@ -111,6 +112,7 @@ def test_two_processes_have_the_bits_of_one(text, exchange, task):
     assert found["sent_a_step"] == pytest.approx(found["received_a_step"])
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("n_workers", [1, 8])

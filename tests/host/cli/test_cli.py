@@ -254,6 +254,7 @@ def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoc
         assert load_model(out).coef.shape == (3, 3)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("device, rows, epochs", [
     ("golden", 2000, 1000), ("golden", 20, 20_000), ("cpu", 20, 20_000),
     # By day test_ctrl_c of tests/sim/board/test_command_line.py does the same.

@@ -27,6 +27,7 @@ OPTIONS = ("--model", "logistic", "--epochs", "40", "--early-stopping", "--tol",
            "--n-iter-no-change", "3", "--validation-fraction", "0.3")
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("device", ["golden", "cpu"])
 def test_training_stops(classes, tmp_path, capsys, device):
     out, report, kept = (tmp_path / name for name in ("model.npz", "run.json", "run.ckpt"))

@@ -54,6 +54,7 @@ def run(shape, memory, events, *, overflowed, epochs=None):
     return clock.counters(None), clock.ends
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("n_features", [1, 8, 17, 64, 100, 256, 4096])
 @pytest.mark.parametrize("seed", range(4))

@@ -66,6 +66,7 @@ def jobs():
                                    weighted=True)
 
 
+@pytest.mark.by_day(20)
 @pytest.mark.parametrize("job", [*jobs()], ids=lambda job: f"{job.config.name}-{job.loss.name}")
 def test_cpu(job):
     expected = list(train(job))

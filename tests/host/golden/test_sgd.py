@@ -220,6 +220,7 @@ def correlated():
     return features, labels
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("encoding, bits, biased", [
     ("stochastic", 2, True), ("compensated", 2, False), ("double-symmetric", 3, False),
     pytest.param("double", 3, False, marks=pytest.mark.slow)])

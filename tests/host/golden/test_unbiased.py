@@ -72,6 +72,7 @@ def changes_of(job):
     return np.append(epoch.model - job.model, epoch.intercept - job.intercept)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("row_format", ["one_level", "float32"])
 @pytest.mark.parametrize("loss", Loss)

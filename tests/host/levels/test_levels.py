@@ -53,6 +53,7 @@ def compiled(request, monkeypatch):
         pytest.importorskip("numba")
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("n_levels", [2, 3, 4, 7])
 @pytest.mark.parametrize("name", POINTS)

@@ -58,6 +58,7 @@ def test_cadata_is_within_one_and_a_half_per_cent_of_float(cadata, float_loss, b
     assert loss(cadata, bits, encoding) <= 1.015 * float_loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", [
     "nearest", pytest.param("stochastic", marks=pytest.mark.slow)])
 def test_biased_encodings_show_it(cadata, float_loss, encoding):

@@ -141,6 +141,7 @@ class Stopped(GoldenDevice):
                 raise KeyboardInterrupt
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("stopping", [False, True])
 @pytest.mark.parametrize("name", ["logistic", "planes that follow"])

@@ -42,6 +42,7 @@ def shares(seed, *, signal, bits=4, n_rows=3000, encoding="compensated", **optio
     return losses[0] / losses[1] - 1, found
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("options", [
     {"bits": 4}, pytest.param({"bits": 3}, marks=pytest.mark.slow), {"bits": 4, "batch": 16},
     {"bits": 4, "encoding": "double-symmetric"}, {"bits": 4, "schedule": "constant"}], ids=str)

@@ -78,6 +78,7 @@ async def take(ctx, dut, chosen, expected, *, stall):
             in zip(got, expected, strict=True)] == expected
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("n_features, n_rows, planes, bus_width, stall", [
     (1, 130, 1, 64, 0.0), (3, 1, 16, 64, 0.3), (5, 70, 3, 64, 0.5), (16, 65, 2, 64, 0.0),
     (17, 64, 5, 64, 0.3), (20, 300, 2, 64, 0.0), (63, 12, 4, 64, 0.5), (65, 80, 1, 128, 0.2),
@@ -145,6 +146,7 @@ def test_full():
     simulate(dut, source, sink, limit=20_000)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("n_features, planes", [
     (64, 2), (128, 5), pytest.param(64, 4, marks=pytest.mark.slow)])
 def test_full_rate(n_features, planes):

@@ -109,6 +109,7 @@ def test_bursts_and_addresses_fit(board):
     assert abs(places[0] - places[1]) >= REGISTERS_BYTES
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("config", WITH_OTHER_PORTS)
 def test_wrapper_connects_every_port(config, tmp_path):
     text = wrapper(verilog(config), title=config.name)
@@ -289,6 +290,7 @@ def test_flow(tmp_path, install):
     assert run_flow(tmp_path, install(action="raise SystemExit(1)")) == path
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize(("options", "message"), [
     ({"setup": -0.3}, r"misses 100 MHz on pynq-z2: its setup slack is -0\.3 ns"),
     ({"hold": -0.05}, r"its hold slack is -0\.05 ns"),
@@ -400,6 +402,7 @@ def _damage(name, change):
 HWH, BIT = "bitstep.hwh must be the hardware handoff", "bitstep.bit must be the bitstream"
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize(("name", "change", "message"), [
     ("bitstep.hwh", lambda found: found[:len(found) // 2], f"{HWH}.*but is no whole XML"),
     ("bitstep.hwh", lambda found: b"", f"{HWH}.*but is empty"),

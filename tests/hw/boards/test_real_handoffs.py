@@ -105,6 +105,7 @@ def test_other_designs_are_refused(board, tmp_path):
         check_handoff(path, board)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["pynq-z2", "kv260", *(
     pytest.param(name, marks=pytest.mark.slow) for name in ("pynq-z1", "ultra96"))])
 def test_registers_and_addresses_are_found(name, grafted):

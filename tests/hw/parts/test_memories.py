@@ -46,6 +46,7 @@ def test_without_a_fast_clock_answers_are_defined():
     assert memories.with_undefined_collisions(rtl) == rtl
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("config, marked", [(SLOW, 0), (FAST, 6)], ids=["slow", "fast"])
 def test_memories_of_a_pipeline(config, marked):
     """Model, batch's model, corrections, coefficients, and two rows before."""

@@ -38,6 +38,7 @@ def check(config, *, lookahead=None, stall=0.0, dut=None, **options):
     return [cycles for *_, cycles in results]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("row_format, bits", [
     pytest.param(*each, marks=[] if each in BY_DAY else pytest.mark.slow) for each in FORMATS])
 def test_every_format(row_format, bits):
@@ -46,6 +47,7 @@ def test_every_format(row_format, bits):
           seed=bits)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 2)])
@@ -140,6 +142,7 @@ def test_refetching(bits, cell, lookahead, update_interval):
           proximal_period=9, warm=True)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("lookahead, update_interval, epochs", [
     (0, 2, 1), (4, 4, 3), *(pytest.param(*others, 3, marks=pytest.mark.slow)
                             for others in ((0, 2), (4, 2)))])
@@ -161,6 +164,7 @@ def test_refetching_with_small_updates(lookahead, update_interval, epochs):
         == [(epoch.model.tolist(), epoch.intercept) for epoch in expected]
 
 
+@pytest.mark.by_day(1)
 @each("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
 @pytest.mark.parametrize("row_format, bits", [
     ("one_level", 5), ("float32", 32), *(pytest.param(*others, marks=pytest.mark.slow)
@@ -185,6 +189,7 @@ def test_without_parts(parts):
           correction_period=2 if config.corrections else 0, intercept=False)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("update_interval, n_features", [
     (4, 8), (2, 20), *(pytest.param(*others, marks=pytest.mark.slow)
                        for others in ((2, 8), (4, 40)))])

@@ -14,6 +14,7 @@ def marked(bench):
     return pytest.param(bench, marks=pytest.mark.slow if slow else (), id=name)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("bench", [*map(marked, registry.BENCHES)])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_bench(bench, seed):

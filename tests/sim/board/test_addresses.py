@@ -87,6 +87,7 @@ def from_4_gib(n_bytes):
     return GIB_4
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=[] if name in ("codes", "refetch") else [pytest.mark.slow])
     for name in RUNS])

@@ -152,6 +152,7 @@ def opened(request, boards, tmp_path, monkeypatch):
         close()
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("n_features, n_rows, options", [
     (256, 130, {"batch": 64, "planes": (4, 16, 1)}), (17, 300, {"batch": 256, "planes": (2, 9)}),
     (65, 40, {"planes": tuple(range(1, 17)), "correction_period": 3, "proximal_period": 5})])

@@ -43,6 +43,7 @@ def check(run):
     return cycles
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("bus_width", [64, 512])
 @pytest.mark.parametrize("mode", [ROWS_ONLY, LABELS_ONLY, BOTH])
@@ -314,6 +315,7 @@ def test_bad_options(board, options, message):
         board(**options)
 
 
+@pytest.mark.slow
 def test_wave(board, tmp_path):
     device = board(wave=tmp_path / "run.fst")
     check(FixtureRun(device, 20))

@@ -38,6 +38,7 @@ def label_words(job):
     return job.labels.nbytes // 8
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("label_format", LabelFormat)
@@ -82,6 +83,7 @@ def test_every_cycle_has_one_cause(config, options):
 HINGE = {"loss": Loss.HINGE, "warm": True, "n_features": 24}
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("config, options", [
     (REFETCH, {**HINGE, "cell_half_levels": 1}),
     (REFETCH, {**HINGE, "cell_half_levels": 4, "lookahead": 0}),

@@ -84,6 +84,7 @@ def test_bursts_of_labels_from_a_slow_memory(gbps):
     are_close(*compared(config, job, lookahead, {"memory_latency": 1, "memory_gbps": gbps}))
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("batch, period", [(64, 0), (256, 0), (64, 256), (256, 256)])
 @pytest.mark.parametrize("config", [WIDE[0], WIDE[2], LARGE], ids=lambda config: config.name)
 def test_sizes_that_users_have(config, batch, period):

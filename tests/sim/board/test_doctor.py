@@ -46,6 +46,7 @@ def named(report, title):
     return " ".join("\n".join(found).split())
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("config",
                          [CONFIG, DOUBLE, pytest.param(WIDE, marks=pytest.mark.slow), FLOAT,
                           LOGISTIC, REFETCH, BIT_PLANES, TWO, WEIGHTED[0], EVERY_CYCLE[0],
@@ -603,6 +604,7 @@ def sweep(device):
     return report, " ".join(report.text.split())
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind, right, ending", [
     (WrongWhenFast, "125 MHz right: 5 trainings", "142.9 MHz wrong: after epoch 1 of 3, "),
     (RegistersWhenFast, "125 MHz right", "142.9 MHz wrong: BATCH (0x050, 32 bits) gave"),

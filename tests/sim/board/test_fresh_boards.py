@@ -247,6 +247,7 @@ every_config = pytest.mark.parametrize("config", ALL, ids=lambda config: config.
 every_memory = pytest.mark.parametrize("memory", MEMORIES)
 
 
+@pytest.mark.by_day(6)
 @every_memory
 @every_config
 def test_abort(config, memory):
@@ -254,6 +255,7 @@ def test_abort(config, memory):
         sweep.abort(cycles_of(sweep, STRIDES[memory]))
 
 
+@pytest.mark.by_day(6)
 @every_memory
 @every_config
 def test_abort_while_the_memory_does_nothing(config, memory):
@@ -262,6 +264,7 @@ def test_abort_while_the_memory_does_nothing(config, memory):
         sweep.time_out(cycles_of(sweep, 4 * STRIDES[memory]))
 
 
+@pytest.mark.by_day(6)
 @every_memory
 @every_config
 def test_every_answer_is_an_error_once(config, memory):
@@ -283,6 +286,7 @@ every_long_run = pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.slow if name == "several" else ()) for name in LONG])
 
 
+@pytest.mark.by_day(2)
 @every_long_run
 def test_abort_of_long_walks(name):
     config, runs, stride = LONG[name]
@@ -291,6 +295,7 @@ def test_abort_of_long_walks(name):
         sweep.time_out(cycles_of(sweep, 7 * stride))
 
 
+@pytest.mark.by_day(2)
 @every_long_run
 def test_answers_to_long_walks_that_are_errors(name):
     config, runs, stride = LONG[name]

@@ -14,6 +14,7 @@ from bitstep.pipeline.registers import OFFSETS, REGISTERS
 WRITABLE = {register.offset for register in REGISTERS if register.access == "rw"}
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("mode", [
     mode if mode in QUICK else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES])
 def test_registers_that_were_left(mode):

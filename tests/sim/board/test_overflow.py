@@ -126,6 +126,7 @@ def test_range_of_a_correction(board, word, coefficient, expected, rows, period)
     assert check(board, job) == Overflow(expected if rows > period else 0)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("config, speed", [
     *((CONFIG, speed) for speed in (3, 30, 1000)), (REFETCH, 1000), (FLOAT, 1000)],
     ids=lambda value: value.name if isinstance(value, PipelineConfig) else str(value))

@@ -145,6 +145,7 @@ def test_one_model_of_one_bit(one, label_format, n_features, batch):
                            label_format=label_format, correction_period=2 * batch, warm=True)])
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_jobs(several, one, seed):
     rng = np.random.default_rng(seed)

@@ -59,6 +59,7 @@ def job_of(config, loss, seed, **options):
                       **few, **options)
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("batch, period", [(1, 0), (1, 12), (8, 16)])
 def test_every_loss(board, number, batch, period):

@@ -35,6 +35,7 @@ def logistic_board():
         yield device
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("label_format", FORMATS, ids=lambda label_format: label_format.name)
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 6])
 def test_labels_and_steps(board, count, label_format):

@@ -47,6 +47,7 @@ def check(device, job):
 JOB = random_job(PIPELINE, n_features=40, n_rows=60, seed=1)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("options", [
     {}, {"batch": 4, "correction_period": 8, "warm": True},
     {"label_format": LabelFormat.SIGN, "copies": 2, "epochs": 3},
@@ -82,6 +83,7 @@ def with_noise(data):
 FAULTS = [flipped, shortened, truncated, lost, with_noise]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", ["writes", "reads"])
@@ -114,6 +116,7 @@ def test_a_repeated_start_starts_once(line, manifest):
     assert second.counters["cycles"] == first.counters["cycles"]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", ["writes", "reads"])
@@ -261,6 +264,7 @@ class Stopped(UartBoard):
         return super().read(n_bytes, timeout_s)
 
 
+@pytest.mark.slow
 def test_resumed_run_is_that_of_one_piece(tmp_path, monkeypatch, manifest):
     """Ctrl-C between two answers of a board that is in the middle of its epochs."""
     pytest.importorskip("sklearn")

@@ -149,6 +149,7 @@ def test_dual_port_of_7_series():
     check(top(WIDTHS | outputs(*NAMES), body), table(reads_old=("old",)))
 
 
+@pytest.mark.slow
 def test_widths_of_ecp5():
     """Byte 11, which is the upper one of word 5, through ports of other widths; and rows of 36
     bits, of which the data pins of port B have the upper half.
@@ -188,6 +189,7 @@ def test_widths_of_ecp5():
     ])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, n_bytes", [("RAMB18E1", 4), ("RAMB36E1", 8)])
 def test_simple_dual_port_of_7_series(kind, n_bytes):
     """Port A reads and port B writes, with the data pins of both."""
@@ -236,6 +238,7 @@ def test_simple_dual_port_of_7_series(kind, n_bytes):
     ])
 
 
+@pytest.mark.slow
 def test_multiplier_of_ecp5():
     body = ["wire [35:0] now, later;"]
     for name, register in (("o_now", "NONE"), ("o_later", "CLK0")):

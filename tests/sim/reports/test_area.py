@@ -23,6 +23,7 @@ def yosys(monkeypatch):
     return use
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("bus_width, reader", [(64, "read_verilog"), (512, "read_rtlil")])
 def test_counts(yosys, bus_width, reader):
     yosys(f"""

@@ -15,6 +15,7 @@ def pictures(request):
     return images(request.param)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("batch", [1, 16, 64, 256])

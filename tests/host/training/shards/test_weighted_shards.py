@@ -67,6 +67,7 @@ def test_one_shard_is_the_ordinary_training(estimator, data, weights):
         == [entry.get("gap") for entry in estimator.history_]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("weights", [DRAWN, HEAVY, WHOLE, SKEWED])
 @pytest.mark.parametrize("shards", [3, 16])

@@ -100,6 +100,7 @@ def test_what_arrived_damaged_is_carried_out_when_it_is_repeated():
     assert replies == [Reply.DAMAGED, Reply.OK, Reply.OK]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("address, words, state", [
     (BASE + SIZE - 16, 2, Reply.OK), (BASE + SIZE - 8, 2, Reply.REFUSED),
     (BASE + SIZE - 8, 1, Reply.OK), (BASE + SIZE, 1, Reply.REFUSED),

@@ -178,6 +178,7 @@ def faults():
     yield "tREF", None, {"refresh": 4e6}
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize(("rule", "changed", "slower"), list(faults()))
 def test_the_chip_sees_a_controller_that_is_wrong(rule, changed, slower):
     """A command is lost, or the chip needs a little more than the controller was told."""

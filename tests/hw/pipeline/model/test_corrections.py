@@ -70,6 +70,7 @@ def expected(words, coefficients, steps):
     return correction(flat, coefficients, steps).reshape(np.shape(words)).tolist()
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], update_interval=4)],
                          ids=lambda config: config.name)
 @each("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),

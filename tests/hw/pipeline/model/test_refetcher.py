@@ -193,6 +193,7 @@ def values_of(config, count, rng):
             for _ in range(count)]
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("config, n_features", [
     *((EIGHT, count) for count in (1, 2, 3, 7, 8, 9, 16, 23, 24)),

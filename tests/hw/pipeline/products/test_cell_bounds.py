@@ -94,6 +94,7 @@ def random_row(config, rng, beats):
     return levels, signed_numbers(rng, width, count)
 
 
+@pytest.mark.by_day(15)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("cell", [0, 1, 2, 3, 4])

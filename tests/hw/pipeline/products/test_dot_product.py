@@ -63,6 +63,7 @@ def check(config, rows, rng, *, gap, extreme=None, intercept_level=0, exponent=0
     return [total for _, total in expected]
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @each("gap", [0.0, 0.5])
 @each("intercept", [False, True])

@@ -41,6 +41,7 @@ class Rows:
         return levels.tolist()
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats, lookahead", [(1, 3), (2, 2), (3, 1), (3, 0)])

@@ -80,6 +80,7 @@ def run(depth, cycles, *, offer=0.7, ready=0.7, release=0.2, rewind=0.05, clear=
     return sum(full), taken
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("depth", [4, 8, 64])
 @each("seed", range(3))
 @each("clear", [0.0, 0.02])

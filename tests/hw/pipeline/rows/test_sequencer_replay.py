@@ -224,6 +224,7 @@ EPOCHS = [
 ]
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("replays, refetches", [(0.2, 0.5), (0.8, 0.1)])
 @pytest.mark.parametrize("number", range(len(EPOCHS)))

@@ -134,6 +134,7 @@ def test_a_row_in_every_cycle(loss, spread):
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
