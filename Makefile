@@ -7,7 +7,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow night test-arm test-pynq test-torch test-wheel sim lint rtl speed pipelines
+.PHONY: demo test test-slow night test-arm test-pynq test-torch test-torch-slow test-wheel sim lint rtl speed pipelines
 .PHONY: area wheel release bitstream bitstream-check prove prove-all prove-mutations docs
 .PHONY: coverage coverage-rtl coverage-jobs coverage-faults site examples clean
 .DEFAULT_GOAL := demo
@@ -78,8 +78,8 @@ test-slow: $(VENV)/.stamp $(VENV)/.stamp-bitstream ## the other tests: more widt
 	$(BIN)/python -m pytest -n $(JOBS) -m slow -o faulthandler_timeout=3600
 
 # Each of them ends, whatever became of those before.
-NIGHT := test-slow prove-all prove-mutations coverage-rtl coverage-jobs coverage-faults test-pynq \
-	test-arm test-wheel
+NIGHT := test-slow test-torch-slow prove-all prove-mutations coverage-rtl coverage-jobs \
+	coverage-faults test-pynq test-arm test-wheel
 
 night:                          ## all that takes long, with a table at the end; a night
 	@$(PYTHON) tests/night.py $(MAKE) $(NIGHT)
@@ -102,6 +102,9 @@ $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel and races, in 1 to 8 processes
 	$(TORCH_VENV)/bin/python -m pytest -q tests/gradients/torch \
 		tests/lab/quantized_networks
+
+test-torch-slow: $(TORCH_VENV)/.stamp ## the other tests that need torch
+	$(TORCH_VENV)/bin/python -m pytest -q -m slow tests/gradients/torch
 
 test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13
 	$(BIN)/python tests/wheel/environments.py

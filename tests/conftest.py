@@ -12,6 +12,7 @@ from itertools import combinations
 import pytest
 
 SEED = "BITSTEP_TEST_SEED"
+GOLDEN = (math.sqrt(5) - 1) / 2         # whose multiples lie far apart, without whole parts
 
 
 def pytest_configure(config):
@@ -38,7 +39,7 @@ def pytest_collection_modifyitems(items):
 
     Of its combinations of arguments the test then runs as many as make every value
     (``covering(1)``) or every two values (``covering(2)``) meet. Of a test with the mark
-    ``by_day(n)`` n cases run, evenly chosen.
+    ``by_day(n)`` n cases run, with as many values as they can have.
     """
     tests = defaultdict(list)
     for item in items:
@@ -55,10 +56,8 @@ def pytest_collection_modifyitems(items):
         if mark is not None and item.get_closest_marker("slow") is None:
             counted[item.nodeid.partition("[")[0], mark.args[0]].append(item)
     for (_, count), cases in counted.items():
-        days = {len(cases) * place // count for place in range(min(count, len(cases)))}
-        for place, item in enumerate(cases):
-            if place not in days:
-                item.add_marker("slow")
+        for item in set(cases) - set(_spread(cases, count)):
+            item.add_marker("slow")
 
 
 def _values(case):
@@ -87,6 +86,20 @@ def _beyond(cases, strength):
         for others in lacking.values():
             others -= met
     return []
+
+
+def _spread(cases, count):
+    """So many cases: each has as many values as it can that those before have not, or have least;
+    among equals they are spread over all.
+    """
+    left = sorted(cases, key=lambda case: cases.index(case) * GOLDEN % 1)
+    values = {case: _values(case) for case in cases}
+    uses, chosen = Counter(), []
+    for _ in range(min(count, len(cases))):
+        chosen.append(min(left, key=lambda case: sum(uses[value] for value in values[case])))
+        left.remove(chosen[-1])
+        uses.update(values[chosen[-1]])
+    return chosen
 
 
 def pytest_report_header(config):

@@ -245,7 +245,7 @@ PROPERTIES = [
     Property("queue-lines", "DelayLines", "line d shows the same beat of the row d before",
              lines, Mutation("pipeline/rows/delay_lines.py", "newer = delay(m, read.data, late",
                              "newer = delay(m, self.beat, late"),
-             depth=12, bounded=True),
+             depth=12, bounded=True, slow=True),
     Property("queue-lines-fast", "DelayLines",
              "the same for a fast clock, with the same index every third cycle at most",
              functools.partial(lines, update_interval=4),

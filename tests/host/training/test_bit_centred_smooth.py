@@ -15,6 +15,7 @@ from bitstep.training import bit_centred_smooth
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
+from bitstep.training.centred_run import OuterStep
 from bitstep.training.checkpoint import Checkpoint, load_checkpoint
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
@@ -431,3 +432,19 @@ def test_what_is_kept_is_not_trained_again(tmp_path):
     np.testing.assert_array_equal(again.weights, whole.weights)
     np.testing.assert_array_equal(again.bytes_read, whole.bytes_read)
     assert load_checkpoint(tmp_path / "run.ckpt").finished
+
+
+def test_refining_takes_more_planes_where_it_leaves_half_of_the_gradient(monkeypatch):
+    data = make(40, 2)
+    with open_device(default_device(), data.rows.config) as device:
+        run = SmoothRun(data, device, data.rows.config, Objective(loss=Loss.LOGISTIC),
+                        BitCentred(planes=[4] * 9, step=1.0))
+        taken = []
+        monkeypatch.setattr(run, "_refined", taken.append)
+        run.slow = True
+        for gradient in (1.0, 0.4, 0.2, 0.11, 0.055, 0.05, 0.049):
+            run.found.append(OuterStep(run.point, gradient, 0, 6))
+            if len(run.found) > 1:
+                run._direction(4)
+    # A half is little enough; 6 planes become 12, and then all.
+    assert taken == [6, 6, 12, 12, 16, 16]

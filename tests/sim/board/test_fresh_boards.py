@@ -247,7 +247,6 @@ every_config = pytest.mark.parametrize("config", ALL, ids=lambda config: config.
 every_memory = pytest.mark.parametrize("memory", MEMORIES)
 
 
-@pytest.mark.by_day(6)
 @every_memory
 @every_config
 def test_abort(config, memory):
@@ -255,7 +254,7 @@ def test_abort(config, memory):
         sweep.abort(cycles_of(sweep, STRIDES[memory]))
 
 
-@pytest.mark.by_day(6)
+@pytest.mark.covering(1)
 @every_memory
 @every_config
 def test_abort_while_the_memory_does_nothing(config, memory):
@@ -264,7 +263,7 @@ def test_abort_while_the_memory_does_nothing(config, memory):
         sweep.time_out(cycles_of(sweep, 4 * STRIDES[memory]))
 
 
-@pytest.mark.by_day(6)
+@pytest.mark.covering(1)
 @every_memory
 @every_config
 def test_every_answer_is_an_error_once(config, memory):

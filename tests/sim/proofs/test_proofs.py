@@ -149,7 +149,7 @@ def test_exit_code_and_table(capsys):
     assert capsys.readouterr().err == "No property has 'nothing' in its name or component\n"
 
 
-@pytest.mark.parametrize("arguments, left", [([], 8), (["--all"], 0), (["d2-gaps"], 0)])
+@pytest.mark.parametrize("arguments, left", [([], 10), (["--all"], 0), (["d2-gaps"], 0)])
 def test_slow_proofs_are_left_out_unless_asked_for(monkeypatch, capsys, arguments, left):
     monkeypatch.setattr(command, "check_tools", lambda: None)
     monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
