@@ -9,7 +9,7 @@ pytest.importorskip("numba")
 
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import quantize_bit_planes
-from bitstep_lab.exactness import curves, floats, times
+from bitstep_lab.exactness import curves, floats, inner_rows, times
 from bitstep_lab.exactness.__main__ import line, time_line
 from bitstep_lab.exactness.problems import HELD_OUT, SETS, Problem, problem
 from bitstep_lab.races.board_profiles import profile
@@ -93,3 +93,30 @@ def test_sets():
     digits = problem("digits")
     assert digits.targets.shape == (1797, 10)
     assert (np.abs(digits.targets) == 1).all()
+
+
+def test_batches_of_inner_passes(small):
+    one, many = curves.batches(small, [1, 16])
+    assert (one.name, many.name) == ("batch 1", "batch 16")
+    assert max(one.excess[-1], many.excess[-1]) < 1e-8
+    assert not np.array_equal(one.excess[:3], many.excess[:3])
+
+
+def test_table_of_inner_rows(monkeypatch, capsys):
+    """Outer steps of all rows and of fewer, whose passes are others."""
+    monkeypatch.setattr(inner_rows, "COUNTS", (0, 64))
+    monkeypatch.setattr("sys.argv", ["inner_rows", "--rows", "1000", "--sets", "gaussian-10"])
+    inner_rows.main()
+    title, _, *lines = capsys.readouterr().out.splitlines()
+    assert title == "| set | loss | all rows | 64 rows |"
+    assert [line.split(" | ")[1] for line in lines] == ["squared_error", "log_loss",
+                                                        "squared_hinge"]
+    for line in lines:
+        assert all(1 <= int(cell.split(",")[0]) < 40 for cell in line.split(" | ")[2:])
+
+
+def test_inner_rows_must_be_enough(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["inner_rows", "--rows", "9"])
+    with pytest.raises(SystemExit):
+        inner_rows.main()
+    assert "--rows must be at least 1000, not 9" in capsys.readouterr().err

@@ -142,7 +142,6 @@ def test_refetching(bits, cell, lookahead, update_interval):
           proximal_period=9, warm=True)
 
 
-@pytest.mark.by_day(1)
 @pytest.mark.parametrize("lookahead, update_interval, epochs", [
     (0, 2, 1), (4, 4, 3), *(pytest.param(*others, 3, marks=pytest.mark.slow)
                             for others in ((0, 2), (4, 2)))])

@@ -246,6 +246,29 @@ def test_training(config, n_features, l2):
     assert (model.counters["cycles"] or 0) > 0
 
 
+@pytest.mark.parametrize("config, loss", [
+    (LINEAR, Loss.LEAST_SQUARES), (FAST, Loss.SQUARED_HINGE), (LOGISTIC, Loss.LOGISTIC)],
+    ids=lambda value: str(value)[:40])
+def test_inner_passes_over_the_first_rows(config, loss, monkeypatch):
+    """In memory they are followed by the others, with their labels."""
+    monkeypatch.setattr("bitstep.training.schedules.INNER_ROWS", 100)
+    monkeypatch.setattr("bitstep.training.schedules.INNER_ROWS_OF_A_FEATURE", 1)
+    rng = np.random.default_rng(4)
+    features = rng.standard_normal((500, 9))
+    outputs = features @ rng.standard_normal(9) + 0.5 * rng.standard_normal(500)
+    labels = quantize_labels(outputs, 500) if loss == Loss.LEAST_SQUARES \
+        else sign_labels(np.where(outputs > 0, 1, -1))
+    data = QuantizedDataset(quantize_bit_planes(features), labels)
+    model = check_training(config, data, Objective(loss=loss, l2=1e-2), epochs=4, planes=4)
+    assert model.gradients is not None
+    assert model.gradients[-1].max() < 0.05
+    # Of a plane of 9 features, padded to 12 bits: all rows are read with 16 planes and, for
+    # derivatives, with 4; the first 100 twice with 4.
+    assert model.bytes_read is not None
+    derivatives = 0 if loss == Loss.LEAST_SQUARES else 4
+    assert model.bytes_read[1] == (16 + derivatives) * 768 + 2 * 4 * 192
+
+
 def test_least_squares_of_classes():
     """The inner passes have no labels, which the format of signs could not say."""
     rng = np.random.default_rng(3)
