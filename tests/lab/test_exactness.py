@@ -109,10 +109,10 @@ def test_table_of_inner_rows(monkeypatch, capsys):
     inner_rows.main()
     title, _, *lines = capsys.readouterr().out.splitlines()
     assert title == "| set | loss | all rows | 64 rows |"
-    assert [line.split(" | ")[1] for line in lines] == ["squared_error", "log_loss",
+    assert [row.split(" | ")[1] for row in lines] == ["squared_error", "log_loss",
                                                         "squared_hinge"]
-    for line in lines:
-        assert all(1 <= int(cell.split(",")[0]) < 40 for cell in line.split(" | ")[2:])
+    for row in lines:
+        assert all(1 <= int(cell.split(",")[0]) < 40 for cell in row.split(" | ")[2:])
 
 
 def test_inner_rows_must_be_enough(monkeypatch, capsys):
