@@ -61,6 +61,7 @@ class ShardedPasses(CentredPasses):
         assert isinstance(self.data, SummedDataset)
         self._output = self.data.output
         self._plane_bytes = sum(one.plane_bytes for one in shards.facts)
+        self.inner_rows = self.data.n_rows      # a shard takes all of its rows: rounds cost more
 
     @property
     def few_rows(self) -> bool:
@@ -101,9 +102,8 @@ class ShardedPasses(CentredPasses):
         """
         found: list[Move] = self.shards.each(
             "inner-passes", "move", self.setup, self._output, InnerPasses(
-                number=self.passes, rows=self.inner_rows, planes=planes, unit=unit,
-                weights=weights, slope=slope, centre=centre, shares=self.shares,
-                factor=self.step / self.choice.step,
+                number=self.passes, planes=planes, unit=unit, weights=weights, slope=slope,
+                centre=centre, shares=self.shares, factor=self.step / self.choice.step,
                 options=options))
         self.passes += len(self.shares)
         self.bytes_read += sum(one.bytes_read for one in found)

@@ -106,8 +106,6 @@ class InnerPasses:
     ----------
     number : int
         Passes before these.
-    rows : int
-        Rows that they take, of a shard that has as many.
     shares : sequence of float
         Step of each pass, as a multiple of a shard's step.
     factor : float
@@ -117,7 +115,6 @@ class InnerPasses:
     """
 
     number: int
-    rows: int
     planes: int
     unit: float
     weights: np.ndarray
@@ -213,7 +210,6 @@ class _OwnPasses(CentredPasses):
         """The move of inner passes."""
         self.passes, self.bytes_read, self.counters = inner.number, 0, []
         self.shares, self.step = inner.shares, self.choice.step * inner.factor
-        self.inner_rows = min(inner.rows, self.data.n_rows)
         move, overflow = None, Overflow(0)
         try:
             move = self.train(inner.planes, inner.unit, weights, inner.slope, inner.centre,
