@@ -50,7 +50,7 @@ LOOK_BACK = 8               # outer steps over which progress is measured
 SLOW = 0.25                 # least share of the gradient that is left after them of a slow training
 LEAST_REFINED = 6           # planes of the codes that are refined on
 REFINED = 0.1               # share of the gradient that refining leaves
-UNREFINED = 0.5             # share that an outer step leaves after which it takes more planes
+UNREFINED = 0.75            # share of the gradient of all planes that is left, if codes are too few
 MAX_REFINING = 20           # its gradients, at most
 RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
 MAX_SEARCHES = 6            # full passes of an outer step
@@ -70,6 +70,7 @@ class SmoothRun(CentredRun):
     NUMBERS = (*CentredRun.NUMBERS, "room", "error", "slow")
 
     slow = False                        # outer steps refine, in place of inner passes
+    _refines = False                    # this outer step found the least value on its codes
     error = 0.0                         # largest of a component of a slope, by rounding
     _last: FullPass | None = None       # pass at the present point
     _written = 0                        # planes of its derivatives
@@ -96,6 +97,7 @@ class SmoothRun(CentredRun):
         """Take an outer step."""
         if not self.slope.any():
             return
+        self._refines = False
         direction = self.within(self._direction(planes))
         before = float(self.slope @ direction)
         if before >= 0:         # the memory, or the passes, point uphill
@@ -118,6 +120,9 @@ class SmoothRun(CentredRun):
             self.inner_rows = self.data.n_rows
             self.least = min(2 * max(planes, self.least), 16)
             return
+        if self._refines and self.size(found.slope) > UNREFINED * self.size(self.slope):
+            # The codes' objective is bent otherwise, where many columns move together.
+            self.least = min(2 * self.planes, PLANES)
         move, change = found.point - self.point, found.slope - self.slope
         self.stalled = 0 if move.any() else self.stalled + 1
         self._remember(move, change)
@@ -164,9 +169,6 @@ class SmoothRun(CentredRun):
 
     def _direction(self, planes: int) -> np.ndarray:
         """The move of an outer step."""
-        if self.slow and self.found[-1].gradient > UNREFINED * self.found[-2].gradient:
-            # The objective on the codes is bent otherwise, where many columns move together.
-            self.least = min(2 * max(self.least, LEAST_REFINED), PLANES)
         if len(self.found) >= LOOK_BACK and self.found[-1].gradient > SLOW * (
                 self.found[-LOOK_BACK - 1].gradient if len(self.found) > LOOK_BACK else 1.0):
             self.slow = True
@@ -237,6 +239,7 @@ class SmoothRun(CentredRun):
             self._remember(found.point - point, found.slope + bent - slope)
             point, slope, direction = found.point, found.slope + bent, None
             if self.size(slope) <= goal:
+                self._refines = True
                 break
         return point - self.point
 

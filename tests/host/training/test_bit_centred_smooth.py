@@ -15,7 +15,6 @@ from bitstep.training import bit_centred_smooth
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
-from bitstep.training.centred_run import OuterStep
 from bitstep.training.checkpoint import Checkpoint, load_checkpoint
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
@@ -434,17 +433,24 @@ def test_what_is_kept_is_not_trained_again(tmp_path):
     assert load_checkpoint(tmp_path / "run.ckpt").finished
 
 
-def test_refining_takes_more_planes_where_it_leaves_half_of_the_gradient(monkeypatch):
-    data = make(40, 2)
-    with open_device(default_device(), data.rows.config) as device:
-        run = SmoothRun(data, device, data.rows.config, Objective(loss=Loss.LOGISTIC),
-                        BitCentred(planes=[4] * 9, step=1.0))
-        taken = []
-        monkeypatch.setattr(run, "_refined", taken.append)
-        run.slow = True
-        for gradient in (1.0, 0.4, 0.2, 0.11, 0.055, 0.05, 0.049):
-            run.found.append(OuterStep(run.point, gradient, 0, 6))
-            if len(run.found) > 1:
-                run._direction(4)
-    # A half is little enough; 6 planes become 12, and then all.
-    assert taken == [6, 6, 12, 12, 16, 16]
+@pytest.mark.parametrize("left, solved, least", [
+    (0.8, True, 12), (0.7, True, 1), (0.8, False, 1)])
+def test_refining_takes_more_planes_where_codes_are_too_few(left, solved, least, monkeypatch):
+    """The least value on the codes was found, and is none of the rows."""
+    data, objective = make(40, 2), Objective(loss=Loss.LOGISTIC)
+    config = pipeline_of(data.rows, objective)
+    with open_device(default_device(), config) as device:
+        run = SmoothRun(data, device, config, objective, BitCentred(planes=[4] * 9, step=1.0))
+        run.begin(4)
+        slope, move = run.slope.copy(), np.full(3, -1e-3) * np.sign(run.slope)
+
+        def refined(planes):
+            run._refines, run.planes = solved, planes
+            return move
+        found = run._last
+        assert found is not None
+        monkeypatch.setattr(run, "_direction", lambda planes: refined(6))
+        monkeypatch.setattr(run, "_measured", lambda point, planes: found._replace(
+            point=point, slope=left * slope))
+        run.outer_step(4, 4)
+    assert run.least == least

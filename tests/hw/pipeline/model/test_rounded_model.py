@@ -67,7 +67,6 @@ def copies(config, models, bits, key, beats):
     return found
 
 
-@pytest.mark.by_day(2)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_batches_of_an_epoch(config):
     rng = random.Random(config.name)
