@@ -87,13 +87,13 @@ class DecodedRows:
             yield Portion(codes, 0, first, n_rows)
 
     def kept(self, job: TrainingJob, number: int) -> np.ndarray | None:
-        """All rows of a copy, decoded once; None where memory has no room for them."""
+        """All rows of a copy or more, decoded once; None where memory has no room for them."""
         stored = job.rows[number]
         with self._lock:
             self._kept = {key: entry for key, entry in self._kept.items()
                           if any(entry[0]() is copy for copy in job.rows)}
             found = self._kept.get(id(stored))
-        if found is not None and found[1] == job.n_rows:
+        if found is not None and found[1] >= job.n_rows:
             return found[2]
         if 2 * job.n_rows * job.n_features > ROOM * available_memory():
             return None
