@@ -50,6 +50,17 @@ def opened(data, loss, name=None):
     return open_device(name or default_device(), pipeline_of(data.rows, Objective(loss=loss)))
 
 
+def noted(device):
+    """Jobs that a device trains from now on."""
+    jobs, train = [], device.train
+
+    def note(job, **options):
+        jobs.append(job)
+        return train(job, **options)
+    device.train = note
+    return jobs
+
+
 def test_how_many(monkeypatch):
     monkeypatch.undo()
     assert [first_inner_rows(n_rows, 1024) for n_rows in (1, 131_072, 131_073, 10 ** 9)] == [
@@ -63,10 +74,7 @@ def test_devices_agree_and_reach_the_optimum_of_all_rows(loss, weighted):
     data, found = make(loss, weighted=weighted), []
     for name in {"golden", default_device()} & set(DEVICES):
         with opened(data, loss, name) as device:
-            run = run_of(data, loss, device)
-            jobs, train = [], device.train
-            device.train = lambda job, jobs=jobs, train=train, **options: (
-                jobs.append(job), train(job, **options))[1]
+            run, jobs = run_of(data, loss, device), noted(device)
             found.append(list(run.steps()))
             assert jobs[0].n_rows == 32
             assert (jobs[0].weights is not None) == weighted
