@@ -73,7 +73,6 @@ def check(ports, jobs, *, width=64, source_stall=0.0, sink_stall=0.0, seed=0, **
     return sum(error for _, error in counted)
 
 
-@pytest.mark.by_day(1)
 @pytest.mark.parametrize("ports, width", [(2, 64), (4, 64), (2, 128)])
 @each("case", [
     {"stalls": (0.0, 0.0), "latencies": (1, 1)}, {"stalls": (0.0, 0.0), "latencies": (1, 40)},
