@@ -284,7 +284,7 @@ def _compare(job):
     ({"epochs": (EpochSteps(1, 1),)},
      "planes of every epoch must be from 1 to 16 for bit-plane rows"),
     ({"bit_plane_rows": 513, "labels": np.empty(0, np.uint8)},
-     "bit_plane_rows must be rows of 1 blocks, not 513"),
+     "bit_plane_rows must be from 1 to 512, the rows of 1 blocks, not 513"),
     ({"label_shift": 3}, "label_shift must be at least 12"),
     ({"correction_period": 0}, "constants need a correction_period"),
     ({"constant_intercept": 1 << 31}, "constant_intercept must fit 32 bits"),
