@@ -41,23 +41,16 @@ def pytest_collection_modifyitems(items):
     (``covering(1)``) or every two values (``covering(2)``) meet. Of a test with the mark
     ``by_day(n)`` n cases run, with as many values as they can have.
     """
-    tests = defaultdict(list)
-    for item in items:
-        mark = item.get_closest_marker("covering")
-        # What runs at night anyway covers nothing by day.
-        if mark is not None and item.get_closest_marker("slow") is None:
-            tests[item.nodeid.partition("[")[0], mark.args[0]].append(item)
-    for (_, strength), cases in tests.items():
-        for item in _beyond(cases, strength):
-            item.add_marker("slow")
-    counted = defaultdict(list)
-    for item in items:
-        mark = item.get_closest_marker("by_day")
-        if mark is not None and item.get_closest_marker("slow") is None:
-            counted[item.nodeid.partition("[")[0], mark.args[0]].append(item)
-    for (_, count), cases in counted.items():
-        for item in set(cases) - set(_spread(cases, count)):
-            item.add_marker("slow")
+    for name, left in (("covering", _beyond), ("by_day", _unchosen)):
+        tests = defaultdict(list)
+        for item in items:
+            mark = item.get_closest_marker(name)
+            # What runs at night anyway covers nothing by day.
+            if mark is not None and item.get_closest_marker("slow") is None:
+                tests[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+        for (_, number), cases in tests.items():
+            for item in left(cases, number):
+                item.add_marker("slow")
 
 
 def _values(case):
@@ -88,18 +81,17 @@ def _beyond(cases, strength):
     return []
 
 
-def _spread(cases, count):
-    """So many cases: each has as many values as it can that those before have not, or have least;
-    among equals they are spread over all.
+def _unchosen(cases, count):
+    """Cases but so many. Each of these has as many values as it can that those before have not,
+    or have least; among equals they are spread over all.
     """
     left = sorted(cases, key=lambda case: cases.index(case) * GOLDEN % 1)
-    values = {case: _values(case) for case in cases}
-    uses, chosen = Counter(), []
+    values, uses = {case: _values(case) for case in cases}, Counter()
     for _ in range(min(count, len(cases))):
-        chosen.append(min(left, key=lambda case: sum(uses[value] for value in values[case])))
-        left.remove(chosen[-1])
-        uses.update(values[chosen[-1]])
-    return chosen
+        chosen = min(left, key=lambda case: sum(uses[value] for value in values[case]))
+        left.remove(chosen)
+        uses.update(values[chosen])
+    return left
 
 
 def pytest_report_header(config):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, least_shift
@@ -248,11 +249,7 @@ class TrainingJob:
             raise ValueError(f"The rows ({self.n_rows}) times the beats of a row ({self.beats}) "
                              f"must be below 2**32, not {self.n_rows * self.beats}; train on fewer "
                              "rows or on a wider bus")
-        labels = self.labels
-        if config.row_format == BIT_PLANES:     # which may be those of more rows
-            labels = labels[:label_bytes(self.n_rows, self.label_format)]
-        if labels.size or config.row_format != BIT_PLANES:
-            check_labels(labels, self.label_format, self.n_rows)
+        self._check_labels()
         check_weights(self.weights, self.n_rows)
         if not 0 <= self.label_shift <= config.rows.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.rows.max_label_shift}, "
@@ -287,6 +284,17 @@ class TrainingJob:
         check_derivatives(self)
         check_bit_planes(self, least_shift(self))
         check_codebooks(self.codebooks, config.rows, self.n_features)
+
+    def _check_labels(self):
+        labels = self.labels
+        if self.config.row_format == BIT_PLANES:
+            if not labels.size:
+                return
+            # They may be those of all rows in the blocks, of which the first are meant.
+            most = len(self.rows[0]) * BitPlaneLayout(self.n_features).block_rows
+            if labels.size <= label_bytes(most, self.label_format):
+                labels = labels[:label_bytes(self.n_rows, self.label_format)]
+        check_labels(labels, self.label_format, self.n_rows)
 
     def _check_loss(self):
         rule = LOSSES[self.loss]

@@ -102,6 +102,7 @@ class SmoothRun(CentredRun):
         before = float(self.slope @ direction)
         if before >= 0:         # the memory, or the passes, point uphill
             self._forget()
+            self._refines = False
             direction = self.within(self.gradient_step(self.slope))
             before = float(self.slope @ direction)
         if before >= 0:         # out of the box, in every component
@@ -118,7 +119,7 @@ class SmoothRun(CentredRun):
             self.stalled += 1
             self._forget()
             self.inner_rows = self.data.n_rows
-            self.least = min(2 * max(planes, self.least), 16)
+            self.least = min(2 * max(planes, self.least), PLANES)
             return
         if self._refines and self.size(found.slope) > UNREFINED * self.size(self.slope):
             # The codes' objective is bent otherwise, where many columns move together.
