@@ -285,6 +285,8 @@ def _compare(job):
      "planes of every epoch must be from 1 to 16 for bit-plane rows"),
     ({"bit_plane_rows": 513, "labels": np.empty(0, np.uint8)},
      "bit_plane_rows must be from 1 to 512, the rows of 1 blocks, not 513"),
+    ({"labels": np.zeros(1032, np.uint8)}, r"labels must be uint8 of shape \(80,\)"),
+    ({"labels": np.zeros(72, np.uint8)}, r"labels must be uint8 of shape \(80,\)"),
     ({"label_shift": 3}, "label_shift must be at least 12"),
     ({"correction_period": 0}, "constants need a correction_period"),
     ({"constant_intercept": 1 << 31}, "constant_intercept must fit 32 bits"),
@@ -293,6 +295,29 @@ def _compare(job):
 def test_bad_jobs(change, message):
     with pytest.raises(ValueError, match=message):
         replace(make_job(0), **change)
+
+
+@pytest.mark.parametrize("n_rows", [1, 300, 511, 512, 513])
+def test_first_rows_alone(n_rows):
+    """Rows and labels of 700, in two blocks, of which those after the first mean nothing."""
+    job = replace(make_job(3, n_rows=700, planes=(4, 2)), bit_plane_rows=n_rows)
+    alone = replace(job, rows=tuple(copy[:-(-n_rows // 512)] for copy in job.rows),
+                    labels=job.labels[:-(-n_rows // 4) * 8])
+    for one, other in zip(train(job), train(alone), strict=True):
+        np.testing.assert_array_equal(one.model, other.model)
+        assert (one.intercept, one.overflow) == (other.intercept, other.overflow)
+
+
+@needs_cpu
+@pytest.mark.parametrize("n_rows", [1, 300, 511, 512, 513])
+def test_cpu_is_golden_over_the_first_rows(n_rows):
+    """And once more over all rows, which are decoded anew, and over the first again."""
+    from bitstep.devices.cpu.device import CpuDevice
+    whole = make_job(3, n_rows=700, planes=(4, 2))
+    job, device = replace(whole, bit_plane_rows=n_rows), CpuDevice(whole.config)
+    for one in (job, whole, job):
+        found, expected = device.train(one), list(train(one))
+        np.testing.assert_array_equal(found.models, [epoch.model for epoch in expected])
 
 
 def test_planes_of_other_rows():

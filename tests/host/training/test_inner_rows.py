@@ -77,13 +77,25 @@ def test_devices_agree_and_reach_the_optimum_of_all_rows(loss, weighted):
             run, jobs = run_of(data, loss, device), noted(device)
             found.append(list(run.steps()))
             assert jobs[0].n_rows == 32
-            assert (jobs[0].weights is not None) == weighted
+            np.testing.assert_array_equal(jobs[0].weights,
+                                          data.rows.weights[:32] if weighted else None)
     for steps in found:
         assert steps[-1].gradient < 1e-6
         np.testing.assert_array_equal(steps[-1].point, found[0][-1].point)
     with opened(data, loss) as device:
         all_rows = list(run_of(data, loss, device, inner_rows=300).steps())
     np.testing.assert_allclose(found[0][-1].point, all_rows[-1].point, atol=2e-5)
+
+
+def test_devices_agree_on_several_classes():
+    rng = np.random.default_rng(7)
+    features = rng.standard_normal((300, 4))
+    labels = (features[:, :3] + 0.5 * rng.standard_normal((300, 3))).argmax(axis=1)
+    found = [LowPrecisionClassifier(device=name, random_state=1, tol=1e-6).fit(features, labels)
+             for name in ("golden", default_device())]
+    assert all(one.multinomial_ for one in found)
+    np.testing.assert_array_equal(found[0].coef_, found[1].coef_)
+    assert found[0].history_[-1]["gradient"] < 1e-6
 
 
 def test_bytes_that_are_read():

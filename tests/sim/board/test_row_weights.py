@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bit_plane_runs import CLOCK_HZ
+from centred_runs import check_training
 from simulated import TestedDevice, check_models, open_board
 
 from bitstep.devices.derivatives import derivative_job
@@ -15,6 +16,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import BadConfigurationError, RangeOverflowError
+from bitstep.quantization import QuantizedDataset, quantize_bit_planes, sign_labels
+from bitstep.training.objective import Objective
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
@@ -160,3 +163,18 @@ def test_derivatives_have_no_weights():
         with DerivativeRun(device, derivative_job(job, 4), 60.0) as run, \
                 pytest.raises(BadConfigurationError):
             run.finish()
+
+
+def test_inner_passes_over_the_first_rows(monkeypatch):
+    """Their weights stand beside derivatives, which the host copies for it."""
+    monkeypatch.setattr("bitstep.training.schedules.INNER_ROWS", 100)
+    monkeypatch.setattr("bitstep.training.schedules.INNER_ROWS_OF_A_FEATURE", 1)
+    rng = np.random.default_rng(8)
+    features = rng.standard_normal((300, 9))
+    signs = np.where(features[:, 0] + 0.5 * rng.standard_normal(300) > 0, 1, -1)
+    rows = quantize_bit_planes(
+        features, weights=rng.integers(1 << 14, 1 << 16, 300).astype(np.uint16))
+    model = check_training(SMOOTH, QuantizedDataset(rows, sign_labels(signs)),
+                           Objective(loss=Loss.LOGISTIC, l2=1e-2), epochs=4, planes=4)
+    assert model.gradients is not None
+    assert model.gradients[-1].max() < 0.05
