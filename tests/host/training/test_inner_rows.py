@@ -77,8 +77,10 @@ def test_devices_agree_and_reach_the_optimum_of_all_rows(loss, weighted):
             run, jobs = run_of(data, loss, device), noted(device)
             found.append(list(run.steps()))
             assert jobs[0].n_rows == 32
+            weights = data.rows.weights
+            assert (weights is not None) == weighted
             np.testing.assert_array_equal(jobs[0].weights,
-                                          data.rows.weights[:32] if weighted else None)
+                                          None if weights is None else weights[:32])
     for steps in found:
         assert steps[-1].gradient < 1e-6
         np.testing.assert_array_equal(steps[-1].point, found[0][-1].point)
