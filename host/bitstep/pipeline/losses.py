@@ -134,7 +134,11 @@ def _squared_hinge(values, targets):
 
 
 def _log_loss(values, targets):
-    return np.logaddexp(0, -(values * targets))     # no overflow, however wrong a row is
+    margins = values * targets
+    # np.logaddexp(0, -margins) takes three times as long. No overflow, however wrong a row is.
+    losses = np.exp(-np.abs(margins))
+    np.log1p(losses, out=losses)
+    return losses - np.minimum(margins, 0)
 
 
 def _log_derivative(values, targets):

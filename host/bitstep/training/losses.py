@@ -12,7 +12,8 @@ from bitstep.pipeline.losses import LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset
 
-CHUNK_VALUES = 1 << 18      # residuals, or features, that are in memory at a time: 2 MB
+CHUNK_VALUES = 1 << 15      # residuals, or features, that are in memory at a time: 256 kB, since
+                            # fresh memory and threads take longer than the work itself
 
 
 class Moments:
