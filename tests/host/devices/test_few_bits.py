@@ -98,6 +98,22 @@ def test_updates_of_any_size():
         assert found == expected if fits else not -1 << 31 <= found < 1 << 31
 
 
+@pytest.mark.parametrize("bits", [2, 3, 8, 16])
+def test_updates_about_the_ends_of_their_range(bits):
+    """-1.5 * 2^31 in 2 bits is -2 * 2^31, which is no update, or -2^31, which is the least one."""
+    rounded_up = 0
+    for whole in (1 << 31, 3 << 30, 1 << 32, 1 << 33):
+        for value in (sign * whole + step for sign in (1, -1) for step in range(-2, 3)):
+            for dither in (0, 1 << 15, (1 << 16) - 1):
+                expected = round_floating(value << 8 | 255, 8, dither, bits)
+                found = for_python(rounded)(1, (value << 8 | 255) >> 24,
+                                            (value << 8 | 255) & (1 << 24) - 1, dither, 8, bits)
+                fits = -1 << 31 <= expected < 1 << 31
+                assert found == expected if fits else not -1 << 31 <= found < 1 << 31
+                rounded_up += fits and value < -1 << 31
+    assert rounded_up
+
+
 def test_models_side_by_side():
     config = PipelineConfig(bits=4, max_features=256, lookahead=2)
     first = random_job(config, n_features=256, n_rows=130, seed=0, batch=64, epochs=2)

@@ -64,7 +64,7 @@ class Rule(NamedTuple):
 def _scaled(typing_context, factor, high, low, addend, shift):
     """``floor((factor * (high * 2**24 + low) + addend) / 2**shift)`` through 128 bits.
 
-    What is 2**62 or more in magnitude becomes +-2**62. Arguments are int64, shift from 0 to 63.
+    What is 2**62 or more in magnitude becomes +-2**62. Arguments are int64, shift from 0 to 127.
     """
     def generate(context, builder, signature, arguments):
         wide = ir.IntType(128)
@@ -118,8 +118,10 @@ def rounded(factor, high, low, dither, shift, bits):
     if bits == 0:
         return scaled(factor, high, low, dither_addend(dither, shift), shift)
     whole = scaled(factor, high, low, 0, shift)
-    if whole < -_UPDATE_LIMIT or whole >= _UPDATE_LIMIT:
-        return whole                        # no update, however it is rounded
+    # Down to twice the least update, a number may be rounded up to it: in 2 bits -1.1 * 2**31 is
+    # -2 * 2**31 or -1 * 2**31. Beyond that nothing is an update, however it is rounded.
+    if whole < -2 * _UPDATE_LIMIT or whole >= _UPDATE_LIMIT:
+        return whole
     size, drop = whole if whole >= 0 else ~whole, 0
     while size >> drop >= np.int64(1) << bits - 1:
         drop += 1
