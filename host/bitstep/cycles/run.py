@@ -92,7 +92,9 @@ def counting(job: TrainingJob, memory: Memory | None = None, *,
     if shape.refetching and len(open_rows) < epochs + overflowed:
         raise ValueError(f"open_rows must have an entry for each of {epochs + overflowed} epochs, "
                          f"not {len(open_rows)}")
-    shape, memory = shape if overflowed else replace(shape, epochs=epochs), memory or Memory()
+    memory = memory or Memory()
+    if not overflowed and epochs != shape.epochs:
+        shape = replace(shape, epochs=epochs)
     if shape.refetching:
         rows = [KeptRows(one) for one in open_rows]
         return Once(functools.partial(_run, shape, memory, epochs, overflowed, rows))

@@ -184,13 +184,14 @@ class SmoothRun(CentredRun):
     def _bfgs(self, slope: np.ndarray, guess: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The move of limited-memory BFGS whose first guess takes a slope to a move."""
         rest, shares = slope.copy(), []
-        pairs = list(zip(self.moves, self.changes, strict=True))
-        for move, change in reversed(pairs):
-            shares.append(float(move @ rest) / float(move @ change))
+        pairs = [(move, change, float(move @ change))
+                 for move, change in zip(self.moves, self.changes, strict=True)]
+        for move, change, product in reversed(pairs):
+            shares.append(float(move @ rest) / product)
             rest -= shares[-1] * change
         found = guess(rest)
-        for (move, change), share in zip(pairs, reversed(shares), strict=True):
-            found = found - (share + float(change @ found) / float(move @ change)) * move
+        for (move, change, product), share in zip(pairs, reversed(shares), strict=True):
+            found = found - (share + float(change @ found) / product) * move
         return found
 
     def _scaled(self, rest: np.ndarray) -> np.ndarray:
