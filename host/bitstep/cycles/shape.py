@@ -1,17 +1,46 @@
 """Numbers of a job and of a pipeline that decide about cycles."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import share_labels
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import ceil_div
+from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import row_label_bits
 
 WORD_BYTES = 8              # beat of the bus for labels, tables and models
 BURST = 16                  # most beats of a burst, which ends where so many are aligned
+
+
+# Bit-centred training counts some fifty runs of the same rows.
+@functools.lru_cache(maxsize=64)
+def _sizes(config: PipelineConfig, n_features: int, n_rows: int, models: int, shared: bool,
+           label_format: LabelFormat, weighted: bool) -> dict[str, Any]:
+    """Fields of :class:`Shape` that rows have, whatever is done with them."""
+    rows, beats = config.rows, config.rows.beats(n_features)
+    per_beat = rows.model_lanes // 2
+    # Of packed rows, those of a beat are taken together, with their labels.
+    entries = ceil_div(n_rows, rows.rows_per_beat)
+    row_bits = row_label_bits(
+        label_format, (1 if shared else rows.label_streams) * rows.label_rows, weighted)
+    return {
+        "rows": entries, "beats": beats,
+        "label_words": ceil_div(entries * row_bits, 8 * WORD_BYTES),
+        "labels_per_word": max(8 * WORD_BYTES // row_bits, 1),
+        "words_per_label": max(row_bits // (8 * WORD_BYTES), 1),
+        "model_words": beats * per_beat + 1,
+        "pairs": (beats - 1) * per_beat + ceil_div(n_features - (beats - 1) * rows.lanes, 2),
+        "fine_words": rows.fine_words(n_features) // 4,
+        "codebook_words": rows.codebook_words(n_features),
+        "check_cycles": rows.check_cycles(n_features),
+        "sampled_beats": models if rows.packed else beats,
+        "bit_planes": BitPlaneLayout(n_features) if rows.front_end == "planes" else None,
+        "packed_rows": n_rows * rows.packed}
 
 
 @dataclass(frozen=True)
@@ -98,37 +127,18 @@ class Shape:
         With ``gradient`` it is the shape of the run that sums the gradient, with ``derivatives``,
         too, of the one that writes derivatives.
         """
-        beats, rows = job.beats, config.rows
-        if lookahead is None:
-            lookahead = config.lookahead_of(job)
-        last_lanes = job.n_features - (beats - 1) * rows.lanes
-        per_beat = rows.model_lanes // 2
         jobs = (job, *others)
-        streams = 1 if share_labels(jobs) else rows.label_streams
-        # Of packed rows, those of a beat are taken together, with their labels.
-        entries = ceil_div(job.n_rows, rows.rows_per_beat)
-        streams *= rows.label_rows
-        row_bits = row_label_bits(job.label_format, streams, job.weights is not None)
-        label_words = ceil_div(entries * row_bits, 8 * WORD_BYTES)
         return cls(
-            config=config, rows=entries, beats=beats, copies=len(job.rows),
-            epochs=len(job.epochs), lookahead=lookahead,
+            config=config, copies=len(job.rows), epochs=len(job.epochs),
+            lookahead=config.lookahead_of(job) if lookahead is None else lookahead,
             batch=job.batch, correction_period=0 if gradient else job.correction_period,
-            proximal_period=0 if gradient else job.proximal_period,
-            models=len(jobs), label_words=label_words,
-            labels_per_word=max(8 * WORD_BYTES // row_bits, 1),
-            words_per_label=max(row_bits // (8 * WORD_BYTES), 1),
-            model_words=beats * per_beat + 1,
-            pairs=(beats - 1) * per_beat + ceil_div(last_lanes, 2),
-            fine_words=rows.fine_words(job.n_features) // 4,
-            codebook_words=rows.codebook_words(job.n_features),
+            proximal_period=0 if gradient else job.proximal_period, models=len(jobs),
             warm=any(bool(one.model.any() or one.intercept) for one in jobs),
-            check_cycles=rows.check_cycles(job.n_features),
-            sampled_beats=len(jobs) if rows.packed else beats,
             refetching=job.cell_half_levels > 0,
-            bit_planes=BitPlaneLayout(job.n_features) if rows.front_end == "planes" else None,
             planes=tuple(steps.planes for steps in job.epochs if steps.planes),
-            packed_rows=job.n_rows * rows.packed, gradient=gradient, derivatives=derivatives)
+            gradient=gradient, derivatives=derivatives,
+            **_sizes(config, job.n_features, job.n_rows, len(jobs), share_labels(jobs),
+                     job.label_format, job.weights is not None))
 
     @property
     def latency(self) -> int:

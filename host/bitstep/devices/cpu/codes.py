@@ -74,10 +74,9 @@ class DecodedRows:
         Portion
             To be used before the next one is asked for, unless all rows are kept.
         """
-        codes = self.kept(job, number)
-        if codes is not None:
-            for first, n_rows in portions(job):
-                yield Portion(codes, first, first, n_rows)
+        parts = self.kept_portions(job, number)
+        if parts is not None:
+            yield from parts
             return
         codes = np.empty((0, job.n_features), np.int16)
         for first, n_rows in portions(job, values=PORTION_VALUES):
@@ -85,6 +84,12 @@ class DecodedRows:
                 codes = np.empty((n_rows, job.n_features), np.int16)
             unpacked_codes(job.rows[number], planes, first, codes[:n_rows])
             yield Portion(codes, 0, first, n_rows)
+
+    def kept_portions(self, job: TrainingJob, number: int) -> list[Portion] | None:
+        """Portions that may be used at the same time, unless memory has no room for all rows."""
+        codes = self.kept(job, number)
+        return None if codes is None else [
+            Portion(codes, first, first, n_rows) for first, n_rows in portions(job)]
 
     def kept(self, job: TrainingJob, number: int) -> np.ndarray | None:
         """All rows of a copy or more, decoded once; None where memory has no room for them."""

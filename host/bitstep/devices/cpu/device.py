@@ -226,11 +226,9 @@ class CpuDevice(SoftwareDevice):
         """Results of all portions of a job's rows, in order; portions of rows that are kept are
         worked on at the same time.
         """
-        found = self._decoded.portions(job, 0, planes)
-        if self._decoded.kept(job, 0) is None:
-            results = map(work, found)
-        else:
-            results = in_threads(work, list(found), self.workers)
+        parts = self._decoded.kept_portions(job, 0)
+        results = map(work, self._decoded.portions(job, 0, planes)) if parts is None \
+            else in_threads(work, parts, self.workers)
         for result in results:
             self._look()
             yield result
