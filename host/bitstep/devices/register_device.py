@@ -66,7 +66,7 @@ class RegisterDevice(RegisterAccess, Device):
         """
         return runs_of(jobs, self.models)
 
-    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0, derivative_rows: int = 0,
                  timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`.
 
@@ -74,7 +74,7 @@ class RegisterDevice(RegisterAccess, Device):
         """
         check_identity(self)
         self._check(job)
-        check_gradient(job, self.config, derivative_planes)
+        check_gradient(job, self.config, derivative_planes, derivative_rows)
         if not self.config.stages.full_passes:
             raise DeviceError(NO_GRADIENT.format(self.name))
         if self.kept_rows is not None:
@@ -83,7 +83,8 @@ class RegisterDevice(RegisterAccess, Device):
             found = run.sums()
         if found.overflow or not derivative_planes:
             return found
-        with DerivativeRun(self, derivative_job(job, derivative_planes), timeout_s) as run:
+        written = derivative_job(job, derivative_planes, derivative_rows)
+        with DerivativeRun(self, written, timeout_s) as run:
             return run.beside(found)
 
     @contextlib.contextmanager

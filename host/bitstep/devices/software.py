@@ -33,7 +33,8 @@ from bitstep.pipeline.results import (
 from bitstep.pipeline.softmax import check_classes
 
 
-def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0) -> None:
+def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0,
+                   derivative_rows: int = 0) -> None:
     """Raise DeviceError unless a job is one whose gradient a pipeline can sum."""
     check_job(job, config)
     if config.row_format != BIT_PLANES or len(job.epochs) != 1:
@@ -47,6 +48,9 @@ def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: 
     if job.loss == Loss.LOGISTIC and job.label_shift - left <= FINE_ARGUMENT:
         raise DeviceError("The gradient of the logistic loss needs a label_shift of at least "
                           f"{FINE_ARGUMENT + 1 + left} at {planes} planes, not {job.label_shift}")
+    if not 0 <= derivative_rows <= job.n_rows:
+        raise DeviceError(f"Derivatives can be written of 1 to {job.n_rows} rows, or of all by 0, "
+                          f"not of {derivative_rows}")
     if not derivative_planes:
         return
     least = DERIVATIVE_FRACTION + BIT_PLANE_BITS - derivative_planes
@@ -100,19 +104,19 @@ class SoftwareDevice(Device):
         self.prepare(job)
         return SoftwareRun(self, job, timeout_s)
 
-    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0, derivative_rows: int = 0,
                  timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
         del timeout_s
-        check_gradient(job, self.config, derivative_planes)
-        return gradient(job, derivative_planes)
+        check_gradient(job, self.config, derivative_planes, derivative_rows)
+        return gradient(job, derivative_planes, derivative_rows)
 
-    def class_gradients(self, jobs: Sequence[TrainingJob], *,
-                        derivative_planes: int = 0) -> ClassSums:
+    def class_gradients(self, jobs: Sequence[TrainingJob], *, derivative_planes: int = 0,
+                        derivative_rows: int = 0) -> ClassSums:
         """See :meth:`bitstep.pipeline.device.Device.class_gradients`."""
         check_classes(jobs, derivatives=False)
-        check_gradient(jobs[0], self.config, derivative_planes)
-        return softmax.gradients(jobs, derivative_planes)
+        check_gradient(jobs[0], self.config, derivative_planes, derivative_rows)
+        return softmax.gradients(jobs, derivative_planes, derivative_rows)
 
     def class_epochs(self, jobs: Sequence[TrainingJob]) -> Iterator[list[EpochModel] | None]:
         """Compute jobs of all classes; yield as :meth:`epochs` does, models of all of them."""

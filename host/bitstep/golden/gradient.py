@@ -40,14 +40,15 @@ from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT, GradientSum
 
 
-def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
+def gradient(job: TrainingJob, derivative_planes: int = 0,
+             derivative_rows: int = 0) -> GradientSum:
     """Sum the updates of all rows, without making them.
 
     Parameters
     ----------
     job : TrainingJob
         Of bit-plane rows and one epoch; its model, planes, mantissa, shift and key are used.
-    derivative_planes : int
+    derivative_planes, derivative_rows : int
         See :meth:`bitstep.pipeline.device.Device.gradient`.
 
     Returns
@@ -77,6 +78,7 @@ def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
         at_planes = job.at(EpochSteps(0, 1, planes=derivative_planes))
         labels = [derivative_label(at_planes, dot, sign) for dot, sign in zip(
             _dots(job, derivative_planes), job.stored_labels(0, job.n_rows).tolist(), strict=True)]
+        labels = labels[:derivative_rows or job.n_rows]
         if not all(fits(label, 32) for label in labels):
             return failed
         derivatives = pack_labels(np.array(labels), LabelFormat.INT32)

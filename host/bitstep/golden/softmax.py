@@ -108,14 +108,15 @@ def softmax(dots: Sequence[int], label_shift: int, fraction: int) -> list[int]:
     return [((power << fraction + 1) + total) // (2 * total) for power in powers]
 
 
-def gradients(jobs: Sequence[TrainingJob], derivative_planes: int = 0) -> ClassSums:
+def gradients(jobs: Sequence[TrainingJob], derivative_planes: int = 0,
+              derivative_rows: int = 0) -> ClassSums:
     """Sum the updates of all rows for the model of every class, without making them.
 
     Parameters
     ----------
     jobs : sequence of TrainingJob
         One for each class; see :meth:`bitstep.pipeline.device.Device.class_gradients`.
-    derivative_planes : int
+    derivative_planes, derivative_rows : int
 
     Returns
     -------
@@ -147,7 +148,7 @@ def gradients(jobs: Sequence[TrainingJob], derivative_planes: int = 0) -> ClassS
         return failed
     labels: list[np.ndarray | None] = [None] * count
     if derivative_planes:
-        labels = [pack_labels(np.array(own), LabelFormat.INT32)
+        labels = [pack_labels(np.array(own[:derivative_rows or first.n_rows]), LabelFormat.INT32)
                   for own in zip(*_derivative_labels(jobs, derivative_planes), strict=True)]
     levels, _ = levels_of(first, first.rows[0], steps.planes)
     return ClassSums([GradientSum(np.array(own, np.int64) @ levels, sum(own) * level,

@@ -233,7 +233,7 @@ class Device(Protocol):
             raise outcome
         return outcome
 
-    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0, derivative_rows: int = 0,
                  timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows at the model of a job, without making them.
 
@@ -244,6 +244,8 @@ class Device(Protocol):
         derivative_planes : int
             Planes of the codes at which the derivative of each row's loss is written; 0 for none.
             For a smooth loss whose labels are signs, at most the planes of the epoch.
+        derivative_rows : int
+            Rows whose derivatives are written: so many of the first ones; 0 for all.
         timeout_s : float
             See :meth:`train`; devices that compute on the host do not look at it.
 
@@ -252,11 +254,11 @@ class Device(Protocol):
         DeviceError
             If the device has no pipeline for bit-plane rows.
         """
-        del job, derivative_planes, timeout_s
+        del job, derivative_planes, derivative_rows, timeout_s
         raise DeviceError(NO_BIT_PLANE_ROWS.format(self.name))
 
-    def class_gradients(self, jobs: Sequence[TrainingJob], *,
-                        derivative_planes: int = 0) -> ClassSums:
+    def class_gradients(self, jobs: Sequence[TrainingJob], *, derivative_planes: int = 0,
+                        derivative_rows: int = 0) -> ClassSums:
         """Sum the updates of all rows at the models of all classes of a multinomial model
         (:mod:`bitstep.golden.softmax`).
 
@@ -265,7 +267,7 @@ class Device(Protocol):
         jobs : sequence of TrainingJob
             Of each class, with loss ``LOGISTIC`` and labels +1 for its rows and -1 for the others;
             alike but for labels, model and constants.
-        derivative_planes : int
+        derivative_planes, derivative_rows : int
             See :meth:`gradient`.
 
         Raises
@@ -273,7 +275,7 @@ class Device(Protocol):
         DeviceError
             If the device has no such passes, or jobs are not those of the classes of one model.
         """
-        del jobs, derivative_planes
+        del jobs, derivative_planes, derivative_rows
         raise DeviceError(NO_JOINT_CLASSES.format(self.name))
 
     def train_classes(self, jobs: Sequence[TrainingJob], *,

@@ -288,12 +288,13 @@ class SmoothRun(CentredRun):
                           loss=self.objective.loss)
 
     def _centre(self, planes: int) -> FullPass:
-        """The full pass at the centre, made again for other planes or another room."""
+        """The full pass at the centre, made again for other planes, another room or more rows."""
         if self._last is None:          # of a training that goes on: it was counted
             counts = self.passes, self.bytes_read
             self._room = self.room
             self._last, self._written = self._pass(self.point, planes), planes
             self.passes, self.bytes_read, self._reach = *counts, self.reach
-        elif self._written != planes or self._reach != self.reach:
+        elif self._written != planes or self._reach != self.reach \
+                or self._last.derivative_rows < self.inner_rows:
             self._take(self._measured(self.point, planes), planes)
         return self._last

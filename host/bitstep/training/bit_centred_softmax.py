@@ -57,7 +57,8 @@ class SoftmaxRun(SmoothRun):
 
     def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
         """See :meth:`bitstep.training.centred_passes.CentredPasses.sums`."""
-        found = self.device.class_gradients(jobs, derivative_planes=derivative_planes)
+        found = self.device.class_gradients(jobs, derivative_planes=derivative_planes,
+                                            derivative_rows=self.derivative_rows)
         self.counters += [sums.counters for sums in found.classes[:1]]
         self._shared = found.shared / (2.0 ** SHARED * self.data.n_rows * self.mean_weight)
         return found.classes

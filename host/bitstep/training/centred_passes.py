@@ -83,6 +83,8 @@ class FullPass(NamedTuple):
         Label shift of that unit.
     derivatives : list of ndarray of uint8, or of None
         Labels of inner passes of each output, if they were asked for.
+    derivative_rows : int
+        Rows that these are of: the first ones.
     rounding : float
         About what the rounding of the rows' updates changes a component of the gradient by.
     shared : ndarray of float64, shape (n_classes, n_classes), or None
@@ -94,6 +96,7 @@ class FullPass(NamedTuple):
     unit: float
     shift: int
     derivatives: list[np.ndarray | None]
+    derivative_rows: int
     rounding: float
     shared: np.ndarray | None = None
 
@@ -185,7 +188,9 @@ class CentredPasses:
             for part, output in zip(self._by_output(words), self.outputs, strict=True)],
             derivative_planes)
         # A pipeline writes derivatives in a run of its own, which reads their planes again.
-        self.bytes_read += (planes + derivative_planes) * self._plane_bytes
+        derivative_rows = self.derivative_rows if derivative_planes else 0
+        self.bytes_read += planes * self._plane_bytes \
+            + derivative_planes * self._bytes_of_plane(derivative_rows)
         if found[0].overflow:
             raise AssertionError("The updates of a full pass have room")
         scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count
@@ -196,12 +201,13 @@ class CentredPasses:
         slope *= scale
         self._by_output(slope)[:, :-1] += self.penalties * self._by_output(exact)[:, :-1]
         return FullPass(exact, slope, unit, shift, [sums.derivatives for sums in found],
-                        scale * 2.0 ** planes * math.sqrt(count))
+                        derivative_rows, scale * 2.0 ** planes * math.sqrt(count))
 
     def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
         """Sums of a full pass, of every output."""
         (job,) = jobs
-        found = self.device.gradient(job, derivative_planes=derivative_planes)
+        found = self.device.gradient(job, derivative_planes=derivative_planes,
+                                     derivative_rows=self.derivative_rows)
         self.counters.append(found.counters)
         return [found]
 
@@ -209,6 +215,16 @@ class CentredPasses:
         """Results of inner passes, of every output."""
         (job,) = jobs
         return [self.device.train(job, timeout_s=self.timeout_s)]
+
+    @property
+    def derivative_rows(self) -> int:
+        """Rows whose derivatives a full pass writes: the inner passes may double theirs next."""
+        return min(2 * self.inner_rows, self.data.n_rows)
+
+    def _bytes_of_plane(self, n_rows: int) -> int:
+        """Bytes of a plane of the first rows."""
+        return self._plane_bytes if n_rows == self.data.n_rows \
+            else self._layout.bytes_read(n_rows, 1)
 
     def _by_output(self, point: np.ndarray) -> np.ndarray:
         """A view of a point, shape (n_outputs, n_features + 1)."""
@@ -273,7 +289,7 @@ class CentredPasses:
             entries.append(EpochSteps(
                 *stepping.step_mantissa(step * 4.0 ** -planes / self.mean_weight, step),
                 *stepping.correction_mantissa(step * share), planes=planes, key=self._key()))
-        self.bytes_read += len(entries) * planes * self._layout.bytes_read(self.inner_rows, 1)
+        self.bytes_read += len(entries) * planes * self._bytes_of_plane(self.inner_rows)
         row_weights = data.rows.weights
         if row_weights is not None and self.inner_rows < data.n_rows:
             row_weights = row_weights[:self.inner_rows]

@@ -43,23 +43,28 @@ def inner_jobs(jobs, derivative_planes, planes, **options):
 
 
 @both
-@pytest.mark.parametrize("count, planes, derivative_planes, level", [
-    (2, 16, 0, 1 << 16), (3, 16, 1, 1 << 16), (7, 16, 16, 0), (26, 9, 4, 1 << 16),
-    (3, 6, 6, 1 << 16)])
-def test_gradients(count, planes, derivative_planes, level):
+@pytest.mark.parametrize("count, planes, derivative_planes, rows, level", [
+    (2, 16, 0, 0, 1 << 16), (3, 16, 1, 1, 1 << 16), (7, 16, 16, 0, 0), (26, 9, 4, 33, 1 << 16),
+    (3, 6, 6, 77, 1 << 16)])
+def test_gradients(count, planes, derivative_planes, rows, level):
     jobs, _, _ = make_jobs(n_rows=77, n_features=11, count=count, seed=count, planes=planes,
                            level=level)
     first, second = on_each(jobs, lambda device: device.class_gradients(
+        jobs, derivative_planes=derivative_planes, derivative_rows=rows))
+    all_of, _ = on_each(jobs, lambda device: device.class_gradients(
         jobs, derivative_planes=derivative_planes))
     np.testing.assert_array_equal(first.shared, second.shared)
     assert first.shared.any()
-    for one, other in zip(first.classes, second.classes, strict=True):
+    for one, other, whole in zip(first.classes, second.classes, all_of.classes, strict=True):
         np.testing.assert_array_equal(one.words, other.words)
         assert one.intercept == other.intercept
         assert (one.intercept != 0) == (level != 0)
         assert (one.derivatives is None) == (derivative_planes == 0)
         if one.derivatives is not None:
             np.testing.assert_array_equal(one.derivatives, other.derivatives)
+            n_bytes = 4 * (rows or 77)
+            np.testing.assert_array_equal(one.derivatives[:n_bytes], whole.derivatives[:n_bytes])
+            assert len(one.derivatives) == -(-n_bytes // 8) * 8
 
 
 @both

@@ -181,6 +181,14 @@ def test_derivatives_by_hand():
     assert after.model.tolist() == [(1 << 23) + 3 * 3 * (1 << 7)]
 
 
+@pytest.mark.parametrize("rows", [-1, 301])
+def test_derivatives_of_rows_that_there_are_not(rows):
+    job = make_job(0, loss=Loss.LOGISTIC, planes=(16,))
+    message = f"Derivatives can be written of 1 to {job.n_rows} rows, or of all by 0, not of {rows}"
+    with pytest.raises(DeviceError, match=message):
+        GoldenDevice(job.config).gradient(job, derivative_planes=4, derivative_rows=rows)
+
+
 @pytest.mark.parametrize("change, planes, message", [
     ({"loss": Loss.LEAST_SQUARES}, 4, "Derivatives need a smooth loss of signs, 1 to 16 planes"),
     ({"loss": Loss.HINGE}, 4, "Derivatives need a smooth loss"),
@@ -271,13 +279,21 @@ def _compare(job):
         one = replace(job, epochs=(steps,))
         smooth = job.loss in (Loss.LOGISTIC, Loss.SQUARED_HINGE)
         planes = max(1, steps.planes // 2) if smooth else 0
-        sums, exact = cpu.gradient(one, derivative_planes=planes), gradient(one, planes)
+        rows = steps.key % (job.n_rows + 1)         # 0: all
+        sums = cpu.gradient(one, derivative_planes=planes, derivative_rows=rows)
+        exact = gradient(one, planes, rows)
         assert (sums.overflow, sums.intercept) == (exact.overflow, exact.intercept)
         np.testing.assert_array_equal(sums.words, exact.words)
         assert (sums.derivatives is None) == (exact.derivatives is None) == (
             not planes or bool(exact.overflow))
         if exact.derivatives is not None:
             np.testing.assert_array_equal(sums.derivatives, exact.derivatives)
+            of_all, n_bytes = gradient(one, planes), 4 * (rows or job.n_rows)
+            if not of_all.overflow:     # by a derivative of the other rows
+                np.testing.assert_array_equal(exact.derivatives[:n_bytes],
+                                              of_all.derivatives[:n_bytes])
+            assert not exact.derivatives[n_bytes:].any()
+            assert len(exact.derivatives) == -(-n_bytes // 8) * 8
 
 
 @pytest.mark.parametrize("change, message", [

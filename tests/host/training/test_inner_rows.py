@@ -108,6 +108,41 @@ def test_bytes_that_are_read():
     assert first.bytes_read == 2 * 16 * 320 + 2 * 4 * 64
 
 
+def full_passes(device):
+    """Options of the full passes that a device makes from now on."""
+    found, gradient = [], device.gradient
+
+    def note(job, **options):
+        found.append(options)
+        return gradient(job, **options)
+    device.gradient = note
+    return found
+
+
+@pytest.mark.parametrize("loss", LOSS_LIST[1:])
+def test_derivatives_are_written_of_twice_as_many(loss):
+    """So inner passes can double their rows without another full pass."""
+    data = make(loss)
+    with opened(data, loss) as device:
+        run, passes, jobs = run_of(data, loss, device), full_passes(device), noted(device)
+        steps = run.steps()
+        first = next(steps)
+        assert [one["derivative_rows"] for one in passes] == [64] * len(passes)
+        # Planes of 300 rows of 8 bits, of which beats of 64 bytes are read, and of 64 and 32 rows.
+        assert first.bytes_read == len(passes) * (16 * 320 + 4 * 64) + 2 * 4 * 64
+        known = len(passes)
+        run.inner_rows = 64
+        next(steps)
+        assert jobs[-1].n_rows == 64
+        again = len(passes) - known         # one, unless a line was searched
+        assert passes[-1]["derivative_rows"] == 128
+        run.inner_rows, known = 300, len(passes)
+        next(steps)
+        assert jobs[-1].n_rows == 300
+        assert len(passes) - known > again >= 1
+        assert passes[-1]["derivative_rows"] == 300
+
+
 def test_slow_steps_double_them(monkeypatch):
     data = make(Loss.LOGISTIC)
     with opened(data, Loss.LOGISTIC) as device:

@@ -48,15 +48,15 @@ def check_same(found, expected):
     np.testing.assert_array_equal(found.derivatives, expected.derivatives)
 
 
-def check_full_pass(config, job, planes, lookahead=None, **options):
+def check_full_pass(config, job, planes, lookahead=None, rows=0, **options):
     """Sum a gradient and write derivatives: golden's numbers, the counters of the cycle model.
     Returns them.
     """
     lookahead = config.effective_lookahead(job.beats) if lookahead is None else lookahead
-    expected = gradient(job, planes)
+    expected = gradient(job, planes, rows)
     with open_board(config, clock_hz=CLOCK_HZ, **options) as board:
         device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
-        found = device.gradient(job, derivative_planes=planes)
+        found = device.gradient(job, derivative_planes=planes, derivative_rows=rows)
         assert board.board.stray_accesses == 0
         assert not board._allocator.blocks
     assert bool(found.overflow) == bool(expected.overflow)
@@ -69,14 +69,14 @@ def check_full_pass(config, job, planes, lookahead=None, **options):
     gbps = options.get("memory_gbps")
     memory = Memory(options.get("memory_latency", 20), gbps and gbps * 1e9 / CLOCK_HZ)
     runs = [count_epochs(one, memory, lookahead=lookahead, gradient=True, derivatives=written)[0]
-            for one, written in ((job, False), (derivative_job(job, planes), True))]
+            for one, written in ((job, False), (derivative_job(job, planes, rows), True))]
     assert found.counters == sum_counters(runs)
     return found
 
 
 @st.composite
 def full_passes(draw, config):
-    """A full pass, the planes of its derivatives, and a look-ahead."""
+    """A full pass, the planes of its derivatives, a look-ahead, and the rows of derivatives."""
     n_features = draw(st.sampled_from([n for n in FEATURES if n <= config.max_features]))
     options = {"copies": draw(st.sampled_from([1, 1, 2]))}
     if draw(st.booleans()):
@@ -91,7 +91,8 @@ def full_passes(draw, config):
     total = draw(st.sampled_from([16, 16, 12, 6]))      # those of refining are fewer
     job = replace(job, epochs=(replace(job.epochs[0], planes=total),))
     return job, draw(st.integers(1, total)), draw(
-        st.integers(0, config.effective_lookahead(job.beats)))
+        st.integers(0, config.effective_lookahead(job.beats))), draw(
+        st.sampled_from([0, 0, 1, job.n_rows // 2, job.n_rows - 1, job.n_rows]))
 
 
 @pytest.mark.parametrize("config, examples", [
@@ -102,8 +103,8 @@ def test_any_full_pass(config, examples):
     @fresh_seed(f"full pass {config.name}")
     @settings(max_examples=examples, **PROFILE)
     @given(full_passes(config), MEMORIES)
-    def check(job_planes_and_lookahead, memory):
-        check_full_pass(config, *job_planes_and_lookahead, **memory)
+    def check(arguments, memory):
+        check_full_pass(config, *arguments, **memory)
 
     check()
 
@@ -251,12 +252,12 @@ def test_inner_passes_read_the_labels_where_they_are(config):
         assert not board._allocator.blocks
 
 
-@pytest.mark.parametrize("planes", [0, 3])
+@pytest.mark.parametrize("planes, rows", [(0, 0), (3, 0), (3, 41)])
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-def test_native_device_counts_both_runs(config, planes):
+def test_native_device_counts_both_runs(config, planes, rows):
     job = full_pass(config, n_features=17, n_rows=90)
     with open_board(config) as board, CpuDevice(config) as cpu:
-        found, expected = (device.gradient(job, derivative_planes=planes)
+        found, expected = (device.gradient(job, derivative_planes=planes, derivative_rows=rows)
                            for device in (board, cpu))
     assert found.counters == expected.counters
     assert found.counters["cycles"]

@@ -128,8 +128,8 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
         Key of the epoch; number of the first row.
     planes : int
         Planes at which derivatives are written, or 0.
-    written : ndarray of int64, shape (rows,) or (0,)
-        Overwritten by them (:func:`bitstep.golden.steps.derivative_label`).
+    written : ndarray of int64, shape (at most rows,)
+        Overwritten by those of the first ones (:func:`bitstep.golden.steps.derivative_label`).
 
     Returns
     -------
@@ -162,7 +162,7 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
         updates[0] += update
         for j in range(model.size):
             features[j] += update * np.int64(np.int32(codes[place + i, j]) >> drop)
-        if written.size:
+        if i < written.size:
             # The first planes of a code are the code of fewer bits.
             product = 2 * _dot(codes, place + i, left, model) + always
             product -= (level - (level >> left - drop)) * intercept

@@ -166,15 +166,15 @@ class CpuDevice(SoftwareDevice):
         if self._interrupted.is_set():
             raise KeyboardInterrupt
 
-    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0, derivative_rows: int = 0,
                  timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
         del timeout_s
-        check_gradient(job, self.config, derivative_planes)
+        check_gradient(job, self.config, derivative_planes, derivative_rows)
         steps = job.epochs[0]
         then = job.at(steps)
         model = np.ascontiguousarray(job.model, np.int32)
-        written = np.zeros(job.n_rows if derivative_planes else 0, np.int64)
+        written = np.zeros((derivative_rows or job.n_rows) if derivative_planes else 0, np.int64)
         rule, weights = rule_of(then, steps), weights_of(job)
 
         def add(portion: Portion) -> tuple[int, GradientSums]:
@@ -196,19 +196,19 @@ class CpuDevice(SoftwareDevice):
                     break
         if overflow or (written.size and not fits(written, 32)):
             return GradientSum(np.zeros(job.n_features, np.int64), 0, Overflow.UPDATE)
-        counters = self._count_passes(job, derivative_planes) \
+        counters = self._count_passes(job, derivative_planes, derivative_rows) \
             if self.config.stages.full_passes else dict.fromkeys(COUNTER_NAMES)
         return GradientSum(
             sums.of_levels(), int(sums.updates[0]) * then.intercept_level,
             derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None,
             counters=counters)
 
-    def class_gradients(self, jobs: Sequence[TrainingJob], *,
-                        derivative_planes: int = 0) -> ClassSums:
+    def class_gradients(self, jobs: Sequence[TrainingJob], *, derivative_planes: int = 0,
+                        derivative_rows: int = 0) -> ClassSums:
         """See :meth:`bitstep.pipeline.device.Device.class_gradients`."""
         check_classes(jobs, derivatives=False)
-        check_gradient(jobs[0], self.config, derivative_planes)
-        return class_sums(jobs, derivative_planes, lambda work: self._in_threads(
+        check_gradient(jobs[0], self.config, derivative_planes, derivative_rows)
+        return class_sums(jobs, derivative_planes, derivative_rows, lambda work: self._in_threads(
             work, jobs[0], jobs[0].epochs[0].planes))
 
     def prepare_classes(self, jobs: Sequence[TrainingJob]) -> None:
@@ -233,13 +233,14 @@ class CpuDevice(SoftwareDevice):
             self._look()
             yield result
 
-    def _count_passes(self, job, derivative_planes):
+    def _count_passes(self, job, derivative_planes, derivative_rows):
         """Counters of the pipeline's runs for a gradient and for derivatives."""
         options = {"config": self.config, "gradient": True}
         counts = [counting(job, self.memory, **options)]
         if derivative_planes:
-            counts.append(counting(derivative_job(job, derivative_planes), self.memory,
-                                   derivatives=True, **options))
+            counts.append(counting(
+                derivative_job(job, derivative_planes, derivative_rows), self.memory,
+                derivatives=True, **options))
         return sum_counters([Counters(functools.partial(_counters, count)) for count in counts])
 
     def parts(self, jobs: Sequence[TrainingJob]) -> Iterator[list[TrainingJob]]:

@@ -114,8 +114,8 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
         Changed.
     signs : ndarray of int64, shape (rows, n_classes)
         Labels.
-    written : ndarray of int64, shape (rows, n_classes) or (0, n_classes)
-        Overwritten by labels that hold derivatives.
+    written : ndarray of int64, shape (at most rows, n_classes)
+        Overwritten by labels that hold derivatives, of the first ones.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
                 return words.UPDATE
             for j in range(levels.size):
                 own[j] += update * np.int64(levels[j])
-        if written.size:
+        if i < len(written):
             # The first planes of a code are the code of fewer bits.
             write_levels(codes, place + i, left, n_features, levels)
             for k in range(values.size):
@@ -240,13 +240,13 @@ def take_class_rows(codes, place, drop, rule, all_of, labels, dithers, first):
     return 0
 
 
-def class_sums(jobs: Sequence[TrainingJob], derivative_planes: int,
+def class_sums(jobs: Sequence[TrainingJob], derivative_planes: int, derivative_rows: int,
                each: Callable[[Callable[[Portion], Any]], Iterator[Any]]) -> ClassSums:
     """:func:`bitstep.golden.softmax.gradients`.
 
     Parameters
     ----------
-    jobs, derivative_planes
+    jobs, derivative_planes, derivative_rows
         See there.
     each : callable
         Yields the results of a function for each portion of the rows.
@@ -257,7 +257,8 @@ def class_sums(jobs: Sequence[TrainingJob], derivative_planes: int,
     models = np.zeros((count, length), np.int32)
     models[:, :job.n_features] = [one.model for one in jobs]
     intercepts = np.array([one.intercept for one in jobs], np.int64)
-    written = np.zeros((job.n_rows if derivative_planes else 0, count), np.int64)
+    n_written = (derivative_rows or job.n_rows) if derivative_planes else 0
+    written = np.zeros((n_written, count), np.int64)
     rule, weights, overflow = rule_of(then, steps), weights_of(job), int(Overflow.UPDATE)
 
     def add(portion: Portion) -> tuple[int, ClassSum]:
