@@ -262,11 +262,11 @@ def test_inner_passes_over_the_first_rows(config, loss, monkeypatch):
     model = check_training(config, data, Objective(loss=loss, l2=1e-2), epochs=4, planes=4)
     assert model.gradients is not None
     assert model.gradients[-1].max() < 0.05
-    # Of a plane of 9 features, padded to 12 bits: all rows are read with 16 planes and, for
-    # derivatives, with 4; the first 100 twice with 4.
+    # Of a plane of 9 features, padded to 12 bits: all rows are read with 16 planes, the first 200,
+    # for derivatives, with 4, and the first 100 twice with 4.
     assert model.bytes_read is not None
     derivatives = 0 if loss == Loss.LEAST_SQUARES else 4
-    assert model.bytes_read[1] == (16 + derivatives) * 768 + 2 * 4 * 192
+    assert model.bytes_read[1] == 16 * 768 + derivatives * 320 + 2 * 4 * 192
 
 
 def test_least_squares_of_classes():
