@@ -95,7 +95,7 @@ def task(request):
     torch.set_num_threads(n_threads)
 
 
-@pytest.mark.by_day(14)
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("text", CODECS)
 def test_two_processes_have_the_bits_of_one(text, exchange, task):
