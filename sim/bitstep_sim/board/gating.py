@@ -184,6 +184,9 @@ def _is_ordered(net: _Netlist, name: str) -> bool:
     """Say if the statements of a wire can be written one after the other: bits that it reads of
     itself are bits that statements give which read none.
     """
+    reading = [part for part in net.assigns[name] if name in part.reads]
+    if not reading:             # nearly all of them, and a pattern takes long to compile
+        return True
     select = re.compile(re.escape(name) + r"(?: ?\[(\d+)(?::(\d+))?\])?(?![\w$])")
 
     def bits(text):
@@ -196,7 +199,7 @@ def _is_ordered(net: _Netlist, name: str) -> bool:
     given = {bit for part in net.assigns[name] if name not in part.reads
              for bit in bits(part.target)}
     return all(given.issuperset(bits(part.value)) and -1 not in bits(part.value)
-               for part in net.assigns[name] if name in part.reads)
+               for part in reading)
 
 
 def _blocks(net: _Netlist, wires: list[str]) -> list[tuple[list[str], list[int]]]:
