@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fakes import FakeDevice
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import MinMaxScaler
@@ -460,3 +461,25 @@ def test_ranges_grow_with_the_weights(loss, refetch):
         chunks.partial_fit(X, y)
     assert chunks.score(X, y) > 0.95
     assert chunks.model_range_ > 128
+
+
+def test_a_refused_fit_leaves_an_estimator_unfitted(diabetes):
+    model = LowPrecisionClassifier()
+    with pytest.raises(ValueError, match="class"):
+        model.fit(diabetes[0], np.zeros(len(diabetes[0])))
+    with pytest.raises(NotFittedError):
+        model.predict(diabetes[0])
+
+
+def test_warm_start_is_no_word(diabetes):
+    with pytest.raises(ValueError, match="warm_start must be True or False, not 'no'"):
+        LowPrecisionRegressor(warm_start="no").fit(*diabetes)
+
+
+@pytest.mark.parametrize("name", ["golden", "cpu"])
+def test_beats_of_packed_rows(name, diabetes):
+    X, y = diabetes[0][:50, :1], diabetes[1][:50]
+    device = {"name": name, "packed": True}
+    model = LowPrecisionRegressor(random_state=0, epochs=3, solver="sgd", bits=4, device=device)
+    # A beat of 64 bits has 16 codes, so 50 rows are 4 beats.
+    assert model.fit(X, y).counters_["beats"] == 12

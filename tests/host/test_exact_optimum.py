@@ -1,6 +1,7 @@
 """Solver ``bit-centred`` on columns with values far out: the optimum of the rows as they are."""
 
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,86 @@ def test_quantized_file(tmp_path, capsys):
     capsys.readouterr()
     train(stored)
     assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("far", [30, 100])
+def test_an_outlier_does_not_end_training_early(far):
+    """The intercept of the first model lies halfway to the outlier: its gradient is no measure."""
+    draw = np.random.default_rng(0)
+    features = draw.standard_normal((2000, 4))
+    outputs = features @ [1, 2, 3, 4] + 0.5 * draw.standard_normal(2000)
+    features[0] += far
+    outputs[0] += 10 * far
+    model = LowPrecisionRegressor(random_state=0).fit(features, outputs)
+    best = LinearRegression().fit(features, outputs)
+    np.testing.assert_allclose(model.coef_, best.coef_, atol=0.02)
+    assert model.history_[-1]["gradient"] < 1e-4
+
+
+@pytest.mark.parametrize("rare", [1, 5])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+def test_few_rows_of_a_class(loss, rare):
+    """A model that gives them no chance has a small gradient, and is not the optimum."""
+    draw = np.random.default_rng(1)
+    features = draw.standard_normal((20_000, 3))
+    outputs = features @ [1, 2, -1] + draw.standard_normal(20_000)
+    classes = np.zeros(20_000, int)
+    classes[np.argsort(outputs)[-rare:]] = 1
+    model = LowPrecisionClassifier(loss=loss, random_state=0).fit(features, classes)
+    exact = LowPrecisionClassifier(loss=loss, random_state=0, tol=1e-7, solver="bit-centred",
+                                   epochs=300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact.fit(features, classes)
+    assert model.history_[-1]["train_loss"] < 1.02 * exact.history_[-1]["train_loss"]
+    if loss == "log_loss":
+        assert model.predict_proba(features)[:, 1].sum() == pytest.approx(rare, rel=0.02)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rows_in_the_order_of_their_margin(classes):
+    """Inner passes end where the last rows lead, so training refines instead."""
+    draw = np.random.default_rng(2)
+    features = draw.standard_normal((3000, 2))
+    scores = features.sum(axis=1) + 0.5 * draw.standard_normal(3000)
+    labels = np.digitize(scores, [-1, 1] if classes == 3 else [0])
+    order = np.argsort(features.sum(axis=1))
+    found = [LowPrecisionClassifier(shuffle=False, random_state=0, tol=1e-6, solver="bit-centred",
+                                    epochs=100).fit(features[rows], labels[rows])
+             for rows in (order, draw.permutation(3000))]
+    np.testing.assert_allclose(found[0].coef_, found[1].coef_, rtol=1e-3, atol=1e-4)
+    assert found[0].history_[-1]["gradient"] < 1e-6
+
+
+@pytest.mark.parametrize("l2", [0, 1e-9, "auto"])
+def test_a_column_of_zeros_without_an_intercept(l2):
+    draw = np.random.default_rng(0)
+    features = draw.standard_normal((200, 3))
+    features[:, 2] = 0
+    outputs = features[:, 0] + 5
+    model = LowPrecisionRegressor(l2=l2, fit_intercept=False, scaler="maxabs", random_state=0)
+    model.fit(features, outputs)
+    assert model.coef_[2] == 0
+    best = LinearRegression(fit_intercept=False).fit(features[:, :2], outputs)
+    np.testing.assert_allclose(model.coef_[:2], best.coef_, atol=0.01)
+
+
+@pytest.mark.parametrize("options", [
+    {"bits": 1}, {"bits": 1, "encoding": "nearest"}, {"bits": 2, "encoding": "double"},
+    {"planes": 1}])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_column_with_one_value_has_no_weight(options, intercept):
+    """Codes without a level for 0 would give it one, by chance; outputs of the rows stay."""
+    draw = np.random.default_rng(0)
+    features = draw.standard_normal((300, 3))
+    features[:, 2] = 7 if intercept else 0
+    outputs = features[:, 0] + 5 * intercept
+    model = LowPrecisionRegressor(random_state=0, solver="sgd", fit_intercept=intercept,
+                                  scaler="minmax" if intercept else "maxabs", **options)
+    model.fit(features, outputs)
+    assert model.coef_[2] == 0
+    assert model.coef_[0] != 0
+    loss = np.mean((model.predict(features) - outputs) ** 2) / 2
+    assert model.history_[-1]["train_loss"] == pytest.approx(loss, rel=1e-9)
+    model.partial_fit(features, outputs)
+    assert model.coef_[2] == 0

@@ -71,17 +71,6 @@ class RowView:
             return RowView(self._source, np.sort(self._order), self._ends)
         return RowView(self._source[first:first + len(self)], None, self._ends)     # no copy
 
-    def sorted(self) -> "tuple[RowView, np.ndarray]":
-        """The same rows in the order of the source, and the place that each has in this view."""
-        if self._order is None:
-            return self, np.arange(len(self))
-        if _first(self._order) is None:
-            places = np.argsort(self._order, kind="stable")
-            return self.take(places), places
-        places = np.empty(len(self), np.int64)
-        places[self._order - self._order.min()] = np.arange(len(self))
-        return self.in_any_order(), places
-
     def sources(self) -> np.ndarray:
         """Number of the source's row of each row, shape (n_rows,)."""
         return np.arange(len(self)) if self._order is None else self._order
@@ -110,16 +99,6 @@ def rows_at(matrix: Any, rows: np.ndarray) -> Any:
 def in_any_order(matrix: Any) -> Any:
     """An array or :class:`RowView` with the same rows, for what does not depend on their order."""
     return matrix.in_any_order() if isinstance(matrix, RowView) else matrix
-
-
-def in_order_of_source(matrix: Any, *columns: np.ndarray | None) -> tuple[Any, ...]:
-    """An array or :class:`RowView` in the order in which its rows are in memory, and columns of the
-    same rows likewise: what needs every row once reads them faster so.
-    """
-    if not isinstance(matrix, RowView):
-        return matrix, *columns
-    view, places = matrix.sorted()
-    return view, *(column if column is None else column[places] for column in columns)
 
 
 def view_of(matrix: Any, rows: np.ndarray) -> RowView:

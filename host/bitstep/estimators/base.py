@@ -38,7 +38,7 @@ from bitstep.training.scores.fits import (
     watched,
 )
 from bitstep.training.train import train_candidates, train_model
-from bitstep.training.trained import TrainedModel
+from bitstep.training.trained import TrainedModel, without_columns
 
 # Parameters of candidates that are trained side by side: those that leave the rows as they are.
 CANDIDATE_PARAMETERS = tuple(name for name, option in OPTIONS.items() if option.search)
@@ -88,6 +88,9 @@ class LowPrecisionModel(Preparing):
                 prepared, device, epochs, loss_of(objective, prepared.outputs)) as watch:
             trained = train_model(prepared.outputs, device, config, objective, training,
                                   initial=initial, first_epoch=before, on_epoch=watch)
+        bounds = prepared.columns.bounds
+        single = bounds.single if self.fit_intercept else bounds.single & (bounds.low == 0)
+        trained = without_columns(trained, single, bounds.low, prepared.rows.scaler)
         self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
@@ -265,7 +268,7 @@ class LowPrecisionModel(Preparing):
         OSError
             If the file cannot be written.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         estimator_model(self, self._kind(), self._rows).save(path)
 
     @classmethod
@@ -295,7 +298,7 @@ class LowPrecisionModel(Preparing):
 
     def _values(self, X) -> np.ndarray:
         """Output values, shape (n_rows, n_outputs)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False,
                                   accept_sparse="csr")
         model = np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None]

@@ -105,6 +105,8 @@ class Preparing(Parameters):
 
     def _validated(self, X, y, resume: bool, **options) -> tuple[np.ndarray, np.ndarray]:
         check_options(self._request())      # before anything is done with the data
+        if not isinstance(self.warm_start, (bool, np.bool_)):
+            raise ValueError(f"warm_start must be True or False, not {self.warm_start!r}")
         checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume,
                                      accept_sparse="csr", **options)
         return checked

@@ -12,6 +12,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import COUNTERS, Error, Overflow
 
 COUNTER_NAMES = tuple(name.lower() for name, _ in COUNTERS)
@@ -354,7 +355,7 @@ def _sum(counters):
 def beats_read(job: TrainingJob, epochs: int) -> int:
     """Beats of the rows of the first ``epochs`` epochs of a job."""
     if job.config.row_format != BIT_PLANES:
-        return epochs * job.n_rows * job.beats
+        return epochs * ceil_div(job.n_rows, job.config.rows.rows_per_beat) * job.beats
     layout = BitPlaneLayout(job.n_features)
     return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
         // job.config.rows.beat_bytes

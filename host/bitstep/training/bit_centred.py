@@ -39,6 +39,7 @@ ROOM = 4.0                  # times the last offset, for which the next one's wo
 FIRST_RANGE = 32.0          # largest first offset, in labels
 CONJUGATE = 1e-10           # least share of a move's square that earlier moves do not have
 MEASURABLE = 8.0            # least change of the slope along a move, over its error
+PATIENCE = 20               # outer steps without a smaller gradient after which training ends
 _NO_LABELS = np.empty(0, np.uint8)
 
 
@@ -68,6 +69,15 @@ class BitCentredRun(CentredRun):
         """Take the state of :meth:`kept`."""
         super().restore(numbers, arrays)
         self.measured, self.errors = arrays["measured"].copy(), arrays["errors"].copy()
+
+    @property
+    def ended(self) -> bool:
+        """True if the gradient is as small as asked for, or, with ``tol``, of many outer steps none
+        made it smaller: rounding of far outliers' rows may hide what is left.
+        """
+        gradients = [one.gradient for one in self.found]
+        return super().ended or bool(self.choice.tol and len(gradients) > PATIENCE and min(
+            gradients[-PATIENCE:]) >= min(gradients[:-PATIENCE]))
 
     def begin(self, planes: int) -> None:
         """Take the full pass before the first outer step."""

@@ -39,9 +39,11 @@ import numpy as np
 
 from bitstep.golden.sigmoid import FINE_LOSS_BOUND
 from bitstep.pipeline.bit_planes import PLANES
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows
-from bitstep.training.centred_passes import FullPass
+from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import convex_gap
 
@@ -118,6 +120,7 @@ class SmoothRun(CentredRun):
         else:
             self.stalled += 1
             self._forget()
+            self.slow = True        # rows in an order of their own may lead all inner passes astray
             self.inner_rows = self.data.n_rows
             self.least = min(2 * max(planes, self.least), PLANES)
             return
@@ -178,8 +181,12 @@ class SmoothRun(CentredRun):
             return self._bfgs(self.slope, self.gradient_step)
         if self.slow:
             return self._refined(max(planes, self.least, LEAST_REFINED))
-        return self._bfgs(self.slope, lambda rest: self.tried(
-            planes, lambda taken: self._inner(taken, rest)))
+        try:
+            return self._bfgs(self.slope, lambda rest: self.tried(
+                planes, lambda taken: self._inner(taken, rest)))
+        except RangeOverflowError:
+            self.slow = True
+            return self._refined(max(planes, self.least, LEAST_REFINED))
 
     def _bfgs(self, slope: np.ndarray, guess: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The move of limited-memory BFGS whose first guess takes a slope to a move."""
@@ -256,7 +263,9 @@ class SmoothRun(CentredRun):
 
     def _measured(self, point: np.ndarray, planes: int) -> FullPass:
         """The full pass at a point, which writes the derivatives at these planes."""
-        self._room = self.reach * max(FIRST_ROOM, ROOM * float(np.abs(point).max()))
+        # Derivatives need fraction bits below a label, so words cannot have room for any number.
+        most = (WORD_LIMIT - 1) * self.data.label_scale * 2.0 ** (planes - DERIVATIVE_FRACTION)
+        self._room = min(most, self.reach * max(FIRST_ROOM, ROOM * float(np.abs(point).max())))
         found = self._pass(point, planes)
         self.error = found.rounding * math.sqrt(self.data.n_rows)
         self.keep_pass(found)

@@ -29,6 +29,7 @@ from bitstep.training.schedules import centred_period
 WORD_LIMIT = 2.0 ** (MODEL_WIDTH - 1)
 UPDATE_LIMIT = 1 << 30      # largest update of a full pass
 SUM_LIMIT = 1 << 46         # of all updates of a full pass
+LEAST_COLUMNS = 1e-3        # share of the first gradient that counts as its columns' at least
 KEYS = 64                   # of passes that are made at once
 
 
@@ -145,7 +146,13 @@ class CentredPasses:
         self.shares = choice.shares or self.SHARES
         assert isinstance(data.rows, BitPlaneRows)
         self.penalties = objective.penalties(data.rows, choice.fit_intercept)
-        self._roots = np.append(np.sqrt(data.rows.penalty_units(choice.fit_intercept)), 1.0)
+        # Of columns, to standardize them; without an intercept they are not centred.
+        self._roots = np.sqrt(data.rows.penalty_units(choice.fit_intercept))
+        means, variances = data.rows.column_moments
+        self._means = choice.fit_intercept * means
+        # Those that training moves; a column of zeros has the codes next to 0.
+        self._varies = (variances > 0) | (
+            not choice.fit_intercept) & (np.abs(means) > 2.0 ** (1 - PLANES))
         self._layout = BitPlaneLayout(data.n_features)
         self._plane_bytes = self._layout.bytes_read(data.n_rows, 1)
         self.inner_rows = data.n_rows
@@ -232,7 +239,23 @@ class CentredPasses:
 
     def size(self, slope: np.ndarray) -> float:
         """Largest component of a gradient, in standardized columns."""
-        return float(np.abs(self._by_output(slope) / self._roots).max())
+        return max(self._size_of_columns(slope),
+                   float(np.abs(self._by_output(slope)[:, -1]).max()))
+
+    def size_at_start(self, slope: np.ndarray) -> float:
+        """:meth:`size` of the first gradient, had its model the best intercept.
+
+        That depends on where labels happen to lie: of few rows of a class, or of a far outlier,
+        the intercept's component would be thousands of times the others. With weights of 0 its
+        change moves all derivatives by the same number, so it takes out that component alone. But a
+        ten-millionth of it, with the usual ``tol``, is about the least that passes can measure.
+        """
+        return max(self._size_of_columns(slope), LEAST_COLUMNS * self.size(slope))
+
+    def _size_of_columns(self, slope: np.ndarray) -> float:
+        own = self._by_output(slope)
+        centred = (own[:, :-1] - own[:, -1:] * self._means) / self._roots
+        return float(np.abs(centred * self._varies).max())
 
     @property
     def few_rows(self) -> bool:

@@ -100,7 +100,6 @@ class CentredRun(CentredPasses, ABC):
             self.point[:-1], self.point[-1] = start[0], start[1] - data.label_offset
         self.slope = np.zeros_like(self.point)
         assert isinstance(data.rows, BitPlaneRows)
-        self._varies = np.append(data.rows.column_moments[1] > 0, True)
         self.moves: Any = np.empty((0, len(self.point)))
         self.changes: Any = self.moves      # of the slope, by these moves
         self.reach = self.first = 0.0
@@ -111,7 +110,7 @@ class CentredRun(CentredPasses, ABC):
         """Take the outer steps that are left; yield the state after each."""
         if not self.found:
             self.begin(self.choice.planes[0])
-            self.first = self.size(self.slope)
+            self.first = self.size_at_start(self.slope)
         for number in range(len(self.found), len(self.choice.planes)):
             if self.found and self.ended:
                 return
@@ -170,11 +169,9 @@ class CentredRun(CentredPasses, ABC):
 
     def within(self, move: np.ndarray) -> np.ndarray:
         """A move without the weights of columns that have one value, where an intercept stands for
-        these: codes of 16 bits have no 0, so passes would move them by a little.
+        these, and of columns of zeros: codes of 16 bits have no 0, so passes would move them.
         """
-        if not self.choice.fit_intercept:
-            return move
-        return (self._by_output(move) * self._varies).ravel()
+        return (self._by_output(move) * np.append(self._varies, True)).ravel()
 
     def tried(self, planes: int, run: Any) -> np.ndarray:
         """Call ``run(planes)``, which makes inner passes, until no number leaves its range: over

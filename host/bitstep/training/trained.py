@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -160,6 +160,29 @@ class TrainedModel:
         return (f"the gradient is {gradient:.2g} times that of the first model after "
                 f"{self.epochs_done} outer steps{stopped}{asked}: give {more}, a larger l2 where a "
                 "plane separates the classes or columns depend on each other, or a larger tol")
+
+
+def without_columns(trained: TrainedModel, columns: np.ndarray, values: np.ndarray,
+                    scaler: Scaler) -> TrainedModel:
+    """The models without the weights of columns with a single value, whose part of the outputs goes
+    to the intercept. Codes without a level for 0 give such a column a weight, by chance.
+
+    Parameters
+    ----------
+    columns : ndarray of bool, shape (n_features,)
+    values : ndarray of float64, shape (n_features,)
+        Their values, in the units of the features.
+    scaler : Scaler
+    """
+    if not trained.weights[..., columns].any():
+        return trained
+    scaled = scaler.transform(values[None])[0]
+    return replace(
+        trained, coefs=np.where(columns, 0.0, trained.coefs),
+        intercepts=trained.intercepts + trained.coefs[..., columns] @ values[columns],
+        weights=np.where(columns, 0.0, trained.weights),
+        scaled_intercepts=trained.scaled_intercepts
+        + trained.weights[..., columns] @ scaled[columns])
 
 
 def in_feature_units(scaler: Scaler, weights: np.ndarray, intercepts: np.ndarray,

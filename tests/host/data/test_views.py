@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from bitstep.data.views import RowView, dense_blocks, in_order_of_source, is_sparse
+from bitstep.data.views import RowView, dense_blocks, is_sparse
 from bitstep.quantization.bounds import Bounds
 
 ROWS = np.where(np.random.default_rng(0).random((40, 3)) < 0.3,
@@ -56,16 +56,3 @@ def test_any_order(made, order):
     if made is np.asarray:
         follow = len(order) > 0 and sorted(order) == list(range(min(order), max(order) + 1))
         assert np.shares_memory(found[0:1], ROWS) == follow
-
-
-@pytest.mark.parametrize("made", FORMATS)
-@pytest.mark.parametrize("order", [None, [2, 0, 1], [5, 6, 4], [5, 6, 5], [7, 5, 4], [9, 0], []])
-def test_order_of_the_source(made, order):
-    """Rows and columns stay together, whichever rows a view has."""
-    view = RowView(made(ROWS), None if order is None else np.array(order, np.int64))
-    rows, sources, none = in_order_of_source(view, view.sources(), None)
-    assert none is None
-    assert (np.diff(sources) >= 0).all()
-    assert sorted(sources) == sorted(view.sources())
-    np.testing.assert_array_equal(rows[0:len(view)], ROWS[sources])
-    assert in_order_of_source(ROWS, ROWS[:, 0])[0] is ROWS

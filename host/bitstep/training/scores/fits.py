@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bitstep.checks import is_integer
-from bitstep.data.views import RowView, in_order_of_source, rows_at
+from bitstep.data.views import RowView, rows_at
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import LossFunction
 from bitstep.pipeline.registers import Loss
@@ -170,11 +170,10 @@ def history_entries(trained: TrainedModel, loss: Loss | LossFunction, features: 
     columns: dict[str, Any] = {"step": trained.steps}
     for name, rows in (("train", (features, targets, weights)), ("validation", held)):
         if rows is not None:
-            matrix, wanted, shares = in_order_of_source(*rows[:3])
-            losses, correct = measures(loss, matrix, wanted, trained.coefs, trained.intercepts,
-                                       classes=classes, weights=shares)
+            losses, shares = measures(loss, *rows[:2], trained.coefs, trained.intercepts,
+                                      classes=classes, weights=rows[2])
             columns |= {f"{name}_loss": losses}
-            columns |= {f"{name}_accuracy": correct} if classes else {}
+            columns |= {f"{name}_accuracy": shares} if classes else {}
     entries: list[dict[str, Any]] = [
         {"epoch": before + epoch + 1,
          **{name: float(values[epoch]) for name, values in columns.items()}}
