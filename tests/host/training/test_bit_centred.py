@@ -222,9 +222,10 @@ def test_outputs_of_classes():
 
 def test_an_output_that_has_stopped_reads_nothing():
     rng = np.random.default_rng(0)
-    rows = quantize_bit_planes(rng.standard_normal((120, 4)))
+    features = rng.standard_normal((120, 4))
+    rows = quantize_bit_planes(features)
     outputs = [QuantizedDataset(rows, sign_labels(signs)) for signs in (
-        np.ones(120), rng.choice([-1.0, 1.0], 120))]
+        np.sign(features[:, 0]), rng.choice([-1.0, 1.0], 120))]
     objective = Objective()
     training = resolve_training(rows, objective, epochs=9, solver="bit-centred", planes=4, tol=1e-4)
     config = pipeline_of(rows, objective)
