@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
@@ -168,3 +169,33 @@ def test_a_column_with_one_value_has_no_weight(options, intercept):
     assert model.history_[-1]["train_loss"] == pytest.approx(loss, rel=1e-9)
     model.partial_fit(features, outputs)
     assert model.coef_[2] == 0
+
+
+@pytest.mark.parametrize("model, classes", [
+    (LowPrecisionRegressor(), 0), (LowPrecisionClassifier(), 2), (LowPrecisionClassifier(), 3),
+    (LowPrecisionClassifier(loss="squared_hinge"), 2)])
+def test_a_start_at_the_optimum_is_near_enough(model, classes):
+    draw = np.random.default_rng(0)
+    features = draw.standard_normal((2000, 5))
+    outputs = features @ draw.standard_normal(5) + draw.standard_normal(2000)
+    labels = np.digitize(outputs, np.quantile(outputs, np.arange(1, classes) / classes)) \
+        if classes else outputs
+    model.set_params(random_state=0, warm_start=True).fit(features, labels)
+    steps, coef = model.n_iter_, model.coef_
+    model.fit(features, labels)         # a ConvergenceWarning would be an error
+    assert model.n_iter_ == steps + 1
+    assert np.abs(model.coef_ - coef).max() < 1e-3 * np.abs(coef).max()
+
+
+@pytest.mark.parametrize("kind", [LowPrecisionRegressor, LowPrecisionClassifier])
+def test_a_gradient_that_rounding_hides_ends_training(kind):
+    """Without a limit of its own least squares would take all of its outer steps."""
+    draw = np.random.default_rng(0)
+    features = draw.standard_normal((3000, 3))
+    features[0] += 1e7
+    outputs = features @ [1, 2, 3] + draw.standard_normal(3000)
+    labels = outputs if kind is LowPrecisionRegressor else (outputs > 0).astype(int)
+    model = kind(random_state=0, tol=1e-12, loss="squared_error", solver="bit-centred", epochs=300)
+    with pytest.warns(ConvergenceWarning, match="of which the last made it no smaller"):
+        model.fit(features, labels)
+    assert model.n_iter_ < 100

@@ -27,10 +27,10 @@ def add_device_options(group: Any, default: str | None = None) -> None:
                        help="cpu (compiled loops), sim (the RTL), golden (NumPy) or another of "
                        "`bitstep devices` (default: %(default)s)")
     group.add_argument("--clock-mhz", type=number(0), metavar="F", help="clock of the pipeline")
-    group.add_argument("--memory-latency", type=integer(1), metavar="N",
-                       help="cpu, sim: cycles from an address to its data")
-    group.add_argument("--memory-gbps", type=number(0), metavar="F",
-                       help="cpu, sim: memory bandwidth in 10^9 bytes per second")
+    group.add_argument("--memory-latency", type=integer(1, 100_000), metavar="N",
+                       help="cpu, sim: cycles from an address to its data, at most 100000")
+    group.add_argument("--memory-gbps", type=number(0.01, high=1e6), metavar="F",
+                       help="cpu, sim: memory bandwidth in 10^9 bytes per second, above 0.01")
     group.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
     group.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
                        "/dev/ttyUSB0")

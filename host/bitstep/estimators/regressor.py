@@ -116,7 +116,7 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         once the loss falls by no more in ``n_iter_no_change`` epochs in a row, as a share of the
         loss of the best constant. ``auto`` is 0: never, or with ``early_stopping`` once it does not
         fall. With ``bit-centred``: training stops once the largest component of the gradient, in
-        standardized columns, is at most this share of that of the model it started from
+        standardized columns, is at most this share of that at weights of 0
         (``history_``: ``gradient``); a :class:`sklearn.exceptions.ConvergenceWarning` says if it
         was not reached. ``auto`` is 1e-4.
     early_stopping : bool, default=False

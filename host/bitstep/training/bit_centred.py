@@ -79,6 +79,10 @@ class BitCentredRun(CentredRun):
         return super().ended or bool(self.choice.tol and len(gradients) > PATIENCE and min(
             gradients[-PATIENCE:]) >= min(gradients[:-PATIENCE]))
 
+    def slope_at_zeros(self) -> np.ndarray:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        return self._measure(np.zeros_like(self.point)).slope
+
     def begin(self, planes: int) -> None:
         """Take the full pass before the first outer step."""
         del planes

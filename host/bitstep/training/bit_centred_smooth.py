@@ -90,6 +90,10 @@ class SmoothRun(CentredRun):
         """True if the gradient is as small as asked for, or the words cannot make it smaller."""
         return super().ended or self.stalled >= MAX_STALLED
 
+    def slope_at_zeros(self) -> np.ndarray:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        return self.full_pass(np.zeros_like(self.point), FIRST_ROOM, 1.0).slope
+
     def begin(self, planes: int) -> None:
         """Take the full pass before the first outer step."""
         self.reach = self.reach or 1.0

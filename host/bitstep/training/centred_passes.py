@@ -55,7 +55,7 @@ class BitCentred:
         Rows of the first inner passes; 0: :func:`bitstep.training.schedules.first_inner_rows`.
     tol : float
         Training stops once the largest component of the gradient is at most this multiple of that
-        at the model which it starts from.
+        at weights of 0.
     fit_intercept : bool
     """
 

@@ -33,8 +33,8 @@ class OuterStep:
         Weights for scaled features, and the intercept without the labels' offset; of a run of all
         classes these of each, one after the other.
     gradient : float
-        Largest component of the gradient, in standardized columns, as a multiple of that at the
-        first model.
+        Largest component of the gradient, in standardized columns, as a multiple of that at
+        weights of 0 with the best intercept.
     bytes_read : int
         Bytes of rows that were read since training began.
     planes : int
@@ -109,8 +109,10 @@ class CentredRun(CentredPasses, ABC):
     def steps(self) -> Iterator[OuterStep]:
         """Take the outer steps that are left; yield the state after each."""
         if not self.found:
+            # A start at the optimum has no gradient of which there could be less.
+            warm = self.slope_at_zeros() if self.point.any() else None
             self.begin(self.choice.planes[0])
-            self.first = self.size_at_start(self.slope)
+            self.first = self.size_at_start(self.slope if warm is None else warm)
         for number in range(len(self.found), len(self.choice.planes)):
             if self.found and self.ended:
                 return
@@ -128,6 +130,10 @@ class CentredRun(CentredPasses, ABC):
     def ended(self) -> bool:
         """True if the gradient is as small as asked for, or cannot become smaller."""
         return self.found[-1].gradient <= self.choice.tol
+
+    @abstractmethod
+    def slope_at_zeros(self) -> np.ndarray:
+        """The gradient at weights and intercept of 0, by a full pass."""
 
     @abstractmethod
     def begin(self, planes: int) -> None:

@@ -140,8 +140,7 @@ class Training:
         inner passes (:mod:`bitstep.training.bit_centred`).
     tol : float
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
-        most this multiple of that at the model which it starts from. Of solver
-        ``sgd`` see ``stopping``.
+        most this multiple of that at weights of 0. Of solver ``sgd`` see ``stopping``.
     stopping : bitstep.training.scores.stopping.Stopping or None
         Rule by which a training of solver ``sgd`` may stop early; None for all epochs.
     certified : bool

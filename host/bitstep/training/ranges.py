@@ -136,7 +136,7 @@ def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objec
     if _room(data, config, objective) < model_range:
         raise ValueError(f"model_range must be at most {_room(data, config, objective):.6g} for "
                          f"the logistic loss, not {model_range:.6g}")
-    return min(math.floor(math.log2(room / model_range)), config.rows.max_label_shift,
+    return min(math.floor(math.log2(room) - math.log2(model_range)), config.rows.max_label_shift,
                config.rows.dot_width - 1 - STORED_WIDTHS[data.label_format])
 
 

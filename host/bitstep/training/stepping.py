@@ -12,6 +12,7 @@ MAX_GROWTH = 0.05           # largest relative change of a weight by one correct
 PROXIMAL_ROWS = 256         # rows between proximal steps that are enough by themselves
 PROXIMAL_STEPS = 8          # least proximal steps of an epoch, where there are as many batches
 MAX_SHRINKING = 0.25        # largest threshold, in units of the largest label
+_HUGE = 2.0 ** 100          # of which no mantissa can be
 
 
 def step_mantissa(scale: float, step: float) -> tuple[int, int]:
@@ -22,6 +23,9 @@ def step_mantissa(scale: float, step: float) -> tuple[int, int]:
     ValueError
         If ``scale`` is too large or too small to be represented; the message names ``step``.
     """
+    if not scale < _HUGE:
+        raise ValueError(f"A step of {step:.6g} is too large for the step registers; choose a "
+                         "smaller one")
     mantissa, shift = _mantissa(scale)
     limit = 1 << MANTISSA_WIDTH
     if mantissa >= limit:
@@ -43,10 +47,10 @@ def correction_mantissa(factor: float) -> tuple[int, int]:
     ValueError
         If ``factor`` is too large.
     """
-    mantissa, shift = _mantissa(factor)
+    mantissa, shift = _mantissa(min(factor, _HUGE))
     if mantissa >= 1 << MANTISSA_WIDTH:
         raise ValueError("The diagonal correction is too large to be represented; choose a smaller "
-                         "step, l2 or correction_period")
+                         "step or l2")
     return mantissa, shift
 
 

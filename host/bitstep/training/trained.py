@@ -78,7 +78,7 @@ class TrainedModel:
         for other rows. Of solver ``bit-centred`` with all its full passes.
     gradients : ndarray of float64, shape (epochs_done, n_outputs), or None
         Of solver ``bit-centred``: largest component of the gradient after each outer step, as a
-        multiple of that at the model which training started from.
+        multiple of that at weights of 0 (docs/results/exactness.md).
     gaps : ndarray of float64, shape (epochs_done, n_outputs), or None
         Of solver ``bit-centred`` with l2: certificates, by which the objective of each output is
         at most so far above its optimum after each outer step; infinite where there is none yet.

@@ -285,3 +285,15 @@ def test_other_columns_are_no_index(tmp_path, capsys, index, name, options):
     table = indexed(tmp_path / "set.csv", index, name)
     assert train(table, "--epochs", 1, "--model", "linreg", *options) == 0
     assert "index" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options, message", [
+    (("--step", "1e300"), "A step of 1e+300 is too large for the step registers; choose a smaller"),
+    (("--solver", "bit-centred", "--step", "1e300"), "A step of 1e+300 is too large"),
+    (("--solver", "sgd", "--l2", "1.7e308"), "choose a smaller step or l2"),
+    (("--model-range", "1e-300"), "or a larger --model-range"),
+    (("--memory-gbps", "1e-6"), "must be a number between 0.01 and 1e+06, not '1e-6'"),
+    (("--memory-gbps", "1e300"), "must be a number between 0.01 and 1e+06, not '1e300'"),
+    (("--memory-latency", "10000000"), "must be an integer from 1 to 100000, not '10000000'")])
+def test_numbers_that_nothing_can_hold(numbers, capsys, options, message):
+    assert message in error_of(capsys, "train", numbers[0], *options, "--device", "cpu")
