@@ -16,7 +16,8 @@ LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
 # Largest L by stored bits. A weight of 32 times the largest label must fit a model word with any
 # code, also of 1 bit, so 32 stored bits hold numbers of 27.
 LABEL_LIMITS = {16: (1 << 15) - 1, 32: (1 << 26) - 1}
-MAX_LABEL = 1e100           # squares of residuals must stay finite
+MAX_LABEL = 1e100           # squares of residuals must stay finite, and above 0
+LEAST_RANGE = 1 / MAX_LABEL
 LABEL_BLOCK = 1 << 16       # labels of a block: whole words of every format
 _WORD_ROWS = 64             # labels that fill whole words of every format
 
@@ -200,6 +201,9 @@ def _numbers(values: np.ndarray, label_bits: int, span: tuple[float, float],
     if not scale > 0 or largest > MAX_LABEL:
         raise DataError("labels must have a range that fits 64-bit floating point, below "
                         f"{MAX_LABEL:g} in magnitude, not {low:g} to {high:g}; scale them")
+    if low < high and max(high - offset, offset - low) < LEAST_RANGE:
+        raise DataError(f"labels must be all the same or have a range of at least {LEAST_RANGE:g}, "
+                        f"not {low:g} to {high:g}; scale them")
     stored = _pack(values, LABEL_FORMATS[label_bits], lambda part: np.clip(
         np.rint((part - offset) / scale), -limit, limit).astype(np.int64))
     return LabelStream(stored, LABEL_FORMATS[label_bits], scale, offset, None)

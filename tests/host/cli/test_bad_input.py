@@ -81,6 +81,8 @@ BAD_FILES = {
     # Labels out of range
     "large.npz": (archive(X=ROWS, y=np.where(TARGETS > 0, 1e200, -1e200)),
                   "below 1e+100 in magnitude, not -1e+200 to 1e+200; scale them"),
+    "tiny.npz": (archive(X=ROWS, y=np.where(TARGETS > 0, 1e-310, 2e-310)),
+                 "must be all the same or have a range of at least 1e-100, not 1e-310 to 2e-310"),
     "range.svm": (b"1e999 1:1\n", "found '1e999'; values must be finite in 64-bit"),
     # Columns out of range
     "small.npz": (archive(X=ROWS * 1e-320, y=TARGETS), "Feature 0 (counted from 0) must have a"),
