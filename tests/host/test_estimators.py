@@ -472,8 +472,9 @@ def test_a_refused_fit_leaves_an_estimator_unfitted(diabetes):
 
 
 def test_warm_start_is_no_word(diabetes):
+    word: Any = "no"
     with pytest.raises(ValueError, match="warm_start must be True or False, not 'no'"):
-        LowPrecisionRegressor(warm_start="no").fit(*diabetes)
+        LowPrecisionRegressor(warm_start=word).fit(*diabetes)
 
 
 @pytest.mark.parametrize("name", ["golden", "cpu"])
