@@ -17,11 +17,12 @@ WORD_BYTES = 8              # beat of the bus for labels, tables and models
 BURST = 16                  # most beats of a burst, which ends where so many are aligned
 
 
-# Bit-centred training counts some fifty runs of the same rows.
 @functools.lru_cache(maxsize=64)
 def _sizes(config: PipelineConfig, n_features: int, n_rows: int, models: int, shared: bool,
            label_format: LabelFormat, weighted: bool) -> dict[str, Any]:
-    """Fields of :class:`Shape` that rows have, whatever is done with them."""
+    """Fields of :class:`Shape` that rows have, whatever is done with them; kept, since bit-centred
+    training counts some fifty runs of the same rows.
+    """
     rows, beats = config.rows, config.rows.beats(n_features)
     per_beat = rows.model_lanes // 2
     # Of packed rows, those of a beat are taken together, with their labels.

@@ -388,3 +388,12 @@ def test_ends_of_epochs():
     assert repr(some) == "[9, 20]"
     assert pickle.loads(pickle.dumps(ends)) == [5, 9, 20]
     assert asked == [1]
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"memory_gbps": 1e-6}, "memory_gbps must be between 0.01 and 1e\\+06, not 1e-06"),
+    ({"memory_gbps": 1e300}, "memory_gbps must be between"),
+    ({"memory_latency": 10 ** 7}, "memory_latency must be from 1 to 100000 cycles, not 10000000")])
+def test_memory_that_takes_hours_to_count(options, message):
+    with pytest.raises(ValueError, match=message):
+        CpuDevice(PipelineConfig(), **options)

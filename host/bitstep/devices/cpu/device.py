@@ -29,7 +29,7 @@ from bitstep.pipeline.device import Run, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.formats import BIT_PLANES
-from bitstep.pipeline.parts.widths import SHIFT_UNIT
+from bitstep.pipeline.parts.widths import MAX_MEMORY_LATENCY, MEMORY_GBPS, SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -61,9 +61,15 @@ class CpuDevice(SoftwareDevice):
     clock_hz : float
         Clock that ``memory_gbps`` and reports of speed refer to.
     memory_latency : int
-        Cycles from an address to its data.
+        Cycles from an address to its data, 1 to 100,000.
     memory_gbps : float or None
-        Memory bandwidth in 10^9 bytes per second, shared by all ports; None does not limit it.
+        Memory bandwidth in 10^9 bytes per second, 0.01 to 1e6, shared by all ports; None does not
+        limit it.
+
+    Raises
+    ------
+    ValueError
+        If clock, latency or bandwidth are out of range.
     """
 
     name = "cpu"
@@ -74,6 +80,12 @@ class CpuDevice(SoftwareDevice):
                  memory_latency: int = 20, memory_gbps: float | None = None):
         if not clock_hz > 0:
             raise ValueError(f"clock_hz must be above 0, not {clock_hz}")
+        if not 1 <= memory_latency <= MAX_MEMORY_LATENCY:
+            raise ValueError(f"memory_latency must be from 1 to {MAX_MEMORY_LATENCY} cycles, not "
+                             f"{memory_latency}")
+        low, high = MEMORY_GBPS
+        if memory_gbps is not None and not low < memory_gbps < high:
+            raise ValueError(f"memory_gbps must be between {low:g} and {high:g}, not {memory_gbps}")
         super().__init__(config)
         self.clock_hz = clock_hz
         self.workers = available_cores()

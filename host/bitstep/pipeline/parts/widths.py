@@ -18,6 +18,9 @@ AUX_WIDTH = 64              # bits of the bus that carries labels, tables and mo
 ROW_PORTS = (1, 2, 4)       # memory ports that the row bus is made of
 LEAST_PORT_WIDTH = 64       # bits of each
 MAX_FEATURES = 1 << 20
+# Of a simulated memory: each idle cycle takes time, and slower ones would take hours.
+MAX_MEMORY_LATENCY = 100_000            # cycles
+MEMORY_GBPS = (0.01, 1e6)               # 10^9 bytes a second, between these
 MAX_LOOKAHEAD = 32
 MAX_MODELS = 8              # models that one pass over the rows trains
 MAX_PACKED_MODELS = 16       # models likewise of a pipeline for packed rows, which share one path
