@@ -32,7 +32,6 @@ hinge; :func:`bitstep.training.schedules.centred_step`).
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,6 @@ from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RangeOverflowError
-from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import convex_gap
@@ -206,22 +204,21 @@ class SmoothRun(CentredRun):
         return found
 
     def _scaled(self, rest: np.ndarray) -> np.ndarray:
-        """A guess from the last move alone, in units of standardized columns: with the same
-        curvature for all of them, of which rare ones have little in their own units.
+        """A guess from the last move alone, with the same curvature for all weights of centred and
+        standardized columns: in their own units rare columns have little of it, and those whose
+        codes are far from 0 share it with the intercept.
         """
         if not len(self.moves):
             return self.gradient_step(rest)
         move, change = self.moves[-1], self.changes[-1]
-        units = self._units
-        return -float(move @ change) / float(change @ (change / units)) * (rest / units)
+        return -float(move @ change) / float(change @ self._standard_step(change)) \
+            * self._standard_step(rest)
 
-    @cached_property
-    def _units(self) -> np.ndarray:
-        """Square of the unit of each component of a point, for weights of standardized columns."""
-        rows = self.data.rows
-        assert isinstance(rows, BitPlaneRows)
-        units = np.append(rows.penalty_units(self.choice.fit_intercept), 1.0)
-        return np.tile(units, len(self.point) // len(units))
+    def _standard_step(self, slope: np.ndarray) -> np.ndarray:
+        """The step along a gradient in weights of centred and standardized columns."""
+        own = self._by_output(slope)
+        weights = (own[:, :-1] - own[:, -1:] * self._means) / np.square(self._roots)
+        return np.column_stack([weights, own[:, -1] - weights @ self._means]).ravel()
 
     def _refined(self, planes: int) -> np.ndarray:
         """The move to the least value of the objective on codes of few planes, to which a linear
