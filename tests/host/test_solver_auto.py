@@ -132,8 +132,8 @@ def test_order_of_rows_and_seed_hardly_matter():
 
 
 def test_an_end_before_the_goal_is_a_warning():
-    with pytest.warns(ConvergenceWarning, match=r"after 10 outer steps, not 0.0001 times \(tol\)"):
-        LowPrecisionClassifier(epochs=10, random_state=0).fit(ROWS, CLASSES)
+    with pytest.warns(ConvergenceWarning, match=r"after 3 outer steps, not 0.0001 times \(tol\)"):
+        LowPrecisionClassifier(epochs=3, random_state=0).fit(ROWS, CLASSES)
 
 
 def test_hard_shapes():
@@ -193,13 +193,13 @@ def test_parts_go_on_by_sgd():
 
 
 def test_a_start_that_goes_on():
-    model = LowPrecisionClassifier(random_state=0, warm_start=True, epochs=12, tol=1e-9)
+    model = LowPrecisionClassifier(random_state=0, warm_start=True, epochs=4, tol=1e-9)
     with pytest.warns(ConvergenceWarning):
         model.fit(ROWS, CLASSES)
     first = model.gap_
     with pytest.warns(ConvergenceWarning):
         model.fit(ROWS, CLASSES)
-    assert model.n_iter_ == 24
+    assert model.n_iter_ == 8
     assert model.gap_ is not None
     assert first is not None
     assert model.gap_ < first / 10

@@ -46,11 +46,11 @@ from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import convex_gap
 
 MEMORY = 60                 # moves that are remembered
-LOOK_BACK = 8               # outer steps over which progress is measured
+LOOK_BACK = 2               # outer steps over which progress is measured
 SLOW = 0.25                 # least share of the gradient that is left after them of a slow training
 LEAST_REFINED = 6           # planes of the codes that are refined on
-REFINED = 0.1               # share of the gradient that refining leaves
-UNREFINED = 0.75            # share of the gradient of all planes that is left, if codes are too few
+REFINED = 0.05              # share of the gradient that refining leaves
+UNREFINED = 0.5             # least share of the gradient that is left where codes are too few
 MAX_REFINING = 20           # its gradients, at most
 RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
 MAX_SEARCHES = 6            # full passes of an outer step
@@ -70,7 +70,7 @@ class SmoothRun(CentredRun):
     NUMBERS = (*CentredRun.NUMBERS, "room", "error", "slow")
 
     slow = False                        # outer steps refine, in place of inner passes
-    _refines = False                    # this outer step found the least value on its codes
+    _refines = False                    # this outer step refines
     error = 0.0                         # largest of a component of a slope, by rounding
     _last: FullPass | None = None       # pass at the present point
     _written = 0                        # planes of its derivatives
@@ -127,7 +127,7 @@ class SmoothRun(CentredRun):
             self.least = min(2 * max(planes, self.least), PLANES)
             return
         if self._refines and self.size(found.slope) > UNREFINED * self.size(self.slope):
-            # The codes' objective is bent otherwise, where many columns move together.
+            # The codes' objective is bent otherwise, as where many columns move together.
             self.least = min(2 * self.planes, PLANES)
         move, change = found.point - self.point, found.slope - self.slope
         self.stalled = 0 if move.any() else self.stalled + 1
@@ -225,7 +225,7 @@ class SmoothRun(CentredRun):
         term gives the slope at the centre that all planes have. BFGS finds it with gradients of
         these codes.
         """
-        self.planes = planes
+        self.planes, self._refines = planes, True
         bent = self.slope - self._pass(self.point, planes, refined=True).slope
         point, slope, before = self.point, self.slope, 0.0
         goal = REFINED * self.size(slope)
@@ -249,7 +249,6 @@ class SmoothRun(CentredRun):
             self._remember(found.point - point, found.slope + bent - slope)
             point, slope, direction = found.point, found.slope + bent, None
             if self.size(slope) <= goal:
-                self._refines = True
                 break
         return point - self.point
 

@@ -156,11 +156,12 @@ def test_tol_ends_it_and_says_where_it_did_not():
 
 
 def test_separable_classes_without_ridge_have_no_optimum():
-    """Weights grow as long as there are epochs, and the end says what to do."""
+    """Weights grow to where words become too coarse, and the end says what to do."""
     features = np.array([[-1.0], [-0.9], [0.9], [1.0]] * 5)
     data = QuantizedDataset(quantize_bit_planes(features), sign_labels(np.sign(features[:, 0])))
     model = fit(data, Loss.LOGISTIC, 0.0, epochs=30, tol=1e-9)
-    assert model.epochs_done == 30
+    assert model.epochs_done < 30
+    assert model.weights[-1] == bit_centred_smooth.LARGEST_WEIGHT
     value = objective_of(data, Loss.LOGISTIC, 0.0)[3]
     losses = [value(np.append(weights[0], intercept[0])) for weights, intercept in zip(
         model.weights, model.scaled_intercepts, strict=True)]
@@ -444,10 +445,45 @@ def test_what_is_kept_is_not_trained_again(tmp_path):
     assert load_checkpoint(tmp_path / "run.ckpt").finished
 
 
-@pytest.mark.parametrize("left, solved, least", [
-    (0.8, True, 12), (0.7, True, 1), (0.8, False, 1)])
-def test_refining_takes_more_planes_where_codes_are_too_few(left, solved, least, monkeypatch):
-    """The least value on the codes was found, and is none of the rows."""
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_refining_begins_in_centred_standardized_columns(fit_intercept):
+    """With weights u_j = t_j x_j of columns q_j less their mean m_j over their deviation t_j, the
+    intercept is b + sum of m_j x_j. A step along minus the gradient in these is one along
+    P P^T g, where x = P u."""
+    features = np.column_stack([np.arange(40.0), np.arange(40) == 7, np.arange(40) % 4 < 1])
+    data = QuantizedDataset(quantize_bit_planes(features), sign_labels(np.resize([1.0, -1.0], 40)))
+    objective = Objective(loss=Loss.LOGISTIC)
+    config = pipeline_of(data.rows, objective)
+    choice = BitCentred(planes=[4] * 9, step=1.0, fit_intercept=fit_intercept)
+    with open_device(default_device(), config) as device:
+        run = SmoothRun(data, device, config, objective, choice)
+        slope = np.array([0.25, -0.5, 1.0, 2.0 * fit_intercept])
+        found = run._standard_step(slope)
+    u = data.rows.values(slice(None))[0]
+    means = u.mean(axis=0) * fit_intercept
+    change = np.diag(np.append(1 / np.sqrt((u ** 2).mean(axis=0) - means ** 2), 1.0))
+    change[-1, :-1] = -means * np.diag(change)[:-1]
+    np.testing.assert_allclose(found, change @ change.T @ slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_rare_columns_take_few_passes(loss):
+    """Their codes are -1 in nearly all rows, so each of them is nearly an intercept of its own."""
+    rng = np.random.default_rng(0)
+    features = np.column_stack([rng.random((2000, 40)) < 0.01, rng.standard_normal((2000, 4))])
+    margins = features @ rng.standard_normal(44) + rng.logistic(size=2000)
+    data = QuantizedDataset(quantize_bit_planes(features), sign_labels(np.where(
+        margins > 0, 1.0, -1.0)))
+    model = fit(data, loss, 1 / 2000, tol=1e-4)
+    rows_once = data.rows.stored[0].nbytes
+    assert model.bytes_read[-1] < 45 * rows_once
+    assert model.short_of(1e-4, 25) is None
+
+
+@pytest.mark.parametrize("left, refines, least", [
+    (0.6, True, 12), (0.4, True, 1), (0.6, False, 1)])
+def test_refining_takes_more_planes_where_codes_are_too_few(left, refines, least, monkeypatch):
+    """What is less on the codes is hardly less on the rows."""
     data, objective = make(40, 2), Objective(loss=Loss.LOGISTIC)
     config = pipeline_of(data.rows, objective)
     with open_device(default_device(), config) as device:
@@ -456,7 +492,7 @@ def test_refining_takes_more_planes_where_codes_are_too_few(left, solved, least,
         slope, move = run.slope.copy(), np.full(3, -1e-3) * np.sign(run.slope)
 
         def refined(planes):
-            run._refines, run.planes = solved, planes
+            run._refines, run.planes = refines, planes
             return move
         found = run._last
         assert found is not None
