@@ -93,7 +93,7 @@ def codes() -> Digests:
         features = features_of(*shape)
         bit_planes = quantize_bit_planes(features)
         yield f"bit_planes {shape}", [digest(bit_planes.stored[0]), digest(bit_planes.excess),
-                                      digest(bit_planes.moments)]
+                                      digest(bit_planes.moments), digest(bit_planes.shifts)]
     features = features_of(70_000, 3)
     for bits in (1, 3, 5):
         data = quantize(features, labels_of(features), bits=bits, levels="optimal", fine_rows=False)

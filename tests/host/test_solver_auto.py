@@ -133,7 +133,7 @@ def test_order_of_rows_and_seed_hardly_matter():
 
 def test_an_end_before_the_goal_is_a_warning():
     with pytest.warns(ConvergenceWarning, match=r"after 3 outer steps, not 0.0001 times \(tol\)"):
-        LowPrecisionClassifier(epochs=3, random_state=0).fit(ROWS, CLASSES)
+        LowPrecisionClassifier(solver="bit-centred", epochs=3, random_state=0).fit(ROWS, CLASSES)
 
 
 def test_hard_shapes():
@@ -193,7 +193,8 @@ def test_parts_go_on_by_sgd():
 
 
 def test_a_start_that_goes_on():
-    model = LowPrecisionClassifier(random_state=0, warm_start=True, epochs=4, tol=1e-9)
+    model = LowPrecisionClassifier(solver="bit-centred", random_state=0, warm_start=True,
+                                   epochs=4, tol=1e-9)
     with pytest.warns(ConvergenceWarning):
         model.fit(ROWS, CLASSES)
     first = model.gap_

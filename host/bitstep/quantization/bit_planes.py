@@ -89,9 +89,12 @@ class BitPlaneRows:
     moments : ndarray of float64, shape (2, n_features), or None
         Mean and variance over the rows of each column of u, of 16 bits; None of a file that does
         not have them.
+    shifts : ndarray of float64, shape (16, n_features), or None
+        What a column's mean over the rows gains by rounding to b bits, in row b - 1, in units of
+        u; None of a file that does not have it.
     weights : ndarray of uint16, shape (n_rows,), or None
-        Weights of the rows (:mod:`bitstep.quantization.weights`), by which ``excess`` and
-        ``moments`` count; None: all alike.
+        Weights of the rows (:mod:`bitstep.quantization.weights`), by which ``excess``,
+        ``moments`` and ``shifts`` count; None: all alike.
 
     Raises
     ------
@@ -107,6 +110,7 @@ class BitPlaneRows:
     excess: np.ndarray = field(repr=False)
     seed: int
     moments: np.ndarray | None = field(default=None, repr=False)
+    shifts: np.ndarray | None = field(default=None, repr=False)
     weights: np.ndarray | None = field(default=None, repr=False)
 
     bits = BIT_PLANE_BITS
@@ -135,6 +139,10 @@ class BitPlaneRows:
                                              and (self.moments[1] <= 1).all()):
             raise ValueError(f"moments must be means from -1 to 1 and variances from 0 to 1 of "
                              f"{self.n_features} columns, not {self.moments.tolist()}")
+        if self.shifts is not None and not (self.shifts.shape == (PLANES, *columns)
+                                            and (np.abs(self.shifts) <= 1).all()):
+            raise ValueError(f"shifts must be numbers from -1 to 1 of shape {(PLANES, *columns)}, "
+                             f"not {self.shifts.tolist()}")
 
     @property
     def config(self) -> PipelineConfig:
@@ -159,14 +167,27 @@ class BitPlaneRows:
     @cached_property
     def column_moments(self) -> np.ndarray:
         """``moments``, counted from the codes of a file that does not have them."""
-        if self.moments is not None:
-            return self.moments
+        return self._counted(PLANES) if self.moments is None else self.moments
+
+    def code_moments(self, planes: int) -> np.ndarray:
+        """Mean and variance over the rows of the levels of each column at a precision.
+
+        Returns
+        -------
+        ndarray of float64, shape (2, n_features)
+        """
+        if self.shifts is None:
+            return self._counted(planes)
+        return self.column_moments + np.array([self.shifts[planes - 1], self.excess[planes - 1]])
+
+    def _counted(self, planes: int) -> np.ndarray:
+        """:meth:`code_moments`, from the codes."""
         sums = _Sums((2, self.n_features))
         for _, start, stop in row_blocks(self.n_rows, self.n_features):
-            sums.add(_sums(self.codes(PLANES, start, stop), PLANES,
+            sums.add(_sums(self.codes(planes, start, stop), planes,
                            None if self.weights is None else self.weights[start:stop]))
         count = self.n_rows if self.weights is None else int(self.weights.sum(dtype=np.int64))
-        return _moments(sums.of_levels(count), count)
+        return _moments(sums.of_levels(count), count, planes)
 
     @property
     def mean_square(self) -> float:
@@ -283,10 +304,10 @@ class _Sums:
         return np.stack([2 * first + count, 4 * (second + first) + count], axis=-2)
 
 
-def _moments(sums: np.ndarray, count: int) -> np.ndarray:
-    """Means and variances of columns, from sums of levels of 16 bits and of their squares."""
-    return np.array([[int(first) / (count << PLANES) for first in sums[0]],
-                     [int(count * second - first * first) / (count * count << 2 * PLANES)
+def _moments(sums: np.ndarray, count: int, planes: int = PLANES) -> np.ndarray:
+    """Means and variances of columns, from sums of levels and of their squares."""
+    return np.array([[int(first) / (count << planes) for first in sums[0]],
+                     [int(count * second - first * first) / (count * count << 2 * planes)
                       for first, second in sums.T]])
 
 
@@ -334,17 +355,25 @@ class BitPlaneEncoder:
     @property
     def excess(self) -> np.ndarray:
         """See :class:`BitPlaneRows`, after the last block."""
-        count = self._count
-        found = np.zeros((PLANES, self.n_features))
-        for planes, (first, second) in enumerate(self._sums.of_levels(count), start=1):
-            exact = count * second - first * first       # variance of levels, times count squared
-            found[planes - 1] = [int(value) / (count * count << 2 * planes) for value in exact]
-        return found - found[-1]
+        variances = self._code_moments[:, 1]
+        return variances - variances[-1]
 
     @property
     def moments(self) -> np.ndarray:
         """See :class:`BitPlaneRows`, after the last block."""
-        return _moments(self._sums.of_levels(self._count)[-1], self._count)
+        return self._code_moments[-1]
+
+    @property
+    def shifts(self) -> np.ndarray:
+        """See :class:`BitPlaneRows`, after the last block."""
+        means = self._code_moments[:, 0]
+        return means - means[-1]
+
+    @cached_property
+    def _code_moments(self) -> np.ndarray:
+        """Means and variances of columns at every precision, shape (16, 2, n_features)."""
+        return np.array([_moments(sums, self._count, planes) for planes, sums in enumerate(
+            self._sums.of_levels(self._count), start=1)])
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the array of all rows."""

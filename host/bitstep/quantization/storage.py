@@ -94,6 +94,7 @@ def finish_archive(archive: ArchiveWriter,
         archive.add(name, array)
     for name, array in (("clip", data.scaler.clip), ("codebooks", data.codebooks),
                         ("moments", getattr(data, "moments", None)),
+                        ("shifts", getattr(data, "shifts", None)),
                         ("weights", getattr(data, "weights", None))):
         if array is not None:
             archive.add(name, array)
@@ -204,7 +205,7 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
     for name in arrays.keys() - {"labels", "centre", "scale", "variance", "excess", "fine_rows",
-                                 "clip", "codebooks", "moments", "weights"}:
+                                 "clip", "codebooks", "moments", "shifts", "weights"}:
         if not name.startswith("rows_"):
             raise ValueError(f"nothing is known of array {name!r}")
     shared = {"bus_width": header["bus_width"], "n_features": header["n_features"],
@@ -214,7 +215,7 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
               "seed": header["seed"], "weights": arrays.get("weights")}
     if header["encoding"] == BIT_PLANES:
         rows = BitPlaneRows(n_rows=header["n_rows"], excess=arrays["excess"],
-                            moments=arrays.get("moments"), **shared)
+                            moments=arrays.get("moments"), shifts=arrays.get("shifts"), **shared)
     else:
         rows = QuantizedRows(
             bits=header["bits"], encoding=header["encoding"], variance=arrays["variance"],

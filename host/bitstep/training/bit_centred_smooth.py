@@ -18,9 +18,11 @@ slope would be 0.
 
 Where outer steps are slow (:data:`SLOW`), the codes' errors are too large for the objective's
 weakly curved directions. From then on an outer step refines: BFGS finds the least value of the
-objective on codes of :data:`LEAST_REFINED` planes or more, with a linear term by which its slope at
-the centre is g (the surrogate of Shamir, Srebro and Zhang, ICML 2014, with codes in place of a part
-of the rows). Each of its gradients is a pass over these planes, without updates.
+objective on columns of few bits, of :data:`LEAST_REFINED` planes or more
+(:mod:`bitstep.training.code_columns`), with a linear term by which its slope at the centre is g (the
+surrogate of Shamir, Srebro and Zhang, ICML 2014, with codes in place of a part of the rows). Each of
+its gradients is a pass over these planes, without updates. Its first guess of the inverse Hessian is
+that of centred and standardized columns which have nothing in common.
 
 Where a plane separates the classes, or columns depend on each other, weights may grow without an
 optimum. None becomes larger than :data:`LARGEST_WEIGHT`, beyond which words are too coarse for a
@@ -41,9 +43,11 @@ from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RangeOverflowError
+from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import convex_gap
+from bitstep.training.code_columns import CodeColumns
 
 MEMORY = 60                 # moves that are remembered
 LOOK_BACK = 2               # outer steps over which progress is measured
@@ -80,6 +84,7 @@ class SmoothRun(CentredRun):
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
+        self._columns: dict[int, CodeColumns] = {}      # by planes
         # Points of the last full passes, and the slopes there.
         self.passed = np.empty((0, 2, len(self.point)))
 
@@ -157,6 +162,21 @@ class SmoothRun(CentredRun):
                            fit_intercept=self.choice.fit_intercept)
         return found + (FINE_LOSS_BOUND if self.objective.loss == Loss.LOGISTIC else 0.0)
 
+    def look_beside(self) -> None:
+        """Take full passes with a larger or smaller intercept, until its slope had both signs."""
+        if not self.choice.fit_intercept:
+            return
+        for sign in (1.0, -1.0):
+            known = [*self.passed[:, 1, -1], self.slope[-1]]
+            step = 2 * max(abs(float(self.slope[-1])), self.error) / self.objective.rule.curvature
+            for _ in range(MAX_SEARCHES):
+                if max(sign * slope for slope in known) > self.error:
+                    break
+                beside = self.point.copy()
+                beside[-1] += sign * step
+                known.append(self._measured(beside, self.planes).slope[-1])
+                step *= 8
+
     def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """See :meth:`bitstep.training.centred_run.CentredRun.kept`."""
         numbers, arrays = super().kept()
@@ -226,7 +246,7 @@ class SmoothRun(CentredRun):
         these codes.
         """
         self.planes, self._refines = planes, True
-        bent = self.slope - self._pass(self.point, planes, refined=True).slope
+        bent = self.slope - self._pass_on_codes(self.point, planes).slope
         point, slope, before = self.point, self.slope, 0.0
         goal = REFINED * self.size(slope)
         direction = None
@@ -240,7 +260,7 @@ class SmoothRun(CentredRun):
                     before = float(slope @ direction)
                 if before >= 0:
                     break
-            found = self._pass(point + direction, planes, refined=True)
+            found = self._pass_on_codes(point + direction, planes)
             after = float((found.slope + bent) @ direction)
             if after > RISE * -before:
                 shorter = min(max(before / (before - after), 0.1), 0.7)
@@ -279,13 +299,27 @@ class SmoothRun(CentredRun):
         self.passed = np.append(np.delete(self.passed, same[:1 - PASSED], axis=0),
                                 [[found.point, found.slope]], axis=0)
 
-    def _pass(self, point: np.ndarray, planes: int, *, refined: bool = False) -> FullPass:
-        bound = 1.0 if self.objective.rule.bounded else 1.0 + float(np.abs(point).sum())
-        if refined:
-            room = max(self.room, ROOM * float(np.abs(point).max()))
-            return self.full_pass(point, room, bound, planes=planes)
-        return self.full_pass(point, self._room, bound,
+    def _pass(self, point: np.ndarray, planes: int) -> FullPass:
+        return self.full_pass(point, self._room, self._bound(point),
                               0 if self.few_rows or self.slow else planes)
+
+    def _pass_on_codes(self, point: np.ndarray, planes: int) -> FullPass:
+        """Gradient of the objective whose rows are the columns of so many planes."""
+        if planes not in self._columns:
+            rows = self.data.rows
+            assert isinstance(rows, BitPlaneRows)
+            self._columns[planes] = CodeColumns.of(rows, planes, self.choice.fit_intercept)
+        columns = self._columns[planes]
+        codes = columns.to_codes(self._by_output(point)).ravel()
+        room = max(self.room, ROOM * float(np.abs(codes).max()))
+        found = self.loss_pass(codes, room, self._bound(codes), planes=planes)
+        exact = columns.from_codes(self._by_output(found.point)).ravel()
+        return found._replace(point=exact, slope=columns.slopes(self._by_output(found.slope)).ravel()
+                              + self.penalty_slope(exact))
+
+    def _bound(self, point: np.ndarray) -> float:
+        """Bound of the derivative of a row's loss."""
+        return 1.0 if self.objective.rule.bounded else 1.0 + float(np.abs(point).sum())
 
     def _inner(self, planes: int, slope: np.ndarray) -> np.ndarray:
         """Run the inner passes from the centre, with other derivatives if these planes need them.

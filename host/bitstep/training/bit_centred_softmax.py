@@ -51,9 +51,9 @@ class SoftmaxRun(SmoothRun):
         # What certificates need: in place of points, the mean products of probabilities.
         self.passed = self._shared = np.zeros((count, count))
 
-    def full_pass(self, *arguments: Any, **options: Any) -> FullPass:
-        """See :meth:`bitstep.training.centred_passes.CentredPasses.full_pass`."""
-        return super().full_pass(*arguments, **options)._replace(shared=self._shared)
+    def loss_pass(self, *arguments: Any, **options: Any) -> FullPass:
+        """See :meth:`bitstep.training.centred_passes.CentredPasses.loss_pass`."""
+        return super().loss_pass(*arguments, **options)._replace(shared=self._shared)
 
     def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
         """See :meth:`bitstep.training.centred_passes.CentredPasses.sums`."""
@@ -75,6 +75,9 @@ class SoftmaxRun(SmoothRun):
         self.error += error_bound(len(self.outputs))
         if self.data.rows.weight_sums.weighted:      # the weighted products are rounded once more
             self.error += 2.0 ** -SHARED / self.mean_weight
+
+    def look_beside(self) -> None:
+        """Its certificate needs no other pass."""
 
     def _direction(self, planes: int) -> np.ndarray:
         move = super()._direction(planes)

@@ -176,6 +176,18 @@ class CentredPasses:
         planes : int
             Planes of the codes whose gradient it is.
         """
+        found = self.loss_pass(point, largest, residual, derivative_planes, planes)
+        return found._replace(slope=found.slope + self.penalty_slope(found.point))
+
+    def penalty_slope(self, point: np.ndarray) -> np.ndarray:
+        """Gradient of the penalty."""
+        slope = np.zeros(len(point))
+        self._by_output(slope)[:, :-1] = self.penalties * self._by_output(point)[:, :-1]
+        return slope
+
+    def loss_pass(self, point: np.ndarray, largest: float, residual: float,
+                  derivative_planes: int = 0, planes: int = PLANES) -> FullPass:
+        """:meth:`full_pass` of the loss alone."""
         data, count = self.data, self.data.n_rows
         shift = min(math.floor(math.log2((WORD_LIMIT - 1) * data.label_scale / largest)) + PLANES,
                     self.config.rows.max_label_shift)
@@ -206,7 +218,6 @@ class CentredPasses:
         for own, sums in zip(self._by_output(slope), found, strict=True):
             own[:-1], own[-1] = sums.words, sums.intercept if self.choice.fit_intercept else 0
         slope *= scale
-        self._by_output(slope)[:, :-1] += self.penalties * self._by_output(exact)[:, :-1]
         return FullPass(exact, slope, unit, shift, [sums.derivatives for sums in found],
                         derivative_rows, scale * 2.0 ** planes * math.sqrt(count))
 

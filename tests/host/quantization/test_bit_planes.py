@@ -11,6 +11,7 @@ from bitstep.quantization import (
     BitPlaneOptions,
     BitPlaneRows,
     QuantizedDataset,
+    Scaler,
     StorageError,
     load_quantized,
     quantize_bit_planes,
@@ -44,13 +45,32 @@ def test_levels_are_the_middles_of_the_cells(planes):
     np.testing.assert_array_equal(rows.levels(slice(3, 600, 7), planes)[0], levels[3:600:7])
 
 
-def test_excess_is_the_change_of_the_variance():
+def test_excess_and_shifts_are_the_changes_of_variance_and_mean():
     rows = quantize_bit_planes(make()[0])
-    exact = rows.values(slice(None))[0].var(axis=0)
+    assert rows.shifts is not None
+    exact = rows.values(slice(None))[0]
     for planes in (1, 3, 16):
-        change = rows.levels(slice(None), planes)[0].var(axis=0) - exact
-        np.testing.assert_allclose(rows.excess[planes - 1], change, atol=1e-12)
+        levels = rows.levels(slice(None), planes)[0]
+        np.testing.assert_allclose(rows.excess[planes - 1], levels.var(axis=0) - exact.var(axis=0),
+                                   atol=1e-12)
+        np.testing.assert_allclose(rows.shifts[planes - 1], levels.mean(axis=0)
+                                   - exact.mean(axis=0), atol=1e-12)
+        np.testing.assert_allclose(rows.code_moments(planes), [
+            levels.mean(axis=0), levels.var(axis=0)], atol=1e-12)
+        older = replace(rows, shifts=None)      # as of a file without them
+        np.testing.assert_allclose(older.code_moments(planes), rows.code_moments(planes),
+                                   rtol=1e-12, atol=1e-15)
     assert (rows.excess[:, 0] == 0).all()       # a constant column has no variance to lose
+
+
+def test_shifts_by_hand():
+    """Of codes 0 and 2^16 - 1, which stand for -1 and 1 but for half a step, the codes of b bits
+    are half a step of theirs from the ends: 3 of 4 rows at -1 give (1 - 2) (1/2^b - 1/2^16) / 2."""
+    scaler = Scaler("minmax", np.zeros(1), np.ones(1))
+    rows = quantize_bit_planes(np.array([[-1.0], [-1.0], [-1.0], [1.0]]), scaler=scaler)
+    assert rows.shifts is not None
+    planes = np.arange(1, 17)
+    np.testing.assert_allclose(rows.shifts[:, 0], (0.5 ** planes - 0.5 ** 16) / 2, rtol=1e-12)
 
 
 def test_file_holds_every_bit(tmp_path):
@@ -63,6 +83,7 @@ def test_file_holds_every_bit(tmp_path):
     np.testing.assert_array_equal(found.rows.stored[0], data.rows.stored[0])
     assert isinstance(data.rows, BitPlaneRows)
     np.testing.assert_array_equal(found.rows.excess, data.rows.excess)
+    np.testing.assert_array_equal(found.rows.shifts, data.rows.shifts)
     levels = data.rows.levels(slice(None))[0]
     assert found.rows.mean_square == pytest.approx((levels ** 2).sum(axis=1).mean(), rel=1e-12)
     assert found.rows.moments is not None
@@ -127,6 +148,8 @@ def test_damaged_padding_of_a_file(tmp_path):
     ({"moments": np.full((2, 11), np.nan)}, "moments must be means from -1 to 1 and variances"),
     ({"moments": np.zeros((2, 10))}, "moments must be means"),
     ({"moments": np.full((2, 11), -0.5)}, "moments must be means"),
+    ({"shifts": np.zeros((2, 11))}, "shifts must be numbers from -1 to 1 of shape"),
+    ({"shifts": np.full((16, 11), np.nan)}, "shifts must be numbers"),
 ])
 def test_parts_must_fit(change, message):
     rows = quantize_bit_planes(make()[0])

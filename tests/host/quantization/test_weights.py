@@ -65,7 +65,7 @@ def test_sums_over_rows_count_them_by_weight(quantize):
     weighted = quantize(features, weights=stored_weights(whole.astype(float)))
     repeated = quantize(np.repeat(features, whole, axis=0))
     plain = quantize(features)
-    for name in ("moments", "excess", "variance"):
+    for name in ("moments", "excess", "shifts", "variance"):
         if hasattr(weighted, name) and getattr(weighted, name).any():
             np.testing.assert_allclose(getattr(weighted, name), getattr(repeated, name),
                                        rtol=1e-9, atol=1e-15)

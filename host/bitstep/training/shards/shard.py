@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitstep.pipeline.bit_planes import BitPlaneLayout
+from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
@@ -153,8 +153,9 @@ class ShardFacts:
     Attributes
     ----------
     n_rows, n_features : int
-    moments : ndarray of float64, shape (2, n_features)
-        See :class:`bitstep.quantization.bit_planes.BitPlaneRows`.
+    moments : ndarray of float64, shape (16, 2, n_features)
+        Means and variances of columns at every precision
+        (:meth:`bitstep.quantization.bit_planes.BitPlaneRows.code_moments`).
     where : str
         Name of its part of the data.
     weight_sums : WeightSums
@@ -243,8 +244,8 @@ class Shard:
     def facts(self) -> ShardFacts:
         """What others know of it."""
         rows = self.rows
-        return ShardFacts(rows.n_rows, rows.n_features, rows.column_moments, self.where,
-                          rows.weight_sums)
+        moments = np.array([rows.code_moments(planes) for planes in range(1, PLANES + 1)])
+        return ShardFacts(rows.n_rows, rows.n_features, moments, self.where, rows.weight_sums)
 
     @property
     def rows(self) -> BitPlaneRows:

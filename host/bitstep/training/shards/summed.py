@@ -20,9 +20,12 @@ class SummedRows(BitPlaneRows):
     ----------
     sums : WeightSums
         Facts of the weights of all rows.
+    of_codes : ndarray of float64, shape (16, 2, n_features)
+        ``code_moments`` of all rows.
     """
 
     sums: WeightSums
+    of_codes: np.ndarray
 
     def __post_init__(self):
         pass
@@ -31,6 +34,10 @@ class SummedRows(BitPlaneRows):
     def weight_sums(self) -> WeightSums:
         """See :class:`bitstep.quantization.bit_planes.BitPlaneRows`."""
         return self.sums
+
+    def code_moments(self, planes: int) -> np.ndarray:
+        """See :meth:`bitstep.quantization.bit_planes.BitPlaneRows.code_moments`."""
+        return self.of_codes[planes - 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +60,19 @@ def summed_rows(facts: Sequence[ShardFacts], scaler: Scaler, bus_width: int,
                 seed: int) -> SummedRows:
     """What shards know of their rows, as of one set of rows."""
     count, features = sum(one.n_rows for one in facts), len(scaler.centre)
+    moments = _moments(facts)
     return SummedRows(
         n_rows=count, n_features=features, bus_width=bus_width, stored=(), scaler=scaler,
         excess=np.zeros((PLANES, features)), seed=seed,
-        moments=_moments(facts), sums=merged_sums([one.weight_sums for one in facts]))
+        moments=moments[-1], of_codes=moments,
+        sums=merged_sums([one.weight_sums for one in facts]))
 
 
 def _moments(facts: Sequence[ShardFacts]) -> np.ndarray:
-    """Means and variances of columns over the rows of all shards."""
-    means = mean_of([one.moments[0] for one in facts], facts)
-    return np.array([means, mean_of([one.moments[1] + (one.moments[0] - means) ** 2
-                                     for one in facts], facts)])
+    """Means and variances of columns over the rows of all shards, at every precision."""
+    means = mean_of([one.moments[:, 0] for one in facts], facts)
+    return np.stack([means, mean_of([one.moments[:, 1] + (one.moments[:, 0] - means) ** 2
+                                     for one in facts], facts)], axis=1)
 
 
 def summed_outputs(rows: SummedRows, labels: Sequence[LabelStream]) -> list[SummedDataset]:
