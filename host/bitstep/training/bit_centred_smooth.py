@@ -19,10 +19,10 @@ slope would be 0.
 Where outer steps are slow (:data:`SLOW`), the codes' errors are too large for the objective's
 weakly curved directions. From then on an outer step refines: BFGS finds the least value of the
 objective on columns of few bits, of :data:`LEAST_REFINED` planes or more
-(:mod:`bitstep.training.code_columns`), with a linear term by which its slope at the centre is g (the
-surrogate of Shamir, Srebro and Zhang, ICML 2014, with codes in place of a part of the rows). Each of
-its gradients is a pass over these planes, without updates. Its first guess of the inverse Hessian is
-that of centred and standardized columns which have nothing in common.
+(:mod:`bitstep.training.code_columns`), with a linear term by which its slope at the centre is g
+(the surrogate of Shamir, Srebro and Zhang, ICML 2014, with codes in place of a part of the rows).
+Each of its gradients is a pass over these planes, without updates. Its first guess of the inverse
+Hessian is that of centred and standardized columns which have nothing in common.
 
 Where a plane separates the classes, or columns depend on each other, weights may grow without an
 optimum. None becomes larger than :data:`LARGEST_WEIGHT`, beyond which words are too coarse for a
@@ -248,6 +248,7 @@ class SmoothRun(CentredRun):
         self.planes, self._refines = planes, True
         bent = self.slope - self._pass_on_codes(self.point, planes).slope
         point, slope, before = self.point, self.slope, 0.0
+        best, least = point, math.inf       # rounding may hide what is left before the goal
         goal = REFINED * self.size(slope)
         direction = None
         for _ in range(MAX_REFINING):
@@ -268,9 +269,11 @@ class SmoothRun(CentredRun):
                 continue
             self._remember(found.point - point, found.slope + bent - slope)
             point, slope, direction = found.point, found.slope + bent, None
-            if self.size(slope) <= goal:
+            if (size := self.size(slope)) < least:
+                best, least = point, size
+            if size <= goal:
                 break
-        return point - self.point
+        return best - self.point
 
     def _remember(self, move: np.ndarray, change: np.ndarray) -> None:
         """Keep a move, if the slope grew along it, and no more than the last ones."""
@@ -314,8 +317,8 @@ class SmoothRun(CentredRun):
         room = max(self.room, ROOM * float(np.abs(codes).max()))
         found = self.loss_pass(codes, room, self._bound(codes), planes=planes)
         exact = columns.from_codes(self._by_output(found.point)).ravel()
-        return found._replace(point=exact, slope=columns.slopes(self._by_output(found.slope)).ravel()
-                              + self.penalty_slope(exact))
+        slope = columns.slopes(self._by_output(found.slope)).ravel()
+        return found._replace(point=exact, slope=slope + self.penalty_slope(exact))
 
     def _bound(self, point: np.ndarray) -> float:
         """Bound of the derivative of a row's loss."""

@@ -122,14 +122,14 @@ class CentredRun(CentredPasses, ABC):
             gradient = self.size(self.slope) / (self.first or 1.0)
             if gradient > SLOW_STEP * (self.found[-1].gradient if self.found else 1.0):
                 self.inner_rows = min(2 * self.inner_rows, self.data.n_rows)
-            gap = self.gap() if self.objective.l2 else math.inf
-            last = gradient <= self.choice.tol or number + 1 == len(self.choice.planes)
-            if self.objective.l2 and last and gap == math.inf:
+            step = OuterStep(self.point.copy(), gradient, self.bytes_read, self.planes,
+                             self.gap() if self.objective.l2 else math.inf)
+            self.found.append(step)
+            last = self.ended or number + 1 == len(self.choice.planes)
+            if last and self.objective.l2 and step.gap == math.inf:
                 self.look_beside()
-                gap = self.gap()
-            self.found.append(OuterStep(self.point.copy(), gradient, self.bytes_read, self.planes,
-                                        gap))
-            yield self.found[-1]
+                step.gap, step.bytes_read = self.gap(), self.bytes_read
+            yield step
 
     @property
     def ended(self) -> bool:

@@ -1,13 +1,13 @@
 """Columns of few bits that have the rows' means and variances.
 
-The code of b bits of a value x is the middle q of its cell. Over all rows the mean of q differs from
-that of x, and so does its variance. A column s q + d has both as x has them, with
+The code of b bits of a value x is the middle q of its cell. Over all rows the mean of q differs
+from that of x, and so does its variance. A column s q + d has both as x has them, with
 
     s = sqrt(var x / var q)        d = mean x - s mean q
 
-(without an intercept, which could hold d, the ratio of the mean squares, and d = 0). Of a column with
-two values it is x itself, whatever b is. A model w, b of such columns is the model s w, b + d.w of
-the codes.
+(without an intercept, which could hold d, the ratio of the mean squares, and d = 0). Of a column
+with two values it is x itself, whatever b is. A model w, b of such columns is the model s w, b +
+d.w of the codes.
 """
 
 from typing import NamedTuple
