@@ -50,8 +50,7 @@ from bitstep.training.certificates import convex_gap
 from bitstep.training.code_columns import CodeColumns
 
 MEMORY = 60                 # moves that are remembered
-LOOK_BACK = 2               # outer steps over which progress is measured
-SLOW = 0.25                 # least share of the gradient that is left after them of a slow training
+SLOW = 0.4                  # share of the gradient above which an outer step is a slow one
 LEAST_REFINED = 6           # planes of the codes that are refined on
 REFINED = 0.05              # share of the gradient that refining leaves
 UNREFINED = 0.5             # least share of the gradient that is left where codes are too few
@@ -195,8 +194,8 @@ class SmoothRun(CentredRun):
 
     def _direction(self, planes: int) -> np.ndarray:
         """The move of an outer step."""
-        if len(self.found) >= LOOK_BACK and self.found[-1].gradient > SLOW * (
-                self.found[-LOOK_BACK - 1].gradient if len(self.found) > LOOK_BACK else 1.0):
+        gradients = [1.0, *(step.gradient for step in self.found[-2:])]
+        if self.found and gradients[-1] > SLOW * gradients[-2]:
             self.slow = True
         if self.few_rows:
             self.planes = planes

@@ -221,9 +221,9 @@ def test_interrupt_keeps_the_last_outer_step(client, expected, monkeypatch):
     submit, seen = Engine.submit, []
 
     def interrupting(self, name, *arguments):
-        if name == "inner-passes":
+        if name == "full-pass":
             seen.append(name)
-            if len(seen) == 3:
+            if len(seen) == 4:
                 raise KeyboardInterrupt
         return submit(self, name, *arguments)
 

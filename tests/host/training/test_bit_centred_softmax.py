@@ -190,7 +190,6 @@ def test_certificate_is_that_of_the_formula():
 
 def test_states_go_on_bit_for_bit(monkeypatch):
     """From the state after any outer step, also where the planes change, or steps are refined."""
-    monkeypatch.setattr(bit_centred_smooth, "LOOK_BACK", 2)
     monkeypatch.setattr(bit_centred_smooth, "SLOW", 0.0)
     outputs = make(120, 4, seed=8)
     objective = Objective(loss=Loss.LOGISTIC, l2=1e-2, multinomial=True)
