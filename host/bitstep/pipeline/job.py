@@ -228,6 +228,24 @@ class TrainingJob:
         object.__setattr__(then, "intercept_level", self.intercept_level >> left)
         return then
 
+    def again(self, model: np.ndarray, intercept: int, epochs: tuple[EpochSteps, ...]
+              ) -> "TrainingJob":
+        """The job with another model and other steps, but epochs of the same planes, and no other
+        check than theirs: the check of all parts takes longer than a pass over few rows.
+
+        Raises
+        ------
+        ValueError
+            If the model does not fit, or the planes are others.
+        """
+        self._check_model(model, intercept)
+        if [one.planes for one in epochs] != [one.planes for one in self.epochs]:
+            raise ValueError("A job that goes on must have epochs of the same planes")
+        then = copy(self)
+        for name, value in (("model", model), ("intercept", intercept), ("epochs", epochs)):
+            object.__setattr__(then, name, value)
+        return then
+
     @property
     def beats(self) -> int:
         """Beats of a row."""
@@ -272,9 +290,7 @@ class TrainingJob:
                              f"({self.lookahead}) for row format 'float32', not "
                              f"{self.correction_period}")
         check_words("coefficients", self.coefficients, self.n_features, COEFFICIENT_WIDTH)
-        check_words("model", self.model, self.n_features, MODEL_WIDTH)
-        if not -(1 << MODEL_WIDTH - 1) <= self.intercept < 1 << MODEL_WIDTH - 1:
-            raise ValueError(f"intercept must fit {MODEL_WIDTH} bits, not {self.intercept}")
+        self._check_model(self.model, self.intercept)
         if not self.epochs:
             raise ValueError("A training job needs at least one epoch")
         self._check_loss()
@@ -284,6 +300,11 @@ class TrainingJob:
         check_derivatives(self)
         check_bit_planes(self, least_shift(self))
         check_codebooks(self.codebooks, config.rows, self.n_features)
+
+    def _check_model(self, model: np.ndarray, intercept: int):
+        check_words("model", model, self.n_features, MODEL_WIDTH)
+        if not -(1 << MODEL_WIDTH - 1) <= intercept < 1 << MODEL_WIDTH - 1:
+            raise ValueError(f"intercept must fit {MODEL_WIDTH} bits, not {intercept}")
 
     def _check_labels(self):
         labels = self.labels

@@ -84,6 +84,7 @@ class SmoothRun(CentredRun):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self._columns: dict[int, CodeColumns] = {}      # by planes
+        self._products: list[float] = []                # of moves and changes
         # Points of the last full passes, and the slopes there.
         self.passed = np.empty((0, 2, len(self.point)))
 
@@ -212,8 +213,10 @@ class SmoothRun(CentredRun):
     def _bfgs(self, slope: np.ndarray, guess: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The move of limited-memory BFGS whose first guess takes a slope to a move."""
         rest, shares = slope.copy(), []
-        pairs = [(move, change, float(move @ change))
-                 for move, change in zip(self.moves, self.changes, strict=True)]
+        if len(self._products) != len(self.moves):      # of a training that goes on
+            self._products = [float(move @ change) for move, change in zip(
+                self.moves, self.changes, strict=True)]
+        pairs = list(zip(self.moves, self.changes, self._products, strict=True))
         for move, change, product in reversed(pairs):
             shares.append(float(move @ rest) / product)
             rest -= shares[-1] * change
@@ -276,12 +279,14 @@ class SmoothRun(CentredRun):
 
     def _remember(self, move: np.ndarray, change: np.ndarray) -> None:
         """Keep a move, if the slope grew along it, and no more than the last ones."""
-        if move @ change > 1e-12 * (move @ move):
+        product = float(move @ change)
+        if product > 1e-12 * (move @ move):
             self.moves = [*self.moves, move][-MEMORY:]
             self.changes = [*self.changes, change][-MEMORY:]
+            self._products = [*self._products, product][-MEMORY:]
 
     def _forget(self) -> None:
-        self.moves, self.changes = [], []
+        self.moves, self.changes, self._products = [], [], []
 
     def _measured(self, point: np.ndarray, planes: int) -> FullPass:
         """The full pass at a point, which writes the derivatives at these planes."""

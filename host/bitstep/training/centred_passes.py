@@ -158,6 +158,7 @@ class CentredPasses:
         self.inner_rows = data.n_rows
         self._zeros = np.zeros(data.n_features, np.int32)
         self.mean_weight = data.rows.weight_sums.mean
+        self._full_jobs: dict[tuple[int, int, int], TrainingJob] = {}
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
 
     def full_pass(self, point: np.ndarray, largest: float, residual: float,
@@ -202,10 +203,8 @@ class CentredPasses:
         self.passes += 1
         entries = (EpochSteps(mantissa, exponent, planes=planes, key=self._key()),)
         found = self.sums([
-            self._job(entries, model=part[:-1].astype(np.int32), intercept=int(part[-1]),
-                      labels=output.labels.stored, label_shift=shift, loss=self.objective.loss)
-            for part, output in zip(self._by_output(words), self.outputs, strict=True)],
-            derivative_planes)
+            self._full_job(number, entries, part[:-1].astype(np.int32), int(part[-1]), shift)
+            for number, part in enumerate(self._by_output(words))], derivative_planes)
         # A pipeline writes derivatives in a run of its own, which reads their planes again.
         derivative_rows = self.derivative_rows if derivative_planes else 0
         self.bytes_read += planes * self._plane_bytes \
@@ -348,6 +347,17 @@ class CentredPasses:
         if block not in self._keys:
             self._keys = {block: epoch_keys(self.data.rows.seed % (1 << 32), block * KEYS, KEYS)}
         return self._keys[block][place]
+
+    def _full_job(self, output: int, epochs: tuple[EpochSteps, ...], model: np.ndarray,
+                  intercept: int, shift: int) -> TrainingJob:
+        """The job of a full pass of an output."""
+        alike = output, shift, epochs[0].planes
+        if alike in self._full_jobs:
+            return self._full_jobs[alike].again(model, intercept, epochs)
+        self._full_jobs[alike] = self._job(
+            epochs, model=model, intercept=intercept, label_shift=shift,
+            labels=self.outputs[output].labels.stored, loss=self.objective.loss)
+        return self._full_jobs[alike]
 
     def _job(self, epochs, **parts) -> TrainingJob:
         data = self.data

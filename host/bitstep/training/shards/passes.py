@@ -68,10 +68,12 @@ class ShardedPasses(CentredPasses):
         """True if no shard can make inner passes."""
         return all(one.few_rows for one in self.shards.facts)
 
-    def _job(self, epochs: Any, **parts: Any) -> Any:
+    def _full_job(self, output: int, epochs: Any, model: np.ndarray, intercept: int,
+                  shift: int) -> Any:
         """A pass of all shards, each with rows, labels and keys of its own."""
-        del parts["labels"]
-        return Order(self.passes, epochs, parts)
+        del output
+        return Order(self.passes, epochs, {"model": model, "intercept": intercept,
+                                           "label_shift": shift, "loss": self.objective.loss})
 
     def sums(self, jobs: Sequence[Any], derivative_planes: int) -> Sequence[GradientSum]:
         """Sums of a full pass, of every output: those of all shards together."""
