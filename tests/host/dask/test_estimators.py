@@ -231,6 +231,73 @@ def test_nan_is_named_by_partition_and_worker(client):
                                                  chunked(Y, 100, 100, 100, 142))
 
 
+def labelled(labels, rows=IRIS[0]):
+    """Rows in two partitions with labels: of a series those of a data frame, else of an array."""
+    count, half = len(labels), len(labels) // 2
+    if isinstance(labels, np.ndarray):
+        return chunked(rows[:count], half, half), chunked(labels, half, half)
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    frame = pd.DataFrame(rows[:count], columns=list("abcd"))
+    return dd.from_pandas(frame, npartitions=2), dd.from_pandas(labels, npartitions=2)
+
+
+@pytest.mark.parametrize("value, at", [(None, 7), (np.nan, 7), (None, 5)])
+def test_a_missing_name_of_a_class_is_none(client, value, at):
+    names = np.array(["yes", "no"] * 5, object)
+    names[at] = value
+    with pytest.raises(DataError, match=rf"Partition 1: y must have a value in every row, not "
+                                        rf"{value} \(row {at - 5} of the part\); remove the row "
+                                        r"\(on worker tcp://127"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(*labelled(names))
+
+
+@pytest.mark.parametrize("kind", ["object", "str", "string", "category", "boolean", "Int64"])
+def test_a_missing_label_of_a_series_is_none(client, kind):
+    pd = pytest.importorskip("pandas")
+    values = {"boolean": [True, False], "Int64": [3, 4]}.get(kind, ["yes", "no"]) * 5
+    values[7] = None
+    with pytest.raises(DataError, match=r"Partition 1: (y must have a value in every row|labels "
+                                        r"must be finite), not \S+ \(row 2 of the part\); remove "
+                                        r"the row \(on worker tcp://127"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(
+            *labelled(pd.Series(values, dtype=kind)))
+
+
+def test_a_number_among_names_is_no_class(client):
+    names = np.array(["yes", "no"] * 5, object)
+    names[7] = 3.5
+    with pytest.raises(DataError, match=r"Partition 1: y must hold names alone or numbers alone, "
+                                        r"not 3.5 \(row 2 of the part\) beside 'no' \(on worker"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(*labelled(names))
+
+
+@pytest.mark.parametrize("kind, values", [
+    ("boolean", [False, True]), ("Int64", [3, 4]), ("object", ["no", "yes"]),
+    ("string", ["no", "yes"]), ("category", ["no", "yes"])])
+def test_labels_of_a_series(client, kind, values):
+    pd = pytest.importorskip("pandas")
+    model = LowPrecisionClassifier(client=client, epochs=1, tol=0.0, random_state=0).fit(
+        *labelled(pd.Series(values * 5, dtype=kind)))
+    assert model.classes_.tolist() == values
+    assert model.classes_.dtype == np.array(values).dtype
+
+
+def test_numbers_as_objects(client):
+    labels = np.array([3, 4] * 5, object)
+    model = LowPrecisionClassifier(client=client, epochs=1, tol=0.0).fit(*labelled(labels))
+    assert model.classes_.tolist() == [3, 4]
+    assert model.classes_.dtype == np.int64
+
+
+def test_a_missing_weight_is_none(client):
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    rows, labels = labelled(pd.Series([1.0, 2.0] * 5))
+    weights = dd.from_pandas(pd.Series([1.0] * 8 + [None, 1.0], dtype="Float64"), npartitions=2)
+    with pytest.raises(DataError, match=r"Partition 1: sample_weight must .* not \S+ \(row 3"):
+        LowPrecisionRegressor(client=client, tol=0.0).fit(rows, labels, weights)
+
+
 @pytest.mark.parametrize("X, y, message", [
     (X, chunked(Y, 442), "X must be a dask.array or a dask.dataframe, not ndarray; for data in"),
     (chunked(X, 442), Y, "y must be a dask.array or a dask.dataframe, not ndarray"),
