@@ -19,7 +19,7 @@ from bitstep import estimators as ordinary
 from bitstep.checks import check_integer
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import Engine
-from bitstep.dask.sources import Sources, is_frame, part_of, sources_of
+from bitstep.dask.sources import Sources, is_frame, numbers_of, part_of, sources_of
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.parts.formats import BIT_PLANES
@@ -208,8 +208,8 @@ def _of_block(block: Any, local: Any, method: str, dtype: Any) -> np.ndarray:
     if not len(block):
         shape = np.shape(getattr(local, method)(np.zeros((1, local.n_features_in_))))
         return np.empty((0, *shape[1:]), dtype)
-    if hasattr(block, "to_numpy"):
-        block = block.to_numpy()
+    if hasattr(block, "columns"):
+        block = numbers_of("X", block)
     plain = copy.copy(local)
     if hasattr(plain, "feature_names_in_"):     # compared once, for all blocks
         del plain.feature_names_in_

@@ -124,7 +124,7 @@ def part_of(where: str, features: Any, targets: Any, weights: Any,
     Raises
     ------
     DataError
-        If its columns are not those of the collection, or hold no numbers, or see
+        If its columns are not those of the collection, or see :func:`numbers_of` and
         :func:`values_of`.
     """
     columns = getattr(features, "columns", None)
@@ -134,13 +134,34 @@ def part_of(where: str, features: Any, targets: Any, weights: Any,
             raise DataError(f"{where} has the columns {', '.join(found)}, but the collection says "
                             f"{', '.join(names or ())}; all partitions must have the same ones in "
                             "the same order")
-        odd = [name for name, kind in zip(found, features.dtypes, strict=True)
-               if getattr(kind, "kind", "O") not in "fiub"]
-        if odd:
-            raise DataError(f"{where}: columns must hold numbers, not as {odd[0]!r} "
-                            f"{features.dtypes.iloc[found.index(odd[0])]}; encode or drop it")
+        features = numbers_of(where, features)
     return Part(where, _array(features), values_of(where, "y", targets), names,
                 None if weights is None else values_of(where, "sample_weight", weights))
+
+
+def numbers_of(where: str, frame: Any) -> np.ndarray:
+    """Values of a data frame, NaN where one is missing, as float32 or float64: the one that
+    scikit-learn takes.
+
+    Parameters
+    ----------
+    where : str
+        For messages.
+    frame : data frame
+        Of numbers and of True and False, which may be of pandas' types with missing values.
+
+    Raises
+    ------
+    DataError
+        If a column holds others.
+    """
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):
+        if getattr(kind, "kind", "O") not in "fiub":
+            raise DataError(f"{where}: columns must hold numbers, not as {str(name)!r} {kind}; "
+                            "encode or drop it")
+    kinds = [kind for kind in frame.dtypes if isinstance(kind, np.dtype)]   # not pandas' own
+    single = len(kinds) == frame.shape[1] and np.result_type(np.bool_, *kinds) == np.float32
+    return frame.to_numpy(np.float32 if single else np.float64, na_value=np.nan)
 
 
 def values_of(where: str, name: str, data: Any) -> np.ndarray:

@@ -169,6 +169,49 @@ def test_data_frames_with_an_empty_partition(client):
         model.predict(data[["b", "a"]])
 
 
+def mixed_frame(kind=np.float64):
+    """Columns of numbers of many types."""
+    pd = pytest.importorskip("pandas")
+    rows = IRIS[0].astype(kind)
+    return pd.DataFrame({
+        "a": rows[:, 0], "b": rows[:, 1] > 3, "c": pd.Series(rows[:, 2] > 4, dtype="boolean"),
+        "d": pd.Series(rows[:, 3]).astype("Float32" if kind == np.float32 else "Float64")})
+
+
+@pytest.mark.parametrize("kind, columns", [
+    (np.float32, "ab"), (np.float32, "abcd"), (np.float64, "ab"), (np.float64, "abcd")])
+def test_data_frames_of_mixed_columns(client, kind, columns):
+    """The ordinary estimator's model."""
+    dd, frame = pytest.importorskip("dask.dataframe"), mixed_frame(kind)[list(columns)]
+    data, labels = dd.from_pandas(frame, npartitions=1), frame.index.to_series() % 2
+    model = LowPrecisionClassifier(client=client, epochs=2, tol=0.0, l2=1e-2, random_state=0)
+    model.fit(data, dd.from_pandas(labels, npartitions=1))
+    expected = ordinary(model).fit(frame, labels)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    predicted = model.decision_function(data).compute(scheduler=client)
+    np.testing.assert_array_equal(predicted, expected.decision_function(frame))
+
+
+@pytest.mark.parametrize("column, kind", [("c", "boolean"), ("d", "Float64"), ("a", "Int64")])
+def test_a_missing_number_is_named_by_partition_and_column(client, column, kind):
+    dd, frame = pytest.importorskip("dask.dataframe"), mixed_frame()
+    frame[column] = frame[column].round().astype(kind)
+    frame.loc[77, column] = None
+    data = dd.from_pandas(frame, npartitions=2)
+    labels = dd.from_pandas(frame.index.to_series() % 2, npartitions=2)
+    with pytest.raises(DataError, match=r"Partition 1: features must be finite, not nan \(row 2 of "
+                                        rf"the part, column '{column}'\).*on worker tcp://127"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(data, labels)
+
+
+def test_a_column_of_text(client):
+    dd, frame = pytest.importorskip("dask.dataframe"), mixed_frame()
+    data = dd.from_pandas(frame.assign(b="x"), npartitions=2)
+    labels = dd.from_pandas(frame.index.to_series() % 2, npartitions=2)
+    with pytest.raises(DataError, match=r"Partition [01]: columns must hold numbers, not as 'b'"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(data, labels)
+
+
 def test_names_of_classes(client):
     labels = np.array(["no", "yes"])[CANCER[1]]
     model = LowPrecisionClassifier(client=client, epochs=2, tol=0.0, random_state=0,
