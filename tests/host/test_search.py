@@ -1,14 +1,17 @@
 """Several targets, and searches whose candidates share passes over the rows."""
 
 import doctest
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
 import pytest
 import sklearn.base
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
+from bitstep.devices import open_device
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import DeviceError, RangeOverflowError
 
 clone: Any = sklearn.base.clone     # its annotations name containers of estimators, too
@@ -84,6 +87,24 @@ def test_search_is_a_search_that_trains_one_after_the_other(data, device, kind, 
     assert np.array_equal(search.predict(X), expected.predict(X))
     assert search.score(X, y) == expected.score(X, y)
     assert search.n_splits_ == 3
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_searches_on_an_opened_device(data, name):
+    X, y = data[0], data[1][:, 0]
+    named = LowPrecisionRegressor(bits=4, random_state=1, epochs=3, batch=4, device=name)
+    with open_device(name, PipelineConfig(update_interval=4)) as device:
+        model = clone(named).set_params(device=device)
+        assert clone(model).device is device
+        for search in (LowPrecisionSearchCV, GridSearchCV):
+            found, expected = (search(one, GRID, cv=2).fit(X, y) for one in (model, named))
+            assert found.best_score_ == expected.best_score_
+            assert found.best_estimator_.device is device
+        scores = cross_val_score(model, X, y, cv=2)
+        assert np.array_equal(scores, cross_val_score(named, X, y, cv=2))
+        with pytest.raises(PicklingError) as refused:
+            cross_val_score(model, X, y, cv=2, n_jobs=2)
+        assert f"give its name, device='{name}'" in str(refused.value.__cause__)
 
 
 def test_candidates_are_estimators_that_fit_by_themselves(data):
