@@ -22,6 +22,7 @@ from bitstep.dask.engine import Engine
 from bitstep.dask.sources import Sources, is_frame, numbers_of, part_of, sources_of
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data.dataset import DataError
+from bitstep.options.types import Number
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.progress import Progress
 from bitstep.training.choices import OptimumWarning, RowChoice
@@ -31,6 +32,7 @@ from bitstep.training.trained import TrainedModel
 # Parameters that the ordinary estimators have by the same names.
 COMMON = ("loss", "epochs", "step", "l2", "scaler", "fit_intercept", "random_state", "planes",
           "tol", "shuffle")
+TIMEOUT = Number(0)         # seconds, as of bitstep train
 
 
 class _DaskModel(BaseEstimator):
@@ -85,6 +87,7 @@ class _DaskModel(BaseEstimator):
     def _fit(self, X, y, sample_weight=None):
         if self.shard_rows is not None:
             check_integer("shard_rows", self.shard_rows, 1)
+        TIMEOUT.check("timeout", self.timeout)
         local = self._local()
         sources = sources_of(X, y, sample_weight)
         resolved = local._resolved(1, sources.n_features)
@@ -250,7 +253,7 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
     verbose : int, default=0
         1 shows outer steps on standard error.
     timeout : float, default=600.0
-        Seconds in which a task must end, and in which a device must make progress.
+        Seconds, above 0, in which a task must end, and in which a device must make progress.
     loss : {"squared_error"}, default="squared_error"
         Loss to minimise.
 

@@ -378,6 +378,13 @@ def test_bad_parameters(client, options, error, message):
                                                              chunked(labels, 569))
 
 
+@pytest.mark.parametrize("timeout", [None, "10s", 0, -1, np.nan, True])
+@pytest.mark.parametrize("kind", [LowPrecisionRegressor, LowPrecisionClassifier])
+def test_bad_timeouts(client, kind, timeout):
+    with pytest.raises(ValueError, match=f"^timeout must be a number above 0, not {timeout!r}$"):
+        kind(client=client, timeout=timeout).fit(chunked(IRIS[0], 150), chunked(IRIS[1], 150))
+
+
 def test_no_client():
     with pytest.raises(ValueError, match=r"client must be a distributed.Client"):
         LowPrecisionRegressor().fit(chunked(X, 442), chunked(Y, 442))
