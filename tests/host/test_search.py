@@ -175,6 +175,22 @@ def test_candidates_that_cannot_share_rows(data, candidates, message):
         LowPrecisionRegressor().fit_candidates(data[0], data[1][:, 0], candidates)
 
 
+def test_features_of_a_search(data):
+    pd = pytest.importorskip("pandas")
+    X, y = data[0], data[1][:, 0]
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = LowPrecisionRegressor(random_state=1, epochs=2)
+    search = LowPrecisionSearchCV(model, {"step": [0.01]}, cv=2)
+    assert not hasattr(search, "n_features_in_")
+    assert search.fit(X, y).n_features_in_ == 6
+    assert not hasattr(search, "feature_names_in_")
+    assert search.fit(frame, y).n_features_in_ == 6
+    assert search.feature_names_in_.tolist() == list("abcdef")
+    without = LowPrecisionSearchCV(model, {"step": [0.01]}, cv=2, refit=False).fit(frame, y)
+    assert not hasattr(without, "n_features_in_")
+    assert not hasattr(without, "feature_names_in_")
+
+
 def test_search_of_another_estimator(data):
     from sklearn.linear_model import Ridge
     with pytest.raises(TypeError, match="must be a LowPrecisionRegressor"):
