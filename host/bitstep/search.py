@@ -52,6 +52,8 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         With ``refit``.
     n_splits_ : int
         Folds.
+    n_features_in_, feature_names_in_
+        Those of ``best_estimator_``.
 
     Examples
     --------
@@ -156,6 +158,16 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
     def classes_(self) -> np.ndarray:
         """Labels of the best estimator, a classifier."""
         return self._best().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Features of a row, of the best estimator."""
+        return self._best().n_features_in_
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features of the best estimator, if the data had any."""
+        return self._best().feature_names_in_
 
     def _best(self) -> Any:
         check_is_fitted(self, "best_estimator_", msg="This search has no best estimator: call fit, "

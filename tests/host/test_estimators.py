@@ -314,6 +314,8 @@ def test_devices(diabetes):
     ({"schedule": [0.1]}, ValueError, "at least 20 steps"),
     ({"device": "moon"}, DeviceError, "no device 'moon'"),
     ({"device": {"bus_width": 64}}, ValueError, "device must have a 'name'"),
+    ({"device": None}, ValueError, "device must be 'auto', .* or an opened device, not None"),
+    ({"device": 3}, ValueError, "device must be 'auto', .* or an opened device, not 3"),
     ({"device": {"name": "golden", "wave": "x"}}, DeviceError, "no option 'wave'")])
 def test_bad_parameters(diabetes, parameters, error, message):
     with pytest.raises(error, match=message):

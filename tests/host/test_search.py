@@ -1,14 +1,17 @@
 """Several targets, and searches whose candidates share passes over the rows."""
 
 import doctest
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
 import pytest
 import sklearn.base
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
+from bitstep.devices import open_device
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import DeviceError, RangeOverflowError
 
 clone: Any = sklearn.base.clone     # its annotations name containers of estimators, too
@@ -86,6 +89,24 @@ def test_search_is_a_search_that_trains_one_after_the_other(data, device, kind, 
     assert search.n_splits_ == 3
 
 
+@pytest.mark.parametrize("name", DEVICES)
+def test_searches_on_an_opened_device(data, name):
+    X, y = data[0], data[1][:, 0]
+    named = LowPrecisionRegressor(bits=4, random_state=1, epochs=3, batch=4, device=name)
+    with open_device(name, PipelineConfig(update_interval=4)) as device:
+        model = clone(named).set_params(device=device)
+        assert clone(model).device is device
+        for search in (LowPrecisionSearchCV, GridSearchCV):
+            found, expected = (search(one, GRID, cv=2).fit(X, y) for one in (model, named))
+            assert found.best_score_ == expected.best_score_
+            assert found.best_estimator_.device is device
+        scores = cross_val_score(model, X, y, cv=2)
+        assert np.array_equal(scores, cross_val_score(named, X, y, cv=2))
+        with pytest.raises(PicklingError) as refused:
+            cross_val_score(model, X, y, cv=2, n_jobs=2)
+        assert f"give its name, device='{name}'" in str(refused.value.__cause__)
+
+
 def test_candidates_are_estimators_that_fit_by_themselves(data):
     """Penalties, schedules and ranges; labels of several targets; a second call."""
     X, Y = data
@@ -152,6 +173,22 @@ def test_candidates_that_leave_their_range(data):
 def test_candidates_that_cannot_share_rows(data, candidates, message):
     with pytest.raises(ValueError, match=message):
         LowPrecisionRegressor().fit_candidates(data[0], data[1][:, 0], candidates)
+
+
+def test_features_of_a_search(data):
+    pd = pytest.importorskip("pandas")
+    X, y = data[0], data[1][:, 0]
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = LowPrecisionRegressor(random_state=1, epochs=2)
+    search = LowPrecisionSearchCV(model, {"step": [0.01]}, cv=2)
+    assert not hasattr(search, "n_features_in_")
+    assert search.fit(X, y).n_features_in_ == 6
+    assert not hasattr(search, "feature_names_in_")
+    assert search.fit(frame, y).n_features_in_ == 6
+    assert search.feature_names_in_.tolist() == list("abcdef")
+    without = LowPrecisionSearchCV(model, {"step": [0.01]}, cv=2, refit=False).fit(frame, y)
+    assert not hasattr(without, "n_features_in_")
+    assert not hasattr(without, "feature_names_in_")
 
 
 def test_search_of_another_estimator(data):

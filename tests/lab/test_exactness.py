@@ -9,6 +9,7 @@ pytest.importorskip("numba")
 
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import quantize_bit_planes
+from bitstep_lab.exactness import __main__ as command
 from bitstep_lab.exactness import curves, floats, inner_rows, times
 from bitstep_lab.exactness.__main__ import line, time_line
 from bitstep_lab.exactness.problems import HELD_OUT, SETS, Problem, problem
@@ -120,3 +121,21 @@ def test_inner_rows_must_be_enough(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         inner_rows.main()
     assert "--rows must be at least 1000, not 9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--sets", "cadata"], "error: cadata: there is no file of it in .*, and races download no"),
+    (["--sets", "cadata", "--batches", "4"], "error: cadata: there is no file of it in "),
+    (["--sets", "nothing"], "error: There is no data set 'nothing'"),
+    (["--sets", "diabetes", "--loss", "log_loss"], "error: diabetes is a regression, and loss")])
+def test_data_that_cannot_be_used(words, message, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.argv", ["exactness", *words, "--data-home", str(tmp_path)])
+    with pytest.raises(SystemExit, match=f"^{message}"):
+        command.main()
+
+
+def test_seed_must_be_a_seed(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["exactness", "--seed", "-1"])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "--seed must be at least 0, not -1" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from dask.delayed import delayed
 from distributed import Client, LocalCluster
+from distributed.comm.addressing import get_address_host
 
 from bitstep.cli.checkpoints import Start, check_paths, initial_model, make_writer, read_start
 from bitstep.cli.class_weights import asked_weight, label_of
@@ -40,7 +41,7 @@ from bitstep.training.shards.passes import shard_losses, train_shards
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import write_json
 
-CONNECT_S = 30.0            # to reach a scheduler
+CONNECT_S = 30.0            # at most, to reach a scheduler
 # Options that need all rows in one place, with the reason.
 APART = {
     "sweep": "candidates share passes over the rows of one machine",
@@ -147,6 +148,18 @@ def check_apart(arguments: argparse.Namespace) -> None:
                          "one: leave one of the two out")
 
 
+def check_scheduler(address: str | None) -> None:
+    """Raise UsageError unless a client could connect to an address, if there is one: a client that
+    could not would close itself, in vain, for minutes.
+    """
+    try:
+        if address is not None:
+            get_address_host(address)
+    except (ValueError, FutureWarning) as error:    # a warning, of transports that were removed
+        raise UsageError("--scheduler must be an address such as tcp://host:8786, not "
+                         f"{address!r} ({error})") from error
+
+
 @contextmanager
 def _client(arguments: argparse.Namespace) -> Iterator[Client]:
     """A client of the scheduler that the options name, or of a cluster on this machine."""
@@ -160,7 +173,8 @@ def _client(arguments: argparse.Namespace) -> Iterator[Client]:
             yield client
         return
     try:
-        client = Client(arguments.scheduler, set_as_default=False, timeout=CONNECT_S)
+        client = Client(arguments.scheduler, set_as_default=False,
+                        timeout=min(CONNECT_S, arguments.timeout))
     except (OSError, TimeoutError, ValueError) as error:
         raise RuntimeError(f"No scheduler answers at {arguments.scheduler} ({error}): start one "
                            "with `dask scheduler`, and give the address that it prints") from error
@@ -171,6 +185,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[Client]:
 def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
     check_apart(arguments)
+    check_scheduler(arguments.scheduler)
     check_paths(arguments)
     if arguments.plot:
         check_plot(arguments.plot)

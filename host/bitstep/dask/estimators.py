@@ -8,7 +8,8 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.base import is_dask_collection
+from dask.base import compute, is_dask_collection
+from dask.delayed import delayed
 from distributed import Client, default_client
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -19,9 +20,11 @@ from bitstep import estimators as ordinary
 from bitstep.checks import check_integer
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import Engine
-from bitstep.dask.sources import Sources, is_frame, part_of, sources_of
+from bitstep.dask.scores import PartScore, accuracy_of, part_score, r2_of
+from bitstep.dask.sources import Sources, is_array, is_frame, numbers_of, part_of, sources_of
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data.dataset import DataError
+from bitstep.options.types import Number
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.progress import Progress
 from bitstep.training.choices import OptimumWarning, RowChoice
@@ -31,6 +34,7 @@ from bitstep.training.trained import TrainedModel
 # Parameters that the ordinary estimators have by the same names.
 COMMON = ("loss", "epochs", "step", "l2", "scaler", "fit_intercept", "random_state", "planes",
           "tol", "shuffle")
+TIMEOUT = Number(0)         # seconds, as of bitstep train
 
 
 class _DaskModel(BaseEstimator):
@@ -85,6 +89,7 @@ class _DaskModel(BaseEstimator):
     def _fit(self, X, y, sample_weight=None):
         if self.shard_rows is not None:
             check_integer("shard_rows", self.shard_rows, 1)
+        TIMEOUT.check("timeout", self.timeout)
         local = self._local()
         sources = sources_of(X, y, sample_weight)
         resolved = local._resolved(1, sources.n_features)
@@ -184,17 +189,11 @@ class _DaskModel(BaseEstimator):
         check_is_fitted(self, "local_")
         if not is_dask_collection(X):
             return getattr(self.local_, method)(X)
+        self._check_columns(X)
         if is_frame(X):
-            names = getattr(self.local_, "feature_names_in_", None)
-            if names is not None and list(map(str, X.columns)) != list(names):
-                raise DataError(f"X must have the columns {', '.join(names)} in this order, not "
-                                f"{', '.join(map(str, X.columns))}")
             shape = (0,) if columns is None else (0, columns)
             return X.map_partitions(_of_block, self.local_, method, dtype,
                                     enforce_metadata=False, meta=np.empty(shape, dtype))
-        if X.ndim != 2 or X.shape[1] != self.local_.n_features_in_:
-            raise DataError(f"X must have shape (n_rows, {self.local_.n_features_in_}), not "
-                            f"{X.shape}")
         X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         if columns is None:
             return da.map_blocks(_of_block, X, self.local_, method, dtype, dtype=dtype,
@@ -202,18 +201,48 @@ class _DaskModel(BaseEstimator):
         return da.map_blocks(_of_block, X, self.local_, method, dtype, dtype=dtype,
                              chunks=(X.chunks[0], (columns,)), meta=np.empty((0, columns), dtype))
 
+    def _check_columns(self, X: Any) -> None:
+        """Raise DataError unless a collection has the columns of the fit."""
+        if not is_frame(X):
+            if X.ndim != 2 or X.shape[1] != self.local_.n_features_in_:
+                raise DataError(f"X must have shape (n_rows, {self.local_.n_features_in_}), not "
+                                f"{X.shape}")
+            return
+        names = getattr(self.local_, "feature_names_in_", None)
+        if names is not None and list(map(str, X.columns)) != list(names):
+            raise DataError(f"X must have the columns {', '.join(names)} in this order, not "
+                            f"{', '.join(map(str, X.columns))}")
+
+    def _scores(self, X, y, sample_weight) -> list[PartScore]:
+        """Sums for the score of each partition of a collection, where the partition is."""
+        check_is_fitted(self, "local_")
+        self._check_columns(X)
+        if is_array(X):         # as scikit-learn does, beside arrays in memory, too
+            y, sample_weight = (
+                one if one is None or is_dask_collection(one) else da.from_array(np.asarray(one))
+                for one in (y, sample_weight))
+        local = delayed(_without_names(self.local_), traverse=False)
+        tasks = [delayed(part_score, pure=False)(local, list(source))
+                 for source in sources_of(X, y, sample_weight).parts]
+        return list(compute(*tasks, scheduler=self.client))
+
 
 def _of_block(block: Any, local: Any, method: str, dtype: Any) -> np.ndarray:
     """What a method of an estimator gives for a block, which may be empty."""
     if not len(block):
         shape = np.shape(getattr(local, method)(np.zeros((1, local.n_features_in_))))
         return np.empty((0, *shape[1:]), dtype)
-    if hasattr(block, "to_numpy"):
-        block = block.to_numpy()
+    if hasattr(block, "columns"):
+        block = numbers_of("X", block)
+    return np.asarray(getattr(_without_names(local), method)(block))
+
+
+def _without_names(local: Any) -> Any:
+    """An estimator without names of features, which are compared once for all partitions."""
     plain = copy.copy(local)
-    if hasattr(plain, "feature_names_in_"):     # compared once, for all blocks
+    if hasattr(plain, "feature_names_in_"):
         del plain.feature_names_in_
-    return np.asarray(getattr(plain, method)(block))
+    return plain
 
 
 class LowPrecisionRegressor(RegressorMixin, _DaskModel):
@@ -250,7 +279,7 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
     verbose : int, default=0
         1 shows outer steps on standard error.
     timeout : float, default=600.0
-        Seconds in which a task must end, and in which a device must make progress.
+        Seconds, above 0, in which a task must end, and in which a device must make progress.
     loss : {"squared_error"}, default="squared_error"
         Loss to minimise.
 
@@ -300,6 +329,24 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
         check_is_fitted(self, "local_")
         several = self.local_.coef_.ndim == 2
         return self._lazy(X, "predict", np.float64, len(self.local_.coef_) if several else None)
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """R2 of the predictions, scikit-learn's ``r2_score``; of a collection summed where its
+        partitions are.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As of :meth:`fit`, or arrays in memory.
+
+        Raises
+        ------
+        ValueError
+            If data cannot be used; the message names the partition.
+        """
+        if not is_dask_collection(X):
+            return super().score(X, y, sample_weight)
+        return r2_of(self._scores(X, y, sample_weight))
 
 
 def _has_probabilities(estimator):
@@ -385,6 +432,14 @@ class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
         """Predicted labels: lazy, in partitions as of X, or of an array in memory at once."""
         check_is_fitted(self, "local_")
         return self._lazy(X, "predict", self.local_.classes_.dtype, None)
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Share of the labels that are predicted, scikit-learn's ``accuracy_score``; see
+        :meth:`LowPrecisionRegressor.score`.
+        """
+        if not is_dask_collection(X):
+            return super().score(X, y, sample_weight)
+        return accuracy_of(self._scores(X, y, sample_weight))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X) -> Any:

@@ -1,6 +1,7 @@
 """Partitions of Dask collections, as parts of a training."""
 
 import math
+from numbers import Number
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -123,7 +124,8 @@ def part_of(where: str, features: Any, targets: Any, weights: Any,
     Raises
     ------
     DataError
-        If its columns are not those of the collection, or hold no numbers.
+        If its columns are not those of the collection, or see :func:`numbers_of` and
+        :func:`values_of`.
     """
     columns = getattr(features, "columns", None)
     if columns is not None:
@@ -132,21 +134,80 @@ def part_of(where: str, features: Any, targets: Any, weights: Any,
             raise DataError(f"{where} has the columns {', '.join(found)}, but the collection says "
                             f"{', '.join(names or ())}; all partitions must have the same ones in "
                             "the same order")
-        odd = [name for name, kind in zip(found, features.dtypes, strict=True)
-               if getattr(kind, "kind", "O") not in "fiub"]
-        if odd:
-            raise DataError(f"{where}: columns must hold numbers, not as {odd[0]!r} "
-                            f"{features.dtypes.iloc[found.index(odd[0])]}; encode or drop it")
-    return Part(where, _array(features), _array(targets), names,
-                None if weights is None else _array(weights))
+        features = numbers_of(where, features)
+    return Part(where, _array(features), values_of(where, "y", targets), names,
+                None if weights is None else values_of(where, "sample_weight", weights))
+
+
+def numbers_of(where: str, frame: Any) -> np.ndarray:
+    """Values of a data frame, NaN where one is missing, as float32 or float64: the one that
+    scikit-learn takes.
+
+    Parameters
+    ----------
+    where : str
+        For messages.
+    frame : data frame
+        Of numbers and of True and False, which may be of pandas' types with missing values.
+
+    Raises
+    ------
+    DataError
+        If a column holds others.
+    """
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):
+        if getattr(kind, "kind", "O") not in "fiub":
+            raise DataError(f"{where}: columns must hold numbers, not as {str(name)!r} {kind}; "
+                            "encode or drop it")
+    kinds = [kind for kind in frame.dtypes if isinstance(kind, np.dtype)]   # not pandas' own
+    single = len(kinds) == frame.shape[1] and np.result_type(np.bool_, *kinds) == np.float32
+    return frame.to_numpy(np.float32 if single else np.float64, na_value=np.nan)
+
+
+def values_of(where: str, name: str, data: Any) -> np.ndarray:
+    """Targets, labels or weights of a partition: names as Python's strings, others as they are.
+
+    Parameters
+    ----------
+    where, name : str
+        Of the partition and of the data, for messages.
+    data : array, data frame or series
+
+    Raises
+    ------
+    DataError
+        If a value is missing, or names stand among other values.
+    """
+    found = _array(data)
+    if found.dtype.kind in "fiubU":         # which have no gaps but NaN, that a part refuses
+        return found
+    values = found.ravel().tolist()
+    columns = len(values) // max(len(found), 1)
+    for number, value in enumerate(values):
+        if _is_missing(value):
+            raise DataError(f"{where}: {name} must have a value in every row, not {value} (row "
+                            f"{number // columns} of the part); remove the row")
+    texts = [isinstance(one, str) for one in values]
+    if all(texts):
+        return found.astype(str)
+    if any(texts):
+        odd = texts.index(not texts[0])
+        raise DataError(f"{where}: {name} must hold names alone or numbers alone, not "
+                        f"{values[odd]!r} (row {odd // columns} of the part) beside {values[0]!r}")
+    if all(isinstance(one, (Number, np.bool_)) for one in values):
+        return np.array(values).reshape(found.shape)
+    return found
+
+
+def _is_missing(value: Any) -> bool:
+    """True for None, and for NaN, NaT and pandas' NA, which do not equal themselves."""
+    return value is None or not isinstance(same := value == value, (bool, np.bool_)) or not same
 
 
 def _array(data: Any) -> np.ndarray:
-    """Values of an array, a data frame or a series; of names of classes as Python's strings."""
+    """Values of an array, a data frame or a series."""
     if hasattr(data, "to_numpy"):
         data = data.to_numpy()
     if hasattr(data, "toarray"):        # a sparse matrix of scipy
         data = data.toarray()
-    found = np.asarray(data)
-    return found.astype(str) if found.dtype.kind == "O" and all(
-        isinstance(one, str) for one in found.ravel()[:1]) else found
+    return np.asarray(data)

@@ -20,6 +20,7 @@ from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request
 from bitstep.options.table import OPTIONS
 from bitstep.options.words import PYTHON
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANES
@@ -152,7 +153,10 @@ class Parameters(BaseEstimator):
                 raise ValueError("device must have a 'name' if it is a dictionary, not only "
                                  f"{', '.join(map(repr, self.device)) or 'nothing'}")
             return options | self.device
-        opened = self.device.config
+        opened = getattr(self.device, "config", None)
+        if not isinstance(opened, PipelineConfig):
+            raise ValueError("device must be 'auto', the name of a device, a dictionary with "
+                             f"'name' and options, or an opened device, not {self.device!r}")
         return options | {"bus_width": opened.bus_width, "packed": opened.packed,
                           "opened": self.device}
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -135,6 +135,9 @@ class Run(ABC):
 
 class Device(Protocol):
     """A pipeline that runs training jobs; as a context manager it closes itself at the end.
+
+    A copy is the device itself, so that copies of an estimator share it, and there is no pickle
+    of it: it holds memory, threads or a board of this process.
 
     A device with registers and shared memory is a
     :class:`~bitstep.devices.register_device.RegisterDevice`, which implements ``begin``.
@@ -370,3 +373,16 @@ class Device(Protocol):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __copy__(self: _Self) -> _Self:
+        return self
+
+    def __deepcopy__(self: _Self, memo: object) -> _Self:
+        del memo
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        threads = ", or in threads" if self.workers > 1 else ""
+        raise TypeError("An opened device belongs to its process and cannot be pickled: give its "
+                        f"name, device={self.name!r}, which each process opens for itself, or fit "
+                        f"in this process (n_jobs=1{threads})")

@@ -5,6 +5,7 @@ import ast
 import sys
 import time
 
+from bitstep.data.dataset import DataError
 from bitstep_lab.defaults.contest import CONTESTANTS, contest, tables
 from bitstep_lab.defaults.problems import HALVES, MAX_ROWS, drawn, problems, skipped
 
@@ -42,7 +43,11 @@ def main() -> None:
     except (SyntaxError, ValueError):
         parser.error("--set must be followed by NAME=VALUE, with a value in Python, not "
                      f"{' '.join(arguments.set)}")
-    chosen = [one for one in problems(arguments.seed, arguments.data_home, arguments.rows)
+    try:
+        found = problems(arguments.seed, arguments.data_home, arguments.rows)
+    except DataError as error:
+        raise SystemExit(f"error: {error}") from None
+    chosen = [one for one in found
               if (arguments.only is None or one.name.startswith(tuple(arguments.only)))
               and arguments.half in (None, one.half)]
     if arguments.draw is not None:

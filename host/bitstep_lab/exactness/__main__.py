@@ -8,7 +8,7 @@ import numpy as np
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep_lab.exactness.curves import GOAL, MARKS, Curve, batches, curves
-from bitstep_lab.exactness.problems import CLASS_SETS, HELD_OUT, SETS, problem
+from bitstep_lab.exactness.problems import CLASS_SETS, HELD_OUT, SETS, Problem, problem
 from bitstep_lab.exactness.times import GOALS, Timed, times
 from bitstep_lab.races.board_profiles import PROFILES, profile
 from bitstep_lab.races.plot_styles import digits
@@ -38,6 +38,8 @@ def main() -> None:
                         help="print epochs to the goal of bit-centred training by 4 bits whose "
                         "inner passes have batches of so many rows, a line for each set")
     options = parser.parse_args()
+    if options.seed < 0:
+        parser.error(f"--seed must be at least 0, not {options.seed}")
     if options.period < 0 or (options.period and not options.profile):
         parser.error("--period must be at least 1 and needs --profile")
     if options.batches and (options.profile or min(options.batches) < 1):
@@ -48,12 +50,12 @@ def main() -> None:
         print(f"| epochs to {GOAL:g} | " + " | ".join(map(str, options.batches)) + " |")
         print("| --- |" + " --- |" * len(options.batches))
         for name in sets:
-            chosen = problem(name, options.data_home, options.seed, loss)
+            chosen = _chosen(name, options, loss)
             cells = [_epochs(curve) for curve in batches(chosen, options.batches)]
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
         return
     for name in sets:
-        chosen = problem(name, options.data_home, options.seed, loss)
+        chosen = _chosen(name, options, loss)
         rows, features = chosen.features.shape
         print(f"\n**{name}** ({rows:,} x {features:,}"
               + (f", {chosen.targets.shape[1]} classes" if chosen.targets.shape[1] > 1 else "")
@@ -69,6 +71,14 @@ def main() -> None:
         print("| --- |" + " --- |" * (len(MARKS) + 2))
         for curve in curves(chosen):
             print(line(curve), flush=True)
+
+
+def _chosen(name: str, options: argparse.Namespace, loss: Loss) -> Problem:
+    """A problem; without its data, or where the loss is not for them, the command ends."""
+    try:
+        return problem(name, options.data_home, options.seed, loss)
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 def line(curve: Curve) -> str:

@@ -18,6 +18,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from bitstep.dask import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.dask.engine import Engine
+from bitstep.data.dataset import DataError
+from bitstep.pipeline.boards import FACTS
 from bitstep_lab.many_machines import contestants
 from bitstep_lab.many_machines.boards import Setting, draw, pass_seconds, speedups, step_seconds
 from bitstep_lab.many_machines.clusters import local_cluster, resident_mb
@@ -258,7 +260,7 @@ def main() -> None:
     one.add_argument("--parts", type=int, default=16)
     one.add_argument("--points", nargs="+", type=int, default=[1, 2, 4, 8],
                      help="numbers of workers")
-    one.add_argument("--board", default="pynq-z2")
+    one.add_argument("--board", default="pynq-z2", choices=FACTS)
     one.add_argument("--shapes", nargs="+", type=shape_of, default=[(1_000_000, 100), LARGE],
                      metavar="ROWSxFEATURES", help="rows of the boards")
     one.add_argument("--plot", type=Path, metavar="FILE")
@@ -267,7 +269,10 @@ def main() -> None:
     if getattr(arguments, "one", None):
         _memory_of(arguments.one, arguments.workers)
         return
-    arguments.run(arguments)
+    try:
+        arguments.run(arguments)
+    except DataError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """``bitstep train`` on a cluster of this machine."""
 
 import json
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -213,3 +214,24 @@ def test_no_scheduler(data, capsys, monkeypatch):
     monkeypatch.setattr("bitstep.dask.command.CONNECT_S", 0.2)
     assert main(["train", str(data / "part-0.npy"), "--scheduler", "tcp://127.0.0.1:9"]) == 1
     assert "No scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_a_scheduler_is_waited_for_no_longer_than_the_timeout(data, capsys):
+    started = time.monotonic()
+    assert main(["train", str(data / "part-0.npy"), "--scheduler", "tcp://127.0.0.1:9",
+                 "--timeout", "0.5"]) == 1
+    assert time.monotonic() - started < 10
+    assert "after 0.5 s): start one with `dask scheduler`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", [
+    "nonsense", "", "tcp://host", "tcp://host:port", "http://host:8786", "ucx://host:8786",
+    "inproc://10.0.0.1/1/1"])
+def test_no_address(data, address, capsys, monkeypatch):
+    """No client is made, which would close itself for a minute."""
+    monkeypatch.setattr("bitstep.dask.command.Client", None)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(data / "part-0.npy"), "--scheduler", address])
+    assert ended.value.code == 2
+    assert ("--scheduler must be an address such as tcp://host:8786, not "
+            f"{address!r} (") in capsys.readouterr().err

@@ -169,6 +169,49 @@ def test_data_frames_with_an_empty_partition(client):
         model.predict(data[["b", "a"]])
 
 
+def mixed_frame(kind=np.float64):
+    """Columns of numbers of many types."""
+    pd = pytest.importorskip("pandas")
+    rows = IRIS[0].astype(kind)
+    return pd.DataFrame({
+        "a": rows[:, 0], "b": rows[:, 1] > 3, "c": pd.Series(rows[:, 2] > 4, dtype="boolean"),
+        "d": pd.Series(rows[:, 3]).astype("Float32" if kind == np.float32 else "Float64")})
+
+
+@pytest.mark.parametrize("kind, columns", [
+    (np.float32, "ab"), (np.float32, "abcd"), (np.float64, "ab"), (np.float64, "abcd")])
+def test_data_frames_of_mixed_columns(client, kind, columns):
+    """The ordinary estimator's model."""
+    dd, frame = pytest.importorskip("dask.dataframe"), mixed_frame(kind)[list(columns)]
+    data, labels = dd.from_pandas(frame, npartitions=1), frame.index.to_series() % 2
+    model = LowPrecisionClassifier(client=client, epochs=2, tol=0.0, l2=1e-2, random_state=0)
+    model.fit(data, dd.from_pandas(labels, npartitions=1))
+    expected = ordinary(model).fit(frame, labels)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    predicted = model.decision_function(data).compute(scheduler=client)
+    np.testing.assert_array_equal(predicted, expected.decision_function(frame))
+
+
+@pytest.mark.parametrize("column, kind", [("c", "boolean"), ("d", "Float64"), ("a", "Int64")])
+def test_a_missing_number_is_named_by_partition_and_column(client, column, kind):
+    dd, frame = pytest.importorskip("dask.dataframe"), mixed_frame()
+    frame[column] = frame[column].round().astype(kind)
+    frame.loc[77, column] = None
+    data = dd.from_pandas(frame, npartitions=2)
+    labels = dd.from_pandas(frame.index.to_series() % 2, npartitions=2)
+    with pytest.raises(DataError, match=r"Partition 1: features must be finite, not nan \(row 2 of "
+                                        rf"the part, column '{column}'\).*on worker tcp://127"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(data, labels)
+
+
+def test_a_column_of_text(client):
+    dd, frame = pytest.importorskip("dask.dataframe"), mixed_frame()
+    data = dd.from_pandas(frame.assign(b="x"), npartitions=2)
+    labels = dd.from_pandas(frame.index.to_series() % 2, npartitions=2)
+    with pytest.raises(DataError, match=r"Partition [01]: columns must hold numbers, not as 'b'"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(data, labels)
+
+
 def test_names_of_classes(client):
     labels = np.array(["no", "yes"])[CANCER[1]]
     model = LowPrecisionClassifier(client=client, epochs=2, tol=0.0, random_state=0,
@@ -231,6 +274,73 @@ def test_nan_is_named_by_partition_and_worker(client):
                                                  chunked(Y, 100, 100, 100, 142))
 
 
+def labelled(labels, rows=IRIS[0]):
+    """Rows in two partitions with labels: of a series those of a data frame, else of an array."""
+    count, half = len(labels), len(labels) // 2
+    if isinstance(labels, np.ndarray):
+        return chunked(rows[:count], half, half), chunked(labels, half, half)
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    frame = pd.DataFrame(rows[:count], columns=list("abcd"))
+    return dd.from_pandas(frame, npartitions=2), dd.from_pandas(labels, npartitions=2)
+
+
+@pytest.mark.parametrize("value, at", [(None, 7), (np.nan, 7), (None, 5)])
+def test_a_missing_name_of_a_class_is_none(client, value, at):
+    names = np.array(["yes", "no"] * 5, object)
+    names[at] = value
+    with pytest.raises(DataError, match=rf"Partition 1: y must have a value in every row, not "
+                                        rf"{value} \(row {at - 5} of the part\); remove the row "
+                                        r"\(on worker tcp://127"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(*labelled(names))
+
+
+@pytest.mark.parametrize("kind", ["object", "str", "string", "category", "boolean", "Int64"])
+def test_a_missing_label_of_a_series_is_none(client, kind):
+    pd = pytest.importorskip("pandas")
+    values = {"boolean": [True, False], "Int64": [3, 4]}.get(kind, ["yes", "no"]) * 5
+    values[7] = None
+    with pytest.raises(DataError, match=r"Partition 1: (y must have a value in every row|labels "
+                                        r"must be finite), not \S+ \(row 2 of the part\); remove "
+                                        r"the row \(on worker tcp://127"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(
+            *labelled(pd.Series(values, dtype=kind)))
+
+
+def test_a_number_among_names_is_no_class(client):
+    names = np.array(["yes", "no"] * 5, object)
+    names[7] = 3.5
+    with pytest.raises(DataError, match=r"Partition 1: y must hold names alone or numbers alone, "
+                                        r"not 3.5 \(row 2 of the part\) beside 'no' \(on worker"):
+        LowPrecisionClassifier(client=client, tol=0.0).fit(*labelled(names))
+
+
+@pytest.mark.parametrize("kind, values", [
+    ("boolean", [False, True]), ("Int64", [3, 4]), ("object", ["no", "yes"]),
+    ("string", ["no", "yes"]), ("category", ["no", "yes"])])
+def test_labels_of_a_series(client, kind, values):
+    pd = pytest.importorskip("pandas")
+    model = LowPrecisionClassifier(client=client, epochs=1, tol=0.0, random_state=0).fit(
+        *labelled(pd.Series(values * 5, dtype=kind)))
+    assert model.classes_.tolist() == values
+    assert model.classes_.dtype == np.array(values).dtype
+
+
+def test_numbers_as_objects(client):
+    labels = np.array([3, 4] * 5, object)
+    model = LowPrecisionClassifier(client=client, epochs=1, tol=0.0).fit(*labelled(labels))
+    assert model.classes_.tolist() == [3, 4]
+    assert model.classes_.dtype == np.int64
+
+
+def test_a_missing_weight_is_none(client):
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    rows, labels = labelled(pd.Series([1.0, 2.0] * 5))
+    weights = dd.from_pandas(pd.Series([1.0] * 8 + [None, 1.0], dtype="Float64"), npartitions=2)
+    with pytest.raises(DataError, match=r"Partition 1: sample_weight must .* not \S+ \(row 3"):
+        LowPrecisionRegressor(client=client, tol=0.0).fit(rows, labels, weights)
+
+
 @pytest.mark.parametrize("X, y, message", [
     (X, chunked(Y, 442), "X must be a dask.array or a dask.dataframe, not ndarray; for data in"),
     (chunked(X, 442), Y, "y must be a dask.array or a dask.dataframe, not ndarray"),
@@ -266,6 +376,13 @@ def test_bad_parameters(client, options, error, message):
     with pytest.raises(error, match=message):
         LowPrecisionClassifier(client=client, **options).fit(chunked(features, 569),
                                                              chunked(labels, 569))
+
+
+@pytest.mark.parametrize("timeout", [None, "10s", 0, -1, np.nan, True])
+@pytest.mark.parametrize("kind", [LowPrecisionRegressor, LowPrecisionClassifier])
+def test_bad_timeouts(client, kind, timeout):
+    with pytest.raises(ValueError, match=f"^timeout must be a number above 0, not {timeout!r}$"):
+        kind(client=client, timeout=timeout).fit(chunked(IRIS[0], 150), chunked(IRIS[1], 150))
 
 
 def test_no_client():

@@ -1,12 +1,16 @@
 """The registry of devices."""
 
+import copy
 import importlib.metadata
+import pickle
 from importlib.metadata import PackageNotFoundError
 
 import pytest
+from fakes import FakeDevice
 
 from bitstep import devices
 from bitstep.devices import available, device_class, open_device
+from bitstep.devices.cpu.device import CpuDevice
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import DeviceError
@@ -21,6 +25,16 @@ def test_open_golden():
     device = open_device("golden", PipelineConfig())
     assert isinstance(device, GoldenDevice)
     device.close()
+
+
+@pytest.mark.parametrize("kind", [GoldenDevice, CpuDevice, FakeDevice])
+def test_copies_of_an_opened_device_are_the_device(kind):
+    with kind(PipelineConfig()) as device:
+        assert copy.copy(device) is device
+        assert copy.deepcopy([device])[0] is device
+        with pytest.raises(TypeError, match="An opened device belongs to its process and cannot be "
+                                            rf"pickled: give its name, device='{kind.name}', wh"):
+            pickle.dumps(device)
 
 
 def test_unknown_device():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 
+from bitstep.data.dataset import DataError
 from bitstep_lab.defaults import __main__ as command
 from bitstep_lab.defaults import contest, packages, problems
 
@@ -154,3 +155,13 @@ def test_command_refuses(arguments, message, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         command.main()
     assert message in capsys.readouterr().err
+
+
+def test_data_that_are_missing(monkeypatch, tmp_path):
+    def no_data(name, **_):
+        raise DataError(f"{name}: the download failed")
+
+    monkeypatch.setattr(problems, "load", no_data)
+    monkeypatch.setattr(sys, "argv", ["defaults", "--data-home", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"^error: cadata: the download failed$"):
+        command.main()

@@ -11,6 +11,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("sklearn")
 pytest.importorskip("numba")
 
+from bitstep.data.dataset import DataError
 from bitstep_lab.many_machines import __main__ as lab
 from bitstep_lab.many_machines import contestants
 from bitstep_lab.many_machines.boards import Setting, pass_seconds, speedups, step_seconds
@@ -78,6 +79,23 @@ def test_plot(tmp_path):
     from bitstep_lab.many_machines.boards import draw
     draw([SETTING], lab.COUNTS, tmp_path / "boards.png")
     assert (tmp_path / "boards.png").stat().st_size > 10_000
+
+
+def test_data_that_are_missing(monkeypatch):
+    def no_data(name, **_):
+        raise DataError(f"{name}: the download failed")
+
+    monkeypatch.setattr("bitstep_lab.many_machines.sets.load", no_data)
+    monkeypatch.setattr(sys, "argv", ["lab", "optimum", "--sets", "cadata"])
+    with pytest.raises(SystemExit, match=r"^error: cadata: the download failed$"):
+        lab.main()
+
+
+def test_a_board_that_is_none(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["lab", "scale", "--board", "nothing"])
+    with pytest.raises(SystemExit):
+        lab.main()
+    assert "--board: invalid choice: 'nothing'" in capsys.readouterr().err
 
 
 def test_shapes():
