@@ -9,6 +9,7 @@ has are those of :data:`bitstep.pipeline.parts.exclusions.TRAITS`, and rules bet
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -86,10 +87,13 @@ class Request:
 
     def __getitem__(self, name: str) -> Any:
         """Value of an option or fact; None if it is open or unknown."""
-        for values in (self.asked, self.facts, self.defaults):
-            if values.get(name) is not None:
-                return values[name]
-        return None
+        return self._values.get(name)
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        """Values of all options and facts that have one."""
+        return {name: value for values in (self.defaults, self.facts, self.asked)
+                for name, value in values.items() if value is not None}
 
     def asking(self, **asked: Any) -> "Request":
         """The request with other options."""
