@@ -116,6 +116,17 @@ def test_uncompressed_average(exchange):
     assert (ranks[2][0]["fc1.weight"] == exact.astype(np.float32)).all()
 
 
+@every_exchange
+@pytest.mark.parametrize("codec", ["none", "dqsg", "ndqsg"])
+def test_average_of_a_number_is_an_array(codec, exchange):
+    for precision in ("float32", "float64"):
+        for step in run_ranks(2, lambda transport, precision=precision: train(
+                transport, 2, codec=codec, exchange=EXCHANGES[exchange](precision=precision),
+                min_size=0))[0]:
+            assert all(type(one) is np.ndarray and one.dtype == np.float32
+                       and one.shape == SHAPES[name] for name, one in step.items())
+
+
 @pytest.mark.parametrize("count, bucket_size, n_ranks, sizes", [
     (0, 0, 4, [0]), (MIN_SLICE * 2 - 1, 0, 4, [2047]), (MIN_SLICE * 2, 0, 4, [1024, 1024]),
     (10_000, 0, 4, [2500] * 4), (10_000, 3000, 4, [3000, 3000, 3000, 1000]),

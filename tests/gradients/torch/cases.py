@@ -58,6 +58,25 @@ def uncompressed(rank):
     return expected, found
 
 
+class Scaled(torch.nn.Module):
+    """Layers whose output has a scale: a parameter without dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.scale = layers(), torch.nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x):
+        return self.scale * self.layers(x)
+
+
+def parameter_without_dimensions(rank):
+    """Codec none against DistributedDataParallel's own all-reduce."""
+    expected = backward(DistributedDataParallel(Scaled()), rank)
+    return expected, [backward(hooked(DistributedDataParallel(Scaled()), "none",
+                                      exchange=exchange)[0], rank)
+                      for exchange in ("all_gather", "two-phase")]
+
+
 def types(rank):
     """Averages of few bits of parameters of each type, beside those of float64."""
     found = {}
@@ -206,6 +225,19 @@ def parameter_of_another_model(rank):
     backward(model, rank)
 
 
+def model_not_registered(rank):
+    """Errors of two backward passes of another model, and True if its gradients are NaN."""
+    _, compression = hooked(network(), "dqsg")
+    model, errors = network(), []
+    model.register_comm_hook(compression, bitstep_gradients.torch.hook)
+    for step in range(2):
+        try:
+            backward(model, rank, step)
+        except ValueError as error:
+            errors.append(str(error))
+    return errors, all(np.isnan(one).all() for one in gradients(model))
+
+
 def no_ddp(rank):
     Compression("dqsg").register(torch.nn.Linear(2, 2))
 
@@ -249,7 +281,7 @@ def transport(rank):
 
 
 CASES = {case.__name__: case for case in (
-    uncompressed, types, views, unused_parameters, accumulation, same_as_numpy, sparse, not_finite,
-    after_an_error, going_on_after_an_error, skipped, overrides, pattern_without_names,
-    parameter_of_another_model, no_ddp, bad_key, registered_twice, two_models, subgroup,
-    transport)}
+    uncompressed, parameter_without_dimensions, types, views, unused_parameters, accumulation,
+    same_as_numpy, sparse, not_finite, after_an_error, going_on_after_an_error, skipped, overrides,
+    pattern_without_names, parameter_of_another_model, model_not_registered, no_ddp, bad_key,
+    registered_twice, two_models, subgroup, transport)}
