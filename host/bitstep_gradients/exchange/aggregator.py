@@ -9,7 +9,7 @@ import numpy as np
 from bitstep.checks import check_choice, check_integer
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.feedback import ErrorFeedback
-from bitstep_gradients.exchange.adapting import adapt, default_updates
+from bitstep_gradients.exchange.adapting import adapt, default_updates, due_codecs, postpone
 from bitstep_gradients.exchange.agreement import FAILED, FINITE, NOT_FINITE, agree, fingerprint
 from bitstep_gradients.exchange.choices import SMALL, CodecChoice
 from bitstep_gradients.exchange.entries import MAX_RANKS, MAX_TENSORS, Entry
@@ -48,6 +48,7 @@ class Aggregator:
     update_at : callable or container of int, optional
         Steps before which codecs that adapt are updated: a function of the step, or the steps.
         By default 0, 100, 2,000 and every multiple of 10,000. Controllers of bits know theirs.
+        The update of a step that is skipped is made before the next one that is not.
     seed : int
         Of all random words; from 0 to 2**32 - 1.
     **options
@@ -124,12 +125,13 @@ class Aggregator:
             If another rank failed, or does not do the same.
         """
         self.traffic.begin_step()
-        status, failure, values = FAILED, None, []
+        status, failure, values, due = FAILED, None, [], []
         try:
             values = [_as_float32(name, vector) for name, vector in vectors.items()]
             self._check_tensors(transport, dict(zip(vectors, values, strict=True)), codecs)
             bad = [name for name, one in zip(vectors, values, strict=True)
                    if not np.isfinite(one).all()]
+            due = due_codecs(self._entries, self.step, self._update_at)
             status = NOT_FINITE if bad else FINITE
         except Exception as error:
             failure, bad = error, []
@@ -139,8 +141,9 @@ class Aggregator:
         self.skipped = NOT_FINITE in statuses
         if self.skipped:
             averages = self._refuse(statuses, bad)
+            postpone(self._entries, due)
         else:
-            averages = self._exchange(transport, values)
+            averages = self._exchange(transport, values, due)
         self.step += 1
         return averages
 
@@ -154,9 +157,8 @@ class Aggregator:
                 f"NaN or infinity ({where}) at step {self.step}; lower the learning rate, or take "
                 'on_bad="skip"')
 
-    def _exchange(self, transport, values) -> dict[str, np.ndarray]:
-        adapt(transport, self.traffic, self._entries, values, step=self.step,
-              update_at=self._update_at, loss=self.loss)
+    def _exchange(self, transport, values, due) -> dict[str, np.ndarray]:
+        adapt(transport, self.traffic, self._entries, values, due, step=self.step, loss=self.loss)
         key = Key(self.seed, self.step, transport.rank)
         if self.step < self.warmup_steps:
             averages = TwoPhase().average(transport, self._plain, values, key, self.traffic)
