@@ -109,6 +109,28 @@ def test_state_before_the_first_step():
     assert (expected == found).all()
 
 
+@pytest.mark.parametrize("number", range(len(SETTINGS)))
+@pytest.mark.parametrize("n_steps", [0, 2])
+def test_saved_before_the_first_step(number, n_steps):
+    """Loaded before the first step, or by a model that has made steps: it begins anew."""
+    def work(transport):
+        def run(aggregator):
+            return [averages(aggregator, transport, step)["a.weight"].tobytes()
+                    for step in range(3)]
+
+        first, second = (Aggregator(seed=3, **SETTINGS[number]) for _ in range(2))
+        state = first.state_dict()
+        assert (state["rank"], state["n_ranks"], state["step"]) == (None, None, 0)
+        for step in range(n_steps):
+            averages(second, transport, step)
+        second.load_state_dict(state)
+        assert second.state_dict() == state
+        assert run(second) == run(first)
+        assert second.state_dict()["rank"] == transport.rank
+
+    run_ranks(2, work)
+
+
 def saved(rank=0, n_ranks=2, **settings):
     """State of a rank after one step."""
     def work(transport):

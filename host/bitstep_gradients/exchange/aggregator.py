@@ -98,7 +98,7 @@ class Aggregator:
         self._plain: list[Entry] = []           # the same, uncompressed, for warm-up
         self._loaded: dict[str, Any] | None = None
         self._facts = 0
-        self._rank, self._n_ranks = 0, 1
+        self._place: tuple[int, int] | None = None      # rank, and number of ranks
 
     def average(self, transport: Transport, vectors: "Mapping[str, np.ndarray | BFloat16]", *,
                 codecs: "Mapping[str, Codec] | None" = None) -> "dict[str, np.ndarray] | None":
@@ -205,7 +205,7 @@ class Aggregator:
         self._entries = entries
         self._plain = [Entry(entry.name, entry.number, entry.shape, make_codec("none"))
                        for entry in entries]
-        self._rank, self._n_ranks = transport.rank, transport.world_size
+        self._place = transport.rank, transport.world_size
         self._facts = fingerprint(
             self.seed, self.exchange, self.warmup_steps, self.on_bad,
             [(entry.name, entry.shape, type(entry.codec), entry.codec) for entry in entries])
@@ -218,12 +218,14 @@ class Aggregator:
         Returns
         -------
         state : dict
-            Numbers, texts and arrays, in dictionaries.
+            Numbers, texts and arrays, in dictionaries. Before the first step there are no tensors,
+            and the ranks are None.
         """
         if self._loaded is not None:
             return dict(self._loaded)
-        return {"step": self.step, "seed": self.seed, "rank": self._rank,
-                "n_ranks": self._n_ranks, "tensors": saved_entries(self._entries)}
+        rank, n_ranks = self._place or (None, None)
+        return {"step": self.step, "seed": self.seed, "rank": rank, "n_ranks": n_ranks,
+                "tensors": saved_entries(self._entries)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state, before or after the first step.
@@ -232,7 +234,8 @@ class Aggregator:
         ----------
         state : mapping
             A result of :meth:`state_dict`, of the same seed, codecs and tensors. A state with error
-            feedback must be this rank's own; any other can be that of another rank.
+            feedback must be this rank's own; any other can be that of another rank. After one of
+            before the first step, the next step is the first.
 
         Raises
         ------
@@ -248,8 +251,10 @@ class Aggregator:
             raise ValueError(f"the state has seed {state['seed']}, and this has {self.seed}; give "
                              "the same seed")
         check_integer("step", state["step"], 0, WORD - 1)
-        if self._entries:
-            restore_entries(state, self._entries, self._rank, self._n_ranks)
+        if not state["tensors"]:
+            self._entries, self._loaded, self._place = [], None, None
+        elif self._place is not None:
+            restore_entries(state, self._entries, *self._place)
         else:
             self._loaded = dict(state)
         self.step = state["step"]

@@ -1,5 +1,7 @@
 """Cases of the hook that all run in the same two processes, one after the other."""
 
+import io
+
 import numpy as np
 import torch  # type: ignore
 import torch.distributed as dist  # type: ignore
@@ -146,6 +148,20 @@ def same_as_numpy(rank):
     return own, found
 
 
+def saved_before_the_first_step(rank):
+    """Gradients with a new state, and with one that has loaded a new one's."""
+    file = io.BytesIO()
+    torch.save(Compression("dqsg", error_feedback=True).state_dict(), file)
+    file.seek(0)
+    found = []
+    for state in (None, torch.load(file)):
+        model, compression = hooked(network(), "dqsg", error_feedback=True)
+        if state is not None:
+            compression.load_state_dict(state)
+        found.append([backward(model, rank, step) for step in range(2)])
+    return found
+
+
 def sparse(rank):
     torch.manual_seed(1)
     model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(5, 4, sparse=True),
@@ -282,6 +298,6 @@ def transport(rank):
 
 CASES = {case.__name__: case for case in (
     uncompressed, parameter_without_dimensions, types, views, unused_parameters, accumulation,
-    same_as_numpy, sparse, not_finite, after_an_error, going_on_after_an_error, skipped, overrides,
-    pattern_without_names, parameter_of_another_model, model_not_registered, no_ddp, bad_key,
-    registered_twice, two_models, subgroup, transport)}
+    same_as_numpy, saved_before_the_first_step, sparse, not_finite, after_an_error,
+    going_on_after_an_error, skipped, overrides, pattern_without_names, parameter_of_another_model,
+    model_not_registered, no_ddp, bad_key, registered_twice, two_models, subgroup, transport)}

@@ -89,6 +89,12 @@ def test_the_same_bits_as_the_exchange_in_numpy(ranks):
         assert equal(rank["same_as_numpy"][1], expected)
 
 
+def test_saved_before_the_first_step(ranks):
+    for rank in ranks:
+        expected, found = rank["saved_before_the_first_step"]
+        assert equal(found, expected)
+
+
 @pytest.mark.parametrize("case, kind, text", [
     ("sparse", "TypeError", "make its layer with sparse=False"),
     ("not_finite", "ValueError", "on rank 1 they have NaN or infinity"),
