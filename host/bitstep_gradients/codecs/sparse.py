@@ -6,6 +6,7 @@ taken in integers.
 
 import numpy as np
 
+from bitstep.checks import check_bool
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.codecs.plain import Deterministic, finite
 from bitstep_gradients.codecs.shares import ONE, choose, kept_of, share_code
@@ -126,9 +127,8 @@ class RandomK(Sparse):
 
     def __init__(self, *, unbiased: bool = True, share: float = 0.01, bucket_size: int = 0):
         super().__init__(share=share, bucket_size=bucket_size)
-        if not isinstance(unbiased, bool):
-            raise ValueError(f"unbiased must be True or False, not {unbiased!r}")
-        self.unbiased = unbiased
+        check_bool("unbiased", unbiased)
+        self.unbiased = bool(unbiased)
 
     @property
     def parameter(self):
