@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.gradients.ranks import RanksFailed, run_ranks
 
-from bitstep_gradients import Key, MessageError, list_codecs, make_codec
+from bitstep_gradients import DqSgd, Key, MessageError, list_codecs, make_codec
 from bitstep_gradients.errors import ExchangeError
 from bitstep_gradients.exchange import EXCHANGES, Aggregator, AllGather, TwoPhase
 from bitstep_gradients.exchange.entries import MIN_SLICE, Entry, Piece, cut
@@ -253,6 +253,25 @@ def test_ranks_with_other_settings(settings):
     for error in fails(2, work).values():
         assert isinstance(error, ExchangeError)
         assert "rank 1 has another step, seed, codec" in str(error)
+
+
+@pytest.mark.parametrize("settings, step", [
+    ([{"codec": "alq", "update_at": (0, 2)}, {"codec": "alq", "update_at": (0, 3)}], 2),
+    ([{"codec": "alq"}, {"codec": "alq", "update_at": lambda step: step == 1}], 0),
+    ([{"codec": DqSgd(make_codec("dqsg"), steps=9, alpha=0.9, like_bits=4, interval=interval)}
+      for interval in (3, 4)], 3)])
+def test_ranks_that_update_at_other_steps(settings, step):
+    def work(transport):
+        aggregator = Aggregator(**settings[transport.rank])
+        try:
+            for number in range(5):
+                aggregator.average(transport, gradients(transport.rank, number))
+        except ExchangeError as error:
+            return aggregator.step, str(error)
+
+    for found, text in run_ranks(2, work):
+        assert found == step
+        assert "rank 1 has another step, seed, codec, update_at or setting" in text
 
 
 def test_ranks_at_other_steps():

@@ -135,7 +135,9 @@ class Aggregator:
             status = NOT_FINITE if bad else FINITE
         except Exception as error:
             failure, bad = error, []
-        statuses = agree(transport, self.traffic, status, fingerprint(self._facts, self.step))
+        # Who is due tells functions of steps apart, before they lead to other rounds.
+        facts = fingerprint(self._facts, self.step, [places for _, places in due])
+        statuses = agree(transport, self.traffic, status, facts)
         if failure is not None:
             raise failure
         self.skipped = NOT_FINITE in statuses
