@@ -128,8 +128,8 @@ class Ndqsg(Uniform):
         if not (np.isfinite(scales) & (scales >= 0)).all():
             raise MessageError("the message's scales must be finite and not negative")
         if mode != PLAIN and side is None:
-            raise ValueError("the message was encoded with side information; give decode the side "
-                             "that encode got")
+            raise MessageError("the message was encoded with side information; give decode the "
+                               "side that encode got")
         side = self._clipped(side, scales)
         if mode == NESTED:
             symbols = self._unnested(body[size:], side, scales, key)
