@@ -127,6 +127,18 @@ def test_average_of_a_number_is_an_array(codec, exchange):
                        and one.shape == SHAPES[name] for name, one in step.items())
 
 
+@every_exchange
+def test_gradients_of_both_byte_orders(exchange):
+    def work(transport, order):
+        vectors = {name: one.astype(f"{order}f4")
+                   for name, one in gradients(transport.rank, 0).items()}
+        return [Aggregator("dqsg", exchange=exchange).average(transport, vectors) or {}]
+
+    little, big = (run_ranks(2, lambda transport, order=order: work(transport, order))[0]
+                   for order in "<>")
+    assert equal(little, big)
+
+
 @pytest.mark.parametrize("count, bucket_size, n_ranks, sizes", [
     (0, 0, 4, [0]), (MIN_SLICE * 2 - 1, 0, 4, [2047]), (MIN_SLICE * 2, 0, 4, [1024, 1024]),
     (10_000, 0, 4, [2500] * 4), (10_000, 3000, 4, [3000, 3000, 3000, 1000]),

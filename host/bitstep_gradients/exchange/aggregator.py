@@ -19,7 +19,7 @@ from bitstep_gradients.exchange.traffic import Traffic
 from bitstep_gradients.exchange.transport import Transport
 from bitstep_gradients.keys import WORD, Key
 from bitstep_gradients.registry import make_codec
-from bitstep_gradients.vectors import BFloat16
+from bitstep_gradients.vectors import BFloat16, float_values
 
 NESTED = ("ndqsg",)             # codecs that decode with the last average as side information
 
@@ -127,7 +127,7 @@ class Aggregator:
         self.traffic.begin_step()
         status, failure, values, due = FAILED, None, [], []
         try:
-            values = [_as_float32(name, vector) for name, vector in vectors.items()]
+            values = [float_values(name, vector)[0] for name, vector in vectors.items()]
             self._check_tensors(transport, dict(zip(vectors, values, strict=True)), codecs)
             bad = [name for name, one in zip(vectors, values, strict=True)
                    if not np.isfinite(one).all()]
@@ -260,14 +260,3 @@ class Aggregator:
         else:
             self._loaded = dict(state)
         self.step = state["step"]
-
-
-def _as_float32(name: str, vector: "np.ndarray | BFloat16") -> np.ndarray:
-    """Values in float32; they may be infinite. Raise TypeError for what is no vector of floats."""
-    if isinstance(vector, BFloat16):
-        return vector.values
-    if np.asarray(vector).dtype not in (np.float16, np.float32, np.float64):
-        raise TypeError(f"{name} must hold float16, float32 or float64 values, or be a BFloat16, "
-                        f"not {np.asarray(vector).dtype}")
-    with np.errstate(over="ignore"):
-        return np.asarray(vector).astype(np.float32, copy=False)
