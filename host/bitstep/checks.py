@@ -42,6 +42,12 @@ def check_integer(name: str, value: Any, low: int, high: float = np.inf) -> None
         raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
 
 
+def check_bool(name: str, value: Any) -> None:
+    """Raise ValueError unless a parameter is True or False, of Python or NumPy."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
     """Raise ValueError unless a parameter is one of some choices."""
     choices = tuple(choices)

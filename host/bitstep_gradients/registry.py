@@ -3,6 +3,7 @@
 import inspect
 from typing import Any
 
+from bitstep.checks import check_choice
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.codecs.levels.adaptive import (
     Alq,
@@ -52,8 +53,7 @@ def make_codec(name: str, **options: Any) -> Codec:
     ValueError
         For an unknown name, an option that the codec does not have, or a bad value.
     """
-    if name not in CODECS:
-        raise ValueError(f"name must be one of {', '.join(CODECS)}, not {name!r}")
+    check_choice("name", name, CODECS)
     known = option_names(CODECS[name])
     for option in options:
         if option not in known:

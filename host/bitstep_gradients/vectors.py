@@ -38,13 +38,45 @@ class BFloat16:
         return (self.bits.astype(np.uint32) << 16).view(np.float32)
 
 
+def float_values(name: str, vector: "np.ndarray | BFloat16") -> tuple[np.ndarray, DType]:
+    """Convert a vector of floats to float32; values may become infinite.
+
+    Parameters
+    ----------
+    name : str
+        Of the vector, for messages.
+    vector
+        See :func:`checked_vector`.
+
+    Returns
+    -------
+    values, dtype
+        See :func:`checked_vector`.
+
+    Raises
+    ------
+    TypeError
+        For another type of values.
+    """
+    if isinstance(vector, BFloat16):
+        return vector.values, "bfloat16"
+    vector = np.asarray(vector)
+    kind = vector.dtype.type            # the same for both byte orders
+    if kind not in (np.float16, np.float32, np.float64):
+        raise TypeError(f"{name} must hold float16, float32 or float64 values, or be a BFloat16, "
+                        f"not {vector.dtype}")
+    with np.errstate(over="ignore"):
+        return np.asarray(vector, np.float32, order="C"), \
+            "float16" if kind is np.float16 else "float32"
+
+
 def checked_vector(vector: "np.ndarray | BFloat16") -> tuple[np.ndarray, DType]:
     """Check values that are to be encoded.
 
     Parameters
     ----------
     vector : ndarray of float16, float32 or float64, or BFloat16; any shape
-        float64 is rounded to float32.
+        Of any byte order. float64 is rounded to float32.
 
     Returns
     -------
@@ -60,16 +92,7 @@ def checked_vector(vector: "np.ndarray | BFloat16") -> tuple[np.ndarray, DType]:
     ValueError
         For values that are not finite in float32.
     """
-    if isinstance(vector, BFloat16):
-        values, dtype = vector.values, "bfloat16"
-    else:
-        vector = np.asarray(vector)
-        if vector.dtype not in (np.float16, np.float32, np.float64):
-            raise TypeError("vector must hold float16, float32 or float64 values, or be a BFloat16,"
-                            f" not {vector.dtype}")
-        dtype = "float16" if vector.dtype == np.float16 else "float32"
-        with np.errstate(over="ignore"):
-            values = np.asarray(vector, np.float32, order="C")
+    values, dtype = float_values("vector", vector)
     finite = np.isfinite(values)
     if not finite.all():
         raise ValueError(f"vector must be finite in float32, but {np.size(values) - finite.sum()} "

@@ -1,5 +1,7 @@
 """State of an exchange: restored runs, skipped steps, choices of codecs, codecs that adapt."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from tests.gradients.ranks import RanksFailed, run_ranks
@@ -107,6 +109,28 @@ def test_state_before_the_first_step():
     assert (expected == found).all()
 
 
+@pytest.mark.parametrize("number", range(len(SETTINGS)))
+@pytest.mark.parametrize("n_steps", [0, 2])
+def test_saved_before_the_first_step(number, n_steps):
+    """Loaded before the first step, or by a model that has made steps: it begins anew."""
+    def work(transport):
+        def run(aggregator):
+            return [averages(aggregator, transport, step)["a.weight"].tobytes()
+                    for step in range(3)]
+
+        first, second = (Aggregator(seed=3, **SETTINGS[number]) for _ in range(2))
+        state = first.state_dict()
+        assert (state["rank"], state["n_ranks"], state["step"]) == (None, None, 0)
+        for step in range(n_steps):
+            averages(second, transport, step)
+        second.load_state_dict(state)
+        assert second.state_dict() == state
+        assert run(second) == run(first)
+        assert second.state_dict()["rank"] == transport.rank
+
+    run_ranks(2, work)
+
+
 def saved(rank=0, n_ranks=2, **settings):
     """State of a rank after one step."""
     def work(transport):
@@ -189,6 +213,59 @@ def test_gradients_that_are_not_finite(value):
     assert all("on rank 1 they have NaN or infinity" in str(errors[rank]) for rank in range(3))
     assert "(here in b.bias) at step 1" in str(errors[1])
     assert "(not here)" in str(errors[0])
+
+
+def spoilt(rank, step):
+    """Gradients that are not finite on rank 1."""
+    vectors = gradients(rank, step)
+    vectors["b.bias"][3] = np.nan if rank == 1 else 0
+    return vectors
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize("feedback", [False, True])
+@pytest.mark.parametrize("codec", [Adapting(), make_codec("alq", bucket_size=64)])
+def test_update_of_a_skipped_step_comes_before_the_next_good_one(codec, feedback, is_restored):
+    """Steps 0 and 1 are skipped, and the update is due at 0: it is that of step 2 alone."""
+    def work(transport):
+        def make():
+            return Aggregator(codec, on_bad="skip", update_at=(0, 4), error_feedback=feedback)
+
+        aggregator = make()
+        for step in range(2):
+            assert aggregator.average(transport, spoilt(transport.rank, step)) is None
+        if is_restored:
+            state, aggregator = aggregator.state_dict(), make()
+            aggregator.load_state_dict(state)
+        states = []
+        for step in (2, 3):
+            found = averages(aggregator, transport, step)["a.weight"]
+            state = aggregator.codecs["a.weight"].state_dict()
+            states.append(repr(state["codec"] if feedback else state))
+        return states, found.tobytes()
+
+    ranks = run_ranks(2, work)
+    expected = deepcopy(codec)
+    expected.update([expected.statistics(gradients(rank, 2)["a.weight"]) for rank in range(2)])
+    for states, found in ranks:
+        assert states == [repr(expected.state_dict())] * 2
+        assert found == ranks[0][1]
+
+
+def test_controller_hears_of_the_step_after_a_skipped_one():
+    """Due at 0, 1, 2, 3 and 6; step 3 is skipped."""
+    def work(transport):
+        aggregator = Aggregator(dq_sgd(), on_bad="skip", min_size=0)
+        states = []
+        for step in range(6):
+            make = spoilt if step == 3 else gradients
+            aggregator.average(transport, make(transport.rank, step))
+            state = aggregator.codecs["a.weight"].state_dict()
+            states.append((state["updates"], state["step"]))
+        return states
+
+    for states in run_ranks(2, work):
+        assert states == [(1, 0), (2, 1), (3, 2), (3, 2), (4, 4), (4, 4)]
 
 
 def chosen(codecs=None, **settings):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.gradients.ranks import RanksFailed, run_ranks
 
-from bitstep_gradients import Key, MessageError, list_codecs, make_codec
+from bitstep_gradients import DqSgd, Key, MessageError, list_codecs, make_codec
 from bitstep_gradients.errors import ExchangeError
 from bitstep_gradients.exchange import EXCHANGES, Aggregator, AllGather, TwoPhase
 from bitstep_gradients.exchange.entries import MIN_SLICE, Entry, Piece, cut
@@ -114,6 +114,29 @@ def test_uncompressed_average(exchange):
     exact = np.mean([gradients(rank, 0)["fc1.weight"] for rank in range(4)], axis=0,
                     dtype=np.float64)
     assert (ranks[2][0]["fc1.weight"] == exact.astype(np.float32)).all()
+
+
+@every_exchange
+@pytest.mark.parametrize("codec", ["none", "dqsg", "ndqsg"])
+def test_average_of_a_number_is_an_array(codec, exchange):
+    for precision in ("float32", "float64"):
+        for step in run_ranks(2, lambda transport, precision=precision: train(
+                transport, 2, codec=codec, exchange=EXCHANGES[exchange](precision=precision),
+                min_size=0))[0]:
+            assert all(type(one) is np.ndarray and one.dtype == np.float32
+                       and one.shape == SHAPES[name] for name, one in step.items())
+
+
+@every_exchange
+def test_gradients_of_both_byte_orders(exchange):
+    def work(transport, order):
+        vectors = {name: one.astype(f"{order}f4")
+                   for name, one in gradients(transport.rank, 0).items()}
+        return [Aggregator("dqsg", exchange=exchange).average(transport, vectors) or {}]
+
+    little, big = (run_ranks(2, lambda transport, order=order: work(transport, order))[0]
+                   for order in "<>")
+    assert equal(little, big)
 
 
 @pytest.mark.parametrize("count, bucket_size, n_ranks, sizes", [
@@ -242,6 +265,25 @@ def test_ranks_with_other_settings(settings):
     for error in fails(2, work).values():
         assert isinstance(error, ExchangeError)
         assert "rank 1 has another step, seed, codec" in str(error)
+
+
+@pytest.mark.parametrize("settings, step", [
+    ([{"codec": "alq", "update_at": (0, 2)}, {"codec": "alq", "update_at": (0, 3)}], 2),
+    ([{"codec": "alq"}, {"codec": "alq", "update_at": lambda step: step == 1}], 0),
+    ([{"codec": DqSgd(make_codec("dqsg"), steps=9, alpha=0.9, like_bits=4, interval=interval)}
+      for interval in (3, 4)], 3)])
+def test_ranks_that_update_at_other_steps(settings, step):
+    def work(transport):
+        aggregator = Aggregator(**settings[transport.rank])
+        try:
+            for number in range(5):
+                aggregator.average(transport, gradients(transport.rank, number))
+        except ExchangeError as error:
+            return aggregator.step, str(error)
+
+    for found, text in run_ranks(2, work):
+        assert found == step
+        assert "rank 1 has another step, seed, codec, update_at or setting" in text
 
 
 def test_ranks_at_other_steps():

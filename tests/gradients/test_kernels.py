@@ -15,6 +15,7 @@ from bitstep_gradients import Key, MessageError, kernels, make_codec
 from bitstep_gradients.wire.payloads import PAYLOADS
 
 COMPILED = pytest.importorskip("bitstep_gradients.kernels.compiled_loops")
+ROUNDING = pytest.importorskip("bitstep_gradients.kernels.rounding")
 COUNTS = (0, 1, 2, 5, 7, 8, 9, 31, 64, 1000, 2047, 2048, 2049, 6001)
 
 
@@ -43,6 +44,16 @@ def values_of(seed, count) -> np.ndarray:
 
 def test_compiled_loops_are_chosen():
     assert kernels.find_kernels() is COMPILED
+
+
+@pytest.mark.parametrize("bucket_size, start", [(1, 0), (4, 0), (4, 3), (5, 2048), (5000, 2048)])
+def test_no_number_behind_the_last_bucket_is_read(bucket_size, start):
+    """In Python: compiled loops read it unseen, or end the process."""
+    scales = np.arange(1, 3 + start // bucket_size, dtype=np.float32)
+    filled = np.zeros(2048, np.float32)
+    ROUNDING._fill_buckets.py_func(scales, bucket_size, start, filled)
+    expected = np.repeat(scales, bucket_size)[start:][:2048]
+    assert filled.tolist() == np.pad(expected, (0, 2048 - expected.size)).tolist()
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 4095, 2**32 + 3, 2**33 - 9000])

@@ -297,6 +297,13 @@ def test_every_truncation_and_change_of_a_nested_message():
     for wrong in (b"\x03" + body[1:], body[:5] + b"\xff" * 4 + body[9:], body + b"\0"):
         with pytest.raises(MessageError):
             codec.decode(pack_message(header, wrong), KEY, side)
+    for wrong in (b"\x00", b"\x02"):
+        with pytest.raises(MessageError):
+            codec.decode(pack_message(header, wrong + body[1:]), KEY, side)
+    header, body = unpack_message(codec.encode(vector, KEY))
+    for wrong in (b"\x01", b"\x02"):
+        with pytest.raises(MessageError, match="give decode the side that encode got"):
+            codec.decode(pack_message(header, wrong + body[1:]), KEY)
     with pytest.raises(MessageError, match="codec"):
         codec.nesting(make_codec("dqsg").encode(vector, KEY))
 

@@ -41,6 +41,21 @@ def test_corners(name, options):
         assert unpack_message(codec.encode(rounded, KEY))[0].dtype == "bfloat16"
 
 
+@pytest.mark.parametrize("bucket_size", [0, 4])
+def test_random_k_of_values_that_arrive_clipped(bucket_size):
+    """Half of the values, doubled: 3e38 arrives as the largest number of float32, L."""
+    vector = np.array([3e38, -1e38, 2.0, 0, -3.4e38, 1e38, 1e38, 1e38])
+    codec, largest = RandomK(share=0.5, bucket_size=bucket_size), float(np.finfo(np.float32).max)
+    assert codec.bias(vector) == pytest.approx(
+        [largest / 2 - 3e38, 0, 0, 0, 3.4e38 - largest / 2, 0, 0, 0], rel=1e-6)
+    received = np.clip(2 * vector, -largest, largest)       # if it is sent, at equal odds
+    assert codec.expected_error(vector) == pytest.approx(
+        np.sum((received - vector)**2 + vector**2) / 2)
+    found = errors(codec, vector, 3000)
+    check_mean(codec, vector, found)
+    check_variance(codec, vector, found)
+
+
 def test_top_k_by_hand():
     vector = np.array([1, -3, 3, 0, -3, 2, 0.5, -0.25], np.float32)
     decoded = make_codec("top-k", share=0.25).decode(

@@ -39,6 +39,16 @@ def test_the_vector_stays_as_it_is(name):
     assert (vector == VECTOR).all()
 
 
+@pytest.mark.parametrize("name", list_codecs())
+def test_vectors_of_both_byte_orders(name):
+    codec = make_codec(name)
+    for dtype in ("f2", "f4", "f8"):
+        little, big = (VECTOR.astype(f"{order}{dtype}") for order in "<>")
+        assert codec.encode(little, KEY, little) == codec.encode(big, KEY, big)
+        assert codec.expected_bits(little) == codec.expected_bits(big)
+        assert codec.variance_bound(little) == codec.variance_bound(big)
+
+
 @pytest.mark.parametrize("other, what", [
     (make_codec("qsgd-linf", levels=2), "codec"), (make_codec("dqsg", levels=3), "parameter 2"),
     (make_codec("dqsg", levels=2, bucket_size=5), "bucket_size 0"),

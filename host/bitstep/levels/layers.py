@@ -197,7 +197,8 @@ def best_candidates(costs: Costs, n_levels: int) -> np.ndarray:
 
     Returns
     -------
-    chosen : ndarray of int64, shape (n_levels,)
+    chosen : ndarray of int64, shape (at most n_levels,)
+        Rising. Fewer where more would not make the cost less.
     """
     size, n_layers = costs.size, max(n_levels - 3, 0)
     zero, every = np.zeros(size, np.int64), np.arange(size)
@@ -214,7 +215,8 @@ def best_candidates(costs: Costs, n_levels: int) -> np.ndarray:
         for best in reversed(choices or _layers(costs, before, count)[1]):
             chosen.append(int(best[chosen[-1]]))
         choices = []
-    return np.array([0, *chosen[::-1]], np.int64)
+    # An interval from a candidate to itself costs nothing: it is one that was not needed.
+    return np.unique(np.array([0, *chosen], np.int64))
 
 
 def _layers(costs, least, count):

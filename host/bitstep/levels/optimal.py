@@ -42,7 +42,8 @@ def optimal_levels(points, n_levels: int, *, weights=None, method: str = "exact"
     Returns
     -------
     levels : ndarray of float64, shape (at most n_levels,)
-        Rising. Fewer where there are fewer distinct points or candidates.
+        Rising. Fewer where there are fewer distinct points or candidates, or where more would not
+        make the variance less.
 
     Raises
     ------

@@ -115,7 +115,8 @@ class Codec(ABC):
 
     def bias(self, vector: "np.ndarray | BFloat16") -> np.ndarray | None:
         """Exact E[decode(encode(v))] - v, shape of ``vector``; None if there is no formula for it.
-        Unbiased codecs give zeros.
+        Unbiased codecs give zeros. Where a dither carries a received value beyond the largest
+        float32, the value is clipped, which does not count here.
         """
         return np.zeros(np.shape(checked_vector(vector)[0]), np.float32)
 

@@ -16,12 +16,11 @@ all fine indices, that is sent: it falls back to DQSG.
 """
 
 import zlib
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.checks import check_integer
+from bitstep.checks import check_integer, is_number
 from bitstep_gradients import kernels
 from bitstep_gradients.codecs.nesting import (
     corrections_bits,
@@ -75,7 +74,7 @@ class Ndqsg(Uniform):
         check_integer("levels", self.levels, 2)
         check_integer("ratio", ratio, 2, min(2 * self.levels, MAX_RATIO))
         self.ratio = int(ratio)
-        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < float(alpha) <= 1:
+        if not is_number(alpha) or not 0 < alpha <= 1:
             raise ValueError(f"alpha must be a number above 0 and at most 1, not {alpha!r}")
         self.alpha_code = max(round(float(alpha) * 2**ALPHA_BITS), 1)
 
@@ -129,8 +128,8 @@ class Ndqsg(Uniform):
         if not (np.isfinite(scales) & (scales >= 0)).all():
             raise MessageError("the message's scales must be finite and not negative")
         if mode != PLAIN and side is None:
-            raise ValueError("the message was encoded with side information; give decode the side "
-                             "that encode got")
+            raise MessageError("the message was encoded with side information; give decode the "
+                               "side that encode got")
         side = self._clipped(side, scales)
         if mode == NESTED:
             symbols = self._unnested(body[size:], side, scales, key)

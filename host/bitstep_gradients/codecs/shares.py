@@ -1,10 +1,10 @@
 """Shares of a vector that a codec sends, and the choice of what is sent."""
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from bitstep.checks import is_number
 from bitstep_gradients.keys import Key
 
 ONE = 2**24                     # the code of share 1
@@ -29,7 +29,7 @@ def share_code(share: Any) -> int:
     ValueError
         For a share outside its range.
     """
-    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) <= 1:
+    if not is_number(share) or not 0 < share <= 1:
         raise ValueError(f"share must be a number above 0 and at most 1, not {share!r}")
     return max(round(float(share) * ONE), 1)
 

@@ -6,11 +6,12 @@ taken in integers.
 
 import numpy as np
 
+from bitstep.checks import check_bool
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.codecs.plain import Deterministic, finite
 from bitstep_gradients.codecs.shares import ONE, choose, kept_of, share_code
 from bitstep_gradients.keys import Key
-from bitstep_gradients.vectors import bucket_blocks, checked_vector
+from bitstep_gradients.vectors import bucket_blocks, checked_vector, sum_of_squares
 from bitstep_gradients.wire.payloads import check_length
 from bitstep_gradients.wire.positions import decode_positions, encode_positions, positions_bits
 
@@ -95,8 +96,9 @@ class TopK(Deterministic, Sparse):
 
     def variance_bound(self, vector):
         """(1 - k / d) |v|^2 a bucket of d values: what an equal spread would lose."""
-        values, _ = checked_vector(vector)
-        return _lost(self, values.reshape(-1))
+        values = checked_vector(vector)[0].reshape(-1)
+        return float(sum((size - kept) / size * sum_of_squares(values[start:start + buckets * size])
+                         for start, buckets, size, kept in self.blocks(values.size)))
 
     def expected_error(self, vector):
         return Deterministic.variance_bound(self, vector)
@@ -126,9 +128,8 @@ class RandomK(Sparse):
 
     def __init__(self, *, unbiased: bool = True, share: float = 0.01, bucket_size: int = 0):
         super().__init__(share=share, bucket_size=bucket_size)
-        if not isinstance(unbiased, bool):
-            raise ValueError(f"unbiased must be True or False, not {unbiased!r}")
-        self.unbiased = unbiased
+        check_bool("unbiased", unbiased)
+        self.unbiased = bool(unbiased)
 
     @property
     def parameter(self):
@@ -158,19 +159,32 @@ class RandomK(Sparse):
         return np.concatenate([np.zeros(0, np.float32), *factors])
 
     def bias(self, vector):
+        """0 if unbiased, but for values that arrive clipped: those beyond k / d of the largest
+        number of float32. Else (k / d - 1) v.
+        """
         values, _ = checked_vector(vector)
-        if self.unbiased:
-            return np.zeros(values.shape, np.float32)
-        flat, biases = values.reshape(-1), np.zeros(values.size, np.float32)
-        for start, buckets, size, kept in self.blocks(flat.size):
-            part = slice(start, start + buckets * size)
-            biases[part] = flat[part] * np.float32(kept / size - 1)
-        return biases.reshape(values.shape)
+        flat = values.reshape(-1)
+        return (self._means(flat) - flat).astype(np.float32).reshape(values.shape)
+
+    def _means(self, values):
+        """Means of what arrives: float64, shape of ``values``."""
+        means = np.zeros(values.size)
+        for start, buckets, size, kept in self.blocks(values.size):
+            part, share = slice(start, start + buckets * size), kept / size
+            limit = float(LARGEST) * share
+            means[part] = np.clip(values[part], -limit, limit) if self.unbiased \
+                else share * values[part].astype(np.float64)
+        return means
 
     def expected_error(self, vector):
-        """(d / k - 1) |v|^2 a bucket of d values if unbiased, else (1 - k / d) |v|^2."""
-        values, _ = checked_vector(vector)
-        return _lost(self, values.reshape(-1), unbiased=self.unbiased)
+        """(d / k - 1) |v|^2 a bucket of d values if unbiased, else (1 - k / d) |v|^2; less where
+        values arrive clipped, see :meth:`bias`.
+        """
+        flat = checked_vector(vector)[0].reshape(-1)
+        means = self._means(flat)
+        variance = sum((size - kept) / kept * sum_of_squares(means[start:start + buckets * size])
+                       for start, buckets, size, kept in self.blocks(flat.size))
+        return float(variance + sum_of_squares(means - flat))
 
     def variance_bound(self, vector):
         return self.expected_error(vector)
@@ -178,11 +192,3 @@ class RandomK(Sparse):
     def expected_bits(self, vector):
         values, dtype = checked_vector(vector)
         return self.overhead_bits(values.shape, dtype) + 32 * self.kept(values.size)
-
-
-def _lost(codec: Sparse, values: np.ndarray, *, unbiased: bool = False) -> float:
-    """Sum over the buckets of |v|^2 and the share that is not sent, or d / k - 1."""
-    squares = values.astype(np.float64)**2
-    return float(sum((size - kept) / (kept if unbiased else size)
-                     * squares[start:start + buckets * size].sum()
-                     for start, buckets, size, kept in codec.blocks(values.size)))

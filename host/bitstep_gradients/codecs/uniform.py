@@ -12,7 +12,7 @@ receiver, and the receiver subtracts it again: v' = (k F - u + (F - 1) / 2) s / 
 
 import numpy as np
 
-from bitstep.checks import check_integer
+from bitstep.checks import check_integer, is_number
 from bitstep.levels.counting import split_counts
 from bitstep_gradients import kernels
 from bitstep_gradients.codecs.base import Codec
@@ -231,7 +231,7 @@ class TernGrad(Uniform):
 
     def __init__(self, *, clip: float | None = 2.5, **common):
         super().__init__(levels=1, **common)
-        if clip is not None and not 0 < clip < np.inf:
+        if clip is not None and not (is_number(clip) and clip > 0):
             raise ValueError(f"clip must be a positive number or None, not {clip!r}")
         self.clip = clip
 

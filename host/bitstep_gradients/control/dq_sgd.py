@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bitstep.checks import check_integer
+from bitstep.checks import check_bool, check_integer, is_number
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.controller import BitController
 from bitstep_gradients.control.schedule import (
@@ -76,7 +76,8 @@ class DqSgd(BitController):
         super().__init__(codec, interval=interval, first_bits=first_bits)
         check_integer("steps", steps, 1)
         check_integer("norm_steps", norm_steps, 1)
-        if alpha != "loss" and not (isinstance(alpha, (int, float)) and 0 < alpha <= 1):
+        check_bool("plan", plan)
+        if alpha != "loss" and not (is_number(alpha) and 0 < alpha <= 1):
             raise ValueError('alpha must be greater than 0 and at most 1, or "loss", not '
                              f"{alpha!r}")
         budgets = {"error": error, "like_bits": like_bits, "mean_bits": mean_bits}
@@ -87,7 +88,7 @@ class DqSgd(BitController):
         for name, low, high in (("error", 0, np.inf), ("like_bits", MIN_BITS, MAX_BITS),
                                 ("mean_bits", MIN_BITS, MAX_BITS)):
             value = budgets[name]
-            if value is not None and not (low <= value <= high and 0 < value < np.inf):
+            if value is not None and not (is_number(value, low) and 0 < value <= high):
                 limits = f"from {low} to {high}" if low else "positive and finite"
                 raise ValueError(f"{name} must be {limits}, not {value!r}")
         if mean_bits is not None and not plan:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.checks import is_number
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.wrapped import Wrapped
 from bitstep_gradients.keys import Key
@@ -73,7 +74,7 @@ class ErrorFeedback(Wrapped):
 
     def __init__(self, codec: Codec, *, weight: float = 1.0):
         super().__init__(codec)
-        if not 0 < weight <= 1:
+        if not is_number(weight) or not 0 < weight <= 1:
             raise ValueError(f"weight must be greater than 0 and at most 1, not {weight!r}")
         self.weight = float(weight)
         self._entries: dict[int, Entry] = {}

@@ -8,6 +8,7 @@ exchanges the two references in places; names and statistics are matched by the 
 
 from math import ceil, log2
 
+from bitstep.checks import is_number
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.controller import BitController
 from bitstep_gradients.control.schedule import LEVELS, MAX_BITS, MIN_BITS
@@ -72,9 +73,9 @@ class AdaQs(BitController):
     def __init__(self, codec: Codec, *, interval: int = 100, first_bits: int = 4,
                  fall: float = 0.8, memory: float = 0.9):
         super().__init__(codec, interval=interval, first_bits=first_bits)
-        if not 0 < fall < 1:
+        if not is_number(fall) or not 0 < fall < 1:
             raise ValueError(f"fall must be greater than 0 and less than 1, not {fall!r}")
-        if not 0 <= memory < 1:
+        if not is_number(memory, 0) or not memory < 1:
             raise ValueError(f"memory must be at least 0 and less than 1, not {memory!r}")
         self.fall, self.memory = float(fall), float(memory)
 

@@ -33,22 +33,58 @@ def adapting_codec(codec: Codec) -> Codec | None:
     return codec if codec.adapts else None
 
 
+def due_codecs(entries: Sequence[Entry], step: int, update_at: Callable[[int], bool]
+               ) -> list[tuple[Codec, list[int]]]:
+    """Codecs that are to be updated before a step.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        All tensors.
+    step : int
+    update_at : callable
+        Says whether codecs other than controllers are updated before a step.
+
+    Returns
+    -------
+    due : list of (Codec, list of int)
+        Each with the places of its tensors. Those that share a controller of bits count as one
+        gradient.
+    """
+    groups: dict[int, tuple[Codec, list[int]]] = {}
+    for place, entry in enumerate(entries):
+        codec = adapting_codec(entry.codec)
+        if codec is None:
+            continue
+        asks = codec.due if isinstance(codec, BitController) else update_at
+        if entry.is_late or asks(step):
+            groups.setdefault(id(codec), (codec, []))[1].append(place)
+    return list(groups.values())
+
+
+def postpone(entries: Sequence[Entry], due: Sequence[tuple[Codec, list[int]]]) -> None:
+    """Leave updates to the next step, because this one is skipped."""
+    for _, places in due:
+        for place in places:
+            entries[place].is_late = True
+
+
 def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
-          vectors: Sequence[np.ndarray], *, step: int, update_at: Callable[[int], bool],
+          vectors: Sequence[np.ndarray], due: Sequence[tuple[Codec, list[int]]], *, step: int,
           loss: float | None = None) -> None:
-    """Update the codecs that adapt by the statistics of all ranks, where a step asks for it.
+    """Update codecs by the statistics of all ranks.
 
     Parameters
     ----------
     transport : Transport
     traffic : Traffic
     entries : sequence of Entry
-        All tensors. Those that share a controller of bits count as one gradient.
+        All tensors.
     vectors : sequence of ndarray of float32
         This rank's values of each.
+    due : sequence of (Codec, list of int)
+        See :func:`due_codecs`.
     step : int
-    update_at : callable
-        Says whether codecs other than controllers are updated before a step.
     loss : float, optional
         This rank's loss, for controllers.
 
@@ -57,22 +93,14 @@ def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
     ExchangeError
         If another rank failed.
     """
-    groups: dict[int, tuple[Codec, list[int]]] = {}
-    for place, entry in enumerate(entries):
-        codec = adapting_codec(entry.codec)
-        if codec is None:
-            continue
-        due = codec.due(step) if isinstance(codec, BitController) else update_at(step)
-        if due:
-            groups.setdefault(id(codec), (codec, []))[1].append(place)
-    if not groups:
+    if not due:
         return
 
     wire = make_codec("none")       # arrays of statistics travel as its messages, with their shape
 
     def statistics():
         messages = []
-        for codec, places in groups.values():
+        for codec, places in due:
             if isinstance(codec, BitController):
                 facts = codec.statistics([vectors[place] for place in places], loss=loss)
             else:
@@ -80,12 +108,14 @@ def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
             messages.append(wire.encode(facts, UNUSED))
         return messages
 
-    nameless = [replace(entries[places[0]], name="") for _, places in groups.values()]
+    nameless = [replace(entries[places[0]], name="") for _, places in due]
     pieces = [Piece.whole(entry) for entry in nameless]     # statistics belong to no tensor
     rows = gather(transport, traffic, [pieces] * transport.world_size, statistics)
-    for place, (codec, _) in enumerate(groups.values()):
-        facts = [wire.decode(row[place], UNUSED) for row in rows]
+    for number, (codec, places) in enumerate(due):
+        facts = [wire.decode(row[number], UNUSED) for row in rows]
         if isinstance(codec, BitController):
             codec.update(facts, step=step)
         else:
             codec.update(facts)
+        for place in places:
+            entries[place].is_late = False

@@ -9,7 +9,7 @@ import numpy as np
 from bitstep.checks import check_choice, check_integer
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.feedback import ErrorFeedback
-from bitstep_gradients.exchange.adapting import adapt, default_updates
+from bitstep_gradients.exchange.adapting import adapt, default_updates, due_codecs, postpone
 from bitstep_gradients.exchange.agreement import FAILED, FINITE, NOT_FINITE, agree, fingerprint
 from bitstep_gradients.exchange.choices import SMALL, CodecChoice
 from bitstep_gradients.exchange.entries import MAX_RANKS, MAX_TENSORS, Entry
@@ -19,7 +19,7 @@ from bitstep_gradients.exchange.traffic import Traffic
 from bitstep_gradients.exchange.transport import Transport
 from bitstep_gradients.keys import WORD, Key
 from bitstep_gradients.registry import make_codec
-from bitstep_gradients.vectors import BFloat16
+from bitstep_gradients.vectors import BFloat16, float_values
 
 NESTED = ("ndqsg",)             # codecs that decode with the last average as side information
 
@@ -48,6 +48,7 @@ class Aggregator:
     update_at : callable or container of int, optional
         Steps before which codecs that adapt are updated: a function of the step, or the steps.
         By default 0, 100, 2,000 and every multiple of 10,000. Controllers of bits know theirs.
+        The update of a step that is skipped is made before the next one that is not.
     seed : int
         Of all random words; from 0 to 2**32 - 1.
     **options
@@ -97,7 +98,7 @@ class Aggregator:
         self._plain: list[Entry] = []           # the same, uncompressed, for warm-up
         self._loaded: dict[str, Any] | None = None
         self._facts = 0
-        self._rank, self._n_ranks = 0, 1
+        self._place: tuple[int, int] | None = None      # rank, and number of ranks
 
     def average(self, transport: Transport, vectors: "Mapping[str, np.ndarray | BFloat16]", *,
                 codecs: "Mapping[str, Codec] | None" = None) -> "dict[str, np.ndarray] | None":
@@ -124,23 +125,27 @@ class Aggregator:
             If another rank failed, or does not do the same.
         """
         self.traffic.begin_step()
-        status, failure, values = FAILED, None, []
+        status, failure, values, due = FAILED, None, [], []
         try:
-            values = [_as_float32(name, vector) for name, vector in vectors.items()]
+            values = [float_values(name, vector)[0] for name, vector in vectors.items()]
             self._check_tensors(transport, dict(zip(vectors, values, strict=True)), codecs)
             bad = [name for name, one in zip(vectors, values, strict=True)
                    if not np.isfinite(one).all()]
+            due = due_codecs(self._entries, self.step, self._update_at)
             status = NOT_FINITE if bad else FINITE
         except Exception as error:
             failure, bad = error, []
-        statuses = agree(transport, self.traffic, status, fingerprint(self._facts, self.step))
+        # Who is due tells functions of steps apart, before they lead to other rounds.
+        facts = fingerprint(self._facts, self.step, [places for _, places in due])
+        statuses = agree(transport, self.traffic, status, facts)
         if failure is not None:
             raise failure
         self.skipped = NOT_FINITE in statuses
         if self.skipped:
             averages = self._refuse(statuses, bad)
+            postpone(self._entries, due)
         else:
-            averages = self._exchange(transport, values)
+            averages = self._exchange(transport, values, due)
         self.step += 1
         return averages
 
@@ -154,9 +159,8 @@ class Aggregator:
                 f"NaN or infinity ({where}) at step {self.step}; lower the learning rate, or take "
                 'on_bad="skip"')
 
-    def _exchange(self, transport, values) -> dict[str, np.ndarray]:
-        adapt(transport, self.traffic, self._entries, values, step=self.step,
-              update_at=self._update_at, loss=self.loss)
+    def _exchange(self, transport, values, due) -> dict[str, np.ndarray]:
+        adapt(transport, self.traffic, self._entries, values, due, step=self.step, loss=self.loss)
         key = Key(self.seed, self.step, transport.rank)
         if self.step < self.warmup_steps:
             averages = TwoPhase().average(transport, self._plain, values, key, self.traffic)
@@ -203,7 +207,7 @@ class Aggregator:
         self._entries = entries
         self._plain = [Entry(entry.name, entry.number, entry.shape, make_codec("none"))
                        for entry in entries]
-        self._rank, self._n_ranks = transport.rank, transport.world_size
+        self._place = transport.rank, transport.world_size
         self._facts = fingerprint(
             self.seed, self.exchange, self.warmup_steps, self.on_bad,
             [(entry.name, entry.shape, type(entry.codec), entry.codec) for entry in entries])
@@ -216,12 +220,14 @@ class Aggregator:
         Returns
         -------
         state : dict
-            Numbers, texts and arrays, in dictionaries.
+            Numbers, texts and arrays, in dictionaries. Before the first step there are no tensors,
+            and the ranks are None.
         """
         if self._loaded is not None:
             return dict(self._loaded)
-        return {"step": self.step, "seed": self.seed, "rank": self._rank,
-                "n_ranks": self._n_ranks, "tensors": saved_entries(self._entries)}
+        rank, n_ranks = self._place or (None, None)
+        return {"step": self.step, "seed": self.seed, "rank": rank, "n_ranks": n_ranks,
+                "tensors": saved_entries(self._entries)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state, before or after the first step.
@@ -230,7 +236,8 @@ class Aggregator:
         ----------
         state : mapping
             A result of :meth:`state_dict`, of the same seed, codecs and tensors. A state with error
-            feedback must be this rank's own; any other can be that of another rank.
+            feedback must be this rank's own; any other can be that of another rank. After one of
+            before the first step, the next step is the first.
 
         Raises
         ------
@@ -246,19 +253,10 @@ class Aggregator:
             raise ValueError(f"the state has seed {state['seed']}, and this has {self.seed}; give "
                              "the same seed")
         check_integer("step", state["step"], 0, WORD - 1)
-        if self._entries:
-            restore_entries(state, self._entries, self._rank, self._n_ranks)
+        if not state["tensors"]:
+            self._entries, self._loaded, self._place = [], None, None
+        elif self._place is not None:
+            restore_entries(state, self._entries, *self._place)
         else:
             self._loaded = dict(state)
         self.step = state["step"]
-
-
-def _as_float32(name: str, vector: "np.ndarray | BFloat16") -> np.ndarray:
-    """Values in float32; they may be infinite. Raise TypeError for what is no vector of floats."""
-    if isinstance(vector, BFloat16):
-        return vector.values
-    if np.asarray(vector).dtype not in (np.float16, np.float32, np.float64):
-        raise TypeError(f"{name} must hold float16, float32 or float64 values, or be a BFloat16, "
-                        f"not {np.asarray(vector).dtype}")
-    with np.errstate(over="ignore"):
-        return np.asarray(vector).astype(np.float32, copy=False)

@@ -49,7 +49,7 @@ def agree(transport: Transport, traffic: Traffic, status: int, facts: int) -> li
                             "ranks end; see its error")
     others = [rank for rank, message in enumerate(messages) if message[1:] != messages[0][1:]]
     if others:
-        raise ExchangeError(f"rank {others[0]} has another step, seed, codec or setting, or other "
-                            "tensors than rank 0; start every rank with the same ones, and load "
-                            "states of the same step")
+        raise ExchangeError(f"rank {others[0]} has another step, seed, codec, update_at or "
+                            "setting, or other tensors than rank 0; start every rank with the same "
+                            "ones, and load states of the same step")
     return statuses

@@ -85,7 +85,7 @@ class CodecChoice:
             For a pattern of ``overrides`` that no name fits.
         """
         unused = set(self.overrides)
-        found = {}
+        found, controllers = {}, {}
         for name, size in sizes.items():
             fitting = [pattern for pattern in self.overrides if fnmatchcase(name, pattern)]
             unused -= set(fitting)
@@ -95,15 +95,20 @@ class CodecChoice:
                 codec = self.overrides[fitting[0]]
             else:
                 codec = self.small if size < self.min_size else self.codec
-            found[name] = _copy(codec)
+            found[name] = _copy(codec, controllers)
         if unused:
             raise ValueError(f"overrides has {', '.join(map(repr, sorted(unused)))}, which fits "
                              f"none of the tensors {', '.join(list(sizes)[:20])}")
         return found
 
 
-def _copy(codec: Codec) -> Codec:
-    """A copy that shares its controller of bits: there is one for the gradient of all tensors."""
+def _copy(codec: Codec, controllers: dict[int, BitController]) -> Codec:
+    """A copy. There is one controller of bits for the gradient of all tensors: ``controllers`` has
+    its copy, by the identity of the first, for all who share it.
+    """
     inside = codec.codec if isinstance(codec, ErrorFeedback) else codec
-    shared = {id(inside): inside} if isinstance(inside, BitController) else {}
-    return deepcopy(codec, shared)
+    if not isinstance(inside, BitController):
+        return deepcopy(codec)
+    if id(inside) not in controllers:
+        controllers[id(inside)] = deepcopy(inside)
+    return deepcopy(codec, {id(inside): controllers[id(inside)]})

@@ -30,6 +30,8 @@ class Entry:
         Its own, so that no other tensor changes its state.
     side : ndarray of float32, shape of the tensor, or None
         Side information of nested codecs, the same on all ranks.
+    is_late : bool
+        True: the step before which the codec was to be updated was skipped.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Entry:
     shape: tuple[int, ...]
     codec: Codec
     side: np.ndarray | None = None
+    is_late: bool = False
 
     @property
     def count(self) -> int:

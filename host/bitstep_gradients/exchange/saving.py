@@ -11,11 +11,14 @@ from bitstep_gradients.exchange.entries import Entry
 
 
 def saved_entries(entries: Sequence[Entry]) -> dict[str, Any]:
-    """States of tensors by name: the name of the codec, its state, shape and side information."""
+    """States of tensors by name: the name of the codec, its state, shape, side information, and
+    if its update is late.
+    """
     return {entry.name: {
         "codec": entry.codec.name, "shape": list(entry.shape),
         "has_feedback": isinstance(entry.codec, ErrorFeedback), "state": entry.codec.state_dict(),
-        "side": None if entry.side is None else entry.side.copy()} for entry in entries}
+        "side": None if entry.side is None else entry.side.copy(), "is_late": entry.is_late}
+        for entry in entries}
 
 
 def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: int,
@@ -63,3 +66,4 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: in
     for entry, one in codecs:
         entry.codec.load_state_dict(one["state"])
         entry.side = None if one["side"] is None else np.array(one["side"], np.float32)
+        entry.is_late = bool(one.get("is_late", False))     # older states do not tell

@@ -74,7 +74,7 @@ class Exchange(ABC):
             for values in decoded:
                 total += values
                 count += 1
-            return (total / count).astype(np.float32)
+            return np.asarray(total / count, np.float32)    # the quotient may be a scalar
 
     def __repr__(self):
         return f"<exchange {self.name}, precision={self.precision!r}>"

@@ -66,10 +66,12 @@ def _fill_words(first, second, stream, start, words):
 
 @compiled
 def _fill_buckets(per_bucket, bucket_size, start, filled):
-    """The numbers of the values from number ``start`` on, one a bucket."""
+    """The numbers of the values from number ``start`` on, one a bucket. Places behind the last
+    bucket stay as they are.
+    """
     bucket, place = start // bucket_size, 0
     end = (bucket + 1) * bucket_size - start
-    while place < filled.size:
+    while place < filled.size and bucket < per_bucket.size:
         number = per_bucket[bucket]
         end = min(end, filled.size)
         for i in range(place, end):

@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from bitstep.cli.options import integer
 from bitstep_gradients import Codec, Key, kernels, list_codecs, make_codec
 from bitstep_lab.markdown import add_choice, print_header, print_row
 
@@ -85,8 +86,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n    ")[0],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add_choice(parser, "codecs", list_codecs())
-    parser.add_argument("--values", type=int, default=10**7, help="(default: 10,000,000)")
-    parser.add_argument("--turns", type=int, default=7, help="(default: 7)")
+    parser.add_argument("--values", type=integer(1), default=10**7, help="(default: 10,000,000)")
+    parser.add_argument("--turns", type=integer(1), default=7, help="(default: 7)")
     parser.add_argument("--numpy", action="store_true", help="without the compiled loops")
     options = parser.parse_args()
     rng = np.random.default_rng(0)

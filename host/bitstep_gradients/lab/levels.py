@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bitstep.cli.options import integer
 from bitstep.levels import METHODS, level_cost, optimal_levels
 from bitstep_gradients import make_codec
 from bitstep_lab.markdown import print_header, print_row
@@ -93,7 +94,7 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bits", type=int, choices=range(2, 9), default=3, metavar="B",
                         help="bits of the codecs (default: 3)")
-    parser.add_argument("--shrink", type=int, default=1, metavar="N",
+    parser.add_argument("--shrink", type=integer(1), default=1, metavar="N",
                         help="divide the solver's points, for a look (default: 1)")
     options = parser.parse_args()
     print(f"Solver, {N_LEVELS} levels:")

@@ -6,6 +6,7 @@ one that was sent. Nothing else of the training changes.
 """
 
 import argparse
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.cli.options import integer
 from bitstep.data import load
+from bitstep.data.dataset import DataError
 from bitstep.devices import open_device
 from bitstep.estimators import LowPrecisionRegressor
 from bitstep.pipeline.bit_planes import PLANES
@@ -109,8 +112,8 @@ class CodedShards(LocalShards):
 
 def rows_of(name: str, data_home: str | Path | None) -> tuple[np.ndarray, np.ndarray]:
     """Rows and labels of a named set, or drawn ones of a name such as 20000x20."""
-    if "x" in name:
-        rng, (n_rows, n_features) = np.random.default_rng(0), map(int, name.split("x"))
+    if drawn := re.fullmatch(r"(\d+)x(\d+)", name):
+        rng, (n_rows, n_features) = np.random.default_rng(0), map(int, drawn.groups())
         features = rng.standard_normal((n_rows, n_features))
         return features, features @ rng.standard_normal(n_features) + rng.standard_normal(n_rows)
     data = load(name, data_home=data_home)
@@ -162,13 +165,17 @@ def main() -> None:
     parser.add_argument("--data-home", metavar="DIR", help="folder of cadata and cpusmall")
     parser.add_argument("--sets", nargs="+", default=["cadata", "cpusmall", "50000x100"],
                         metavar="SET", help="names, or drawn ones such as 20000x20")
-    parser.add_argument("--shards", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=40, help="outer steps (default: 40)")
+    parser.add_argument("--shards", type=integer(1), default=16)
+    parser.add_argument("--steps", type=integer(1), default=40,
+                        help="outer steps (default: 40)")
     arguments = parser.parse_args()
+    try:
+        sets = {name: rows_of(name, arguments.data_home) for name in arguments.sets}
+    except DataError as error:
+        raise SystemExit(f"error: {error}") from None
     print_header("set, coded, outer steps to 1e-4, to 1e-8, distance at the end, bytes of vectors "
                  "a shard and outer step")
-    for name in arguments.sets:
-        features, labels = rows_of(name, arguments.data_home)
+    for name, (features, labels) in sets.items():
         for coded, options in CODED.items():
             try:
                 excess, sent = coded_training(features, labels, arguments.shards, arguments.steps,

@@ -11,6 +11,7 @@ from threading import Thread
 
 import numpy as np
 
+from bitstep.cli.options import integer
 from bitstep_gradients.exchange import EXCHANGES, Aggregator
 from bitstep_gradients.exchange.transport import ThreadGroup
 from bitstep_gradients.lab.contestants import Contestant, parse_contestant
@@ -84,7 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--codecs", nargs="+", type=parse_contestant, metavar="CODEC",
                         default=[parse_contestant(text) for text in CODECS],
                         help=f"as in `bitstep gradients race` (default: {' '.join(CODECS)})")
-    parser.add_argument("--workers", nargs="+", type=int, default=list(WORKERS), metavar="N")
+    parser.add_argument("--workers", nargs="+", type=integer(1), default=list(WORKERS),
+                        metavar="N")
     options = parser.parse_args(arguments)
     rows = []
     for n_workers in options.workers:

@@ -119,29 +119,36 @@ class Compression(Aggregator):
         """Average the gradients of all buckets of a step, and set their futures. After an error the
         gradients are NaN, and the backward pass raises it at its end.
         """
-        pairs = [(self._name(parameter), gradient) for bucket, _ in buckets
-                 for parameter, gradient in zip(bucket.parameters(), bucket.gradients(),
-                                                strict=True)]
         averages = None
         try:
-            averages = self._averages(buckets[0][0].buffer().device, dict(pairs))
+            averages = self._averages(buckets)
         except Exception as error:
             _raise_after_backward(error)
         with torch.no_grad():
-            for name, gradient in pairs:
+            if averages is not None:
+                for name, gradient in self._named(buckets):
+                    gradient.copy_(averages[name])
+            for bucket, future in buckets:
                 if averages is None:
-                    gradient.fill_(float("nan"))
-                else:
-                    gradient.copy_(torch.from_numpy(averages[name]))
-        for bucket, future in buckets:
-            future.set_result(bucket.buffer())
+                    bucket.buffer().fill_(float("nan"))
+                future.set_result(bucket.buffer())
 
-    def _averages(self, device, gradients):
-        """Averages of gradients by name, in the order of the model's parameters."""
-        return self.average(
-            TorchTransport(self.process_group, device),
+    def _named(self, buckets):
+        """Names of the buckets' parameters, and their gradients."""
+        return [(self._name(parameter), gradient) for bucket, _ in buckets
+                for parameter, gradient in zip(bucket.parameters(), bucket.gradients(),
+                                               strict=True)]
+
+    def _averages(self, buckets):
+        """Averages of gradients by name, as tensors; None if the step is skipped."""
+        gradients = dict(self._named(buckets))
+        averages = self.average(
+            TorchTransport(self.process_group, buckets[0][0].buffer().device),
+            # In the order of the model's parameters.
             {name: to_vector(gradients[name]) for name in self._parameters if name in gradients},
             codecs=self._own_codecs())
+        return None if averages is None else {name: torch.from_numpy(one)
+                                              for name, one in averages.items()}
 
     def _name(self, parameter) -> str:
         """Name of a parameter: the model's, or its place in the first step."""

@@ -66,3 +66,11 @@ def test_name_that_is_no_codec(capsys, monkeypatch):
     with pytest.raises(SystemExit):
         rows_of(capsys, monkeypatch, "morse")
     assert "must be one of none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--values", "--turns"])
+def test_numbers_that_are_too_small(option, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["codec_speed", "none", "--values", "9", option, "0"])
+    with pytest.raises(SystemExit):
+        codec_speed.main()
+    assert f"{option}: must be an integer of at least 1, not '0'" in capsys.readouterr().err

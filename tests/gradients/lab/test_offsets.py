@@ -1,11 +1,15 @@
 """Messages of codecs in bit-centred training over shards."""
 
+import sys
+
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
 pytest.importorskip("numba")
 
+from bitstep.data.dataset import DataError
+from bitstep_gradients.lab import offsets
 from bitstep_gradients.lab.offsets import coded_training, rows_of
 
 FEATURES, LABELS = rows_of("3000x12", None)
@@ -22,3 +26,25 @@ def test_few_bits_keep_the_optimum(offsets, gradients, share):
     assert plain[-1] < 1e-8
     assert coded[-1] < 1e-8
     assert not np.array_equal(plain, coded)
+
+
+def test_data_that_are_not_there(capsys, monkeypatch):
+    """An error before the table, as of a machine without a network."""
+    def load(name, **options):
+        raise DataError(f"{name}: the download failed")
+
+    monkeypatch.setattr(offsets, "load", load)
+    for options, text in (([], "cadata: the download failed"),
+                          (["--sets", "10x2", "2x2x2"], "2x2x2: the download failed")):
+        monkeypatch.setattr(sys, "argv", ["offsets", *options])
+        with pytest.raises(SystemExit, match=f"^error: {text}$"):
+            offsets.main()
+        assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("option", ["--shards", "--steps"])
+def test_numbers_that_are_too_small(option, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["offsets", option, "0"])
+    with pytest.raises(SystemExit):
+        offsets.main()
+    assert f"{option}: must be an integer of at least 1, not '0'" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """Cases of the hook that all run in the same two processes, one after the other."""
 
+import io
+
 import numpy as np
 import torch  # type: ignore
 import torch.distributed as dist  # type: ignore
@@ -56,6 +58,25 @@ def uncompressed(rank):
         model, _ = hooked(network(), "none", exchange=exchange)
         found.append([backward(model, rank, step) for step in range(3)])
     return expected, found
+
+
+class Scaled(torch.nn.Module):
+    """Layers whose output has a scale: a parameter without dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.scale = layers(), torch.nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x):
+        return self.scale * self.layers(x)
+
+
+def parameter_without_dimensions(rank):
+    """Codec none against DistributedDataParallel's own all-reduce."""
+    expected = backward(DistributedDataParallel(Scaled()), rank)
+    return expected, [backward(hooked(DistributedDataParallel(Scaled()), "none",
+                                      exchange=exchange)[0], rank)
+                      for exchange in ("all_gather", "two-phase")]
 
 
 def types(rank):
@@ -125,6 +146,20 @@ def same_as_numpy(rank):
         backward(model, rank, step)
         found.append([one.grad.numpy().copy() for one in model.parameters()])
     return own, found
+
+
+def saved_before_the_first_step(rank):
+    """Gradients with a new state, and with one that has loaded a new one's."""
+    file = io.BytesIO()
+    torch.save(Compression("dqsg", error_feedback=True).state_dict(), file)
+    file.seek(0)
+    found = []
+    for state in (None, torch.load(file)):
+        model, compression = hooked(network(), "dqsg", error_feedback=True)
+        if state is not None:
+            compression.load_state_dict(state)
+        found.append([backward(model, rank, step) for step in range(2)])
+    return found
 
 
 def sparse(rank):
@@ -206,6 +241,19 @@ def parameter_of_another_model(rank):
     backward(model, rank)
 
 
+def model_not_registered(rank):
+    """Errors of two backward passes of another model, and True if its gradients are NaN."""
+    _, compression = hooked(network(), "dqsg")
+    model, errors = network(), []
+    model.register_comm_hook(compression, bitstep_gradients.torch.hook)
+    for step in range(2):
+        try:
+            backward(model, rank, step)
+        except ValueError as error:
+            errors.append(str(error))
+    return errors, all(np.isnan(one).all() for one in gradients(model))
+
+
 def no_ddp(rank):
     Compression("dqsg").register(torch.nn.Linear(2, 2))
 
@@ -249,7 +297,7 @@ def transport(rank):
 
 
 CASES = {case.__name__: case for case in (
-    uncompressed, types, views, unused_parameters, accumulation, same_as_numpy, sparse, not_finite,
-    after_an_error, going_on_after_an_error, skipped, overrides, pattern_without_names,
-    parameter_of_another_model, no_ddp, bad_key, registered_twice, two_models, subgroup,
-    transport)}
+    uncompressed, parameter_without_dimensions, types, views, unused_parameters, accumulation,
+    same_as_numpy, saved_before_the_first_step, sparse, not_finite, after_an_error,
+    going_on_after_an_error, skipped, overrides, pattern_without_names, parameter_of_another_model,
+    model_not_registered, no_ddp, bad_key, registered_twice, two_models, subgroup, transport)}

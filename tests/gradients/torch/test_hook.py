@@ -39,6 +39,12 @@ def test_uncompressed_gradients_are_those_of_all_reduce(ranks):
     assert equal(ranks[0]["uncompressed"][1], ranks[1]["uncompressed"][1])
 
 
+def test_parameter_without_dimensions(ranks):
+    for rank in ranks:
+        expected, found = rank["parameter_without_dimensions"]
+        assert all(len(one) == 5 and close(one, expected, 1e-6) for one in found)
+
+
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 0.01), ("float32", 0.01),
                                               ("float16", 0.01), ("bfloat16", 0.03)])
 def test_types(ranks, dtype, tolerance):
@@ -83,6 +89,12 @@ def test_the_same_bits_as_the_exchange_in_numpy(ranks):
         assert equal(rank["same_as_numpy"][1], expected)
 
 
+def test_saved_before_the_first_step(ranks):
+    for rank in ranks:
+        expected, found = rank["saved_before_the_first_step"]
+        assert equal(found, expected)
+
+
 @pytest.mark.parametrize("case, kind, text", [
     ("sparse", "TypeError", "make its layer with sparse=False"),
     ("not_finite", "ValueError", "on rank 1 they have NaN or infinity"),
@@ -112,6 +124,15 @@ def test_the_same_model_goes_on_after_an_error(ranks):
             assert "on rank 1 they have NaN or infinity" in text
             assert state == [1, True, True]
         assert all(equal(one, other) for one, other in zip(found, clean, strict=True))
+
+
+def test_errors_of_a_model_that_is_not_registered(ranks):
+    """They come from the hook's own code, and end the second pass as they ended the first."""
+    for rank in ranks:
+        errors, is_nan = rank["model_not_registered"]
+        assert len(errors) == 2
+        assert all("the registered model does not have" in text for text in errors)
+        assert is_nan
 
 
 def test_step_that_is_skipped(ranks):

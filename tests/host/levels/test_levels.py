@@ -222,6 +222,16 @@ def test_few_distinct_points(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("points, n_levels, weights, expected", [
+    (np.arange(5.0), 8, None, [0, 1, 2, 3, 4]),
+    (np.repeat([-2.0, 0, 1, 2], 300), 7, None, [-2, 0, 1, 2]),
+    # Two of the points weigh nothing beside the largest weight.
+    (np.arange(5.0), 4, [1, 1e-320, 1, 1e-320, 1e10], [0, 2, 4])])
+def test_no_level_twice(points, n_levels, weights, expected, method, compiled):
+    assert optimal_levels(points, n_levels, weights=weights, method=method).tolist() == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_neighbours_among_floats(method):
     points = 1 + np.finfo(float).eps * np.array([0, 1, 2, 5, 9, 9, 40])
     found = optimal_levels(points, 4, method=method)

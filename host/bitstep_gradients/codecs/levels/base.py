@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 
-from bitstep.checks import check_choice
+from bitstep.checks import check_bool, check_choice, is_number
 from bitstep_gradients.codecs.levels import bounds, rounding
 from bitstep_gradients.codecs.levels.rounding import ONE
 from bitstep_gradients.codecs.levels.scaled import Scaled, level_count, read_scales
@@ -42,8 +42,10 @@ class Levelled(Scaled):
                  symmetric: bool = True, zero: bool = False, norm: str = "l2", **common):
         super().__init__(**common)
         check_choice("norm", norm, NORMS)
-        self.n_levels = level_count(levels, bits, symmetric=symmetric, zero=zero)
+        check_bool("symmetric", symmetric)
+        check_bool("zero", zero)
         self.symmetric, self.zero, self.norm = bool(symmetric), bool(zero), norm
+        self.n_levels = level_count(levels, bits, symmetric=self.symmetric, zero=self.zero)
         self._fixed = np.zeros(0, np.int64)
 
     @property
@@ -150,13 +152,13 @@ class NuQsgd(Levelled):
 
     def __init__(self, *, p: float = 0.5, zero: bool = True, **common):
         super().__init__(zero=zero, **common)
-        if not 0 < p < 1:
-            raise ValueError(f"p must be between 0 and 1, not {p}")
+        if not is_number(p) or not 0 < p < 1:
+            raise ValueError(f"p must be between 0 and 1, not {p!r}")
         count = self.n_levels // 2
         if p**(count - 1) < 2.0**-30:
             raise ValueError(f"the least level p**{count - 1} must be at least 2**-30, which "
                              f"{p}**{count - 1} is not; take fewer bits or a greater p")
-        self.levels = around_zero(exponential(p, count), zero=zero)
+        self.levels = around_zero(exponential(p, count), zero=self.zero)
 
 
 def exponential(p: float, count: int) -> np.ndarray:
