@@ -172,12 +172,18 @@ def _run(parsed: argparse.Namespace) -> int:
     except USER_ERRORS as error:
         if parsed.debug:
             raise
+        if stop_signals.dropped:        # the error is of what the signal left undone
+            return _interrupted(parsed)
         text = in_options(_text_of(error), parsed.parser) or type(error).__name__
         print(f"bitstep {parsed.command}: error: {text}", file=sys.stderr)
     except KeyboardInterrupt as error:
         if parsed.debug:
             raise
-        print(f"bitstep {parsed.command}: {error if str(error) else 'interrupted'}",
-              file=sys.stderr)
-        return stop_signals.code
+        return _interrupted(parsed, str(error))
     return 1
+
+
+def _interrupted(parsed: argparse.Namespace, said: str = "") -> int:
+    """Print that a signal has ended the command, or what was said of it; the exit code."""
+    print(f"bitstep {parsed.command}: {said or 'interrupted'}", file=sys.stderr)
+    return stop_signals.code

@@ -1,11 +1,13 @@
 """Runs that are not lost: --checkpoint, --resume and --init, signals, and full disks."""
 
+import ctypes
 import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from command_line import train
 from fakes import FakeDevice
 
 from bitstep.cli import main, outputs
+from bitstep.cli.progress import CommandWatch
 from bitstep.cli.signals import StopSignals, stop_signals
 from bitstep.pipeline.registers import Error
 from bitstep.training.checkpoint import Checkpoint, load_checkpoint
@@ -326,6 +329,68 @@ def test_second_signal_ends_at_once(number):
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          timeout=60)
     assert (run.returncode, run.stdout) == (-number, "143\n")
+
+
+class Dropping:
+    """An object whose finalizer gets SIGTERM: Python drops the exception and goes on."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_signal_in_finalizer_is_raised_again():
+    before = signal.getsignal(signal.SIGALRM), sys.unraisablehook
+    with StopSignals() as stop:
+        Dropping()
+        assert stop.dropped
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(30)
+        assert (stop.code, stop.dropped) == (143, False)
+    assert (signal.getsignal(signal.SIGALRM), sys.unraisablehook) == before
+    with StopSignals() as stop:
+        stop.deferred = True
+        Dropping()
+        assert (stop.code, stop.dropped) == (143, False)
+
+
+def test_exceptions_that_are_dropped_for_other_reasons_are_told(monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: told.append(what.exc_type))
+
+    class Failing:
+        def __del__(self):
+            raise KeyError
+
+    with StopSignals():
+        Failing()
+    assert told == [KeyError]
+
+
+def test_signal_in_callback_ends_training(numbers, tmp_path, monkeypatch, capsys):
+    """The training ends at the next epoch, or with the error that followed from the callback."""
+    def called(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    call, callback = CommandWatch.__call__, ctypes.CFUNCTYPE(None)(called)
+
+    def stop(watch, done):
+        call(watch, done)
+        callback()
+        time.sleep(30)
+
+    monkeypatch.setattr(CommandWatch, "__call__", stop)
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 20, "--report", tmp_path / "run.json"
+    assert train(*sgd) == 130
+    assert "the model is that of epoch 1 of 20" in capsys.readouterr().err
+    assert json.loads((tmp_path / "run.json").read_text())["interrupted"]
+
+    def fail(*_, **__):
+        callback()
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr("bitstep.cli.train.open_device", fail)
+    assert train(*sgd) == 130
+    assert capsys.readouterr().err == "bitstep train: interrupted\n"
 
 
 def test_handlers_are_put_back():
