@@ -33,6 +33,12 @@ def test_golden(tmp_path, capsys):
     assert "RESULT: all is well (6 checks passed, 0 failed, 0 with a warning, 6 skipped)" in shown
 
 
+def test_pipelines_of_few_bits_and_of_codebooks_are_sound(capsys):
+    for choice in (["--levels", "optimal"], ["--model-bits", "3"]):
+        assert main(["doctor", "--device", "golden", *choice]) == 0
+        assert "RESULT: all is well" in capsys.readouterr().out
+
+
 def test_wrong_training_of_golden(monkeypatch):
     """A model that differs from the golden model in one word."""
     original = GoldenDevice.train
@@ -215,6 +221,7 @@ def test_ctrl_c_stops_the_run_and_closes(monkeypatch):
                    proximal=True),
     PipelineConfig(bits=8, max_features=64, corrections=False),
     PipelineConfig(bits=16, row_format="bit_planes", max_features=64, proximal=True),
+    PipelineConfig(bits=3, max_features=60, codebooks=True, model_bits=4, rounded_updates=True),
 ], ids=lambda config: config.name)
 def test_jobs_use_all_that_a_pipeline_has(config):
     made = list(jobs.training_jobs(config).values())
@@ -229,6 +236,9 @@ def test_jobs_use_all_that_a_pipeline_has(config):
     assert any(job.batch > 1 for job in made) == config.minibatch
     assert any(job.correction_period for job in made) == config.corrections
     assert any(job.proximal_period for job in made) == config.proximal
+    assert all((job.codebooks is not None) == config.codebooks for job in made)
+    assert {job.model_bits for job in made} == {config.model_bits}
+    assert any(job.update_bits for job in made) == config.rounded_updates
     refetched = [sum(epoch.refetched_rows for epoch in train(job)) for job in made]
     assert (max(refetched) > 0) == config.refetch
 
@@ -259,6 +269,7 @@ def test_first_bytes_of_bit_plane_rows_are_seen_in_their_model():
 
 @pytest.mark.parametrize("config", [
     PipelineConfig(bits=4, max_features=32),
+    PipelineConfig(bits=4, max_features=32, codebooks=True, model_bits=3),
     PipelineConfig(bits=16, row_format="bit_planes", max_features=32)],
                          ids=lambda config: config.name)
 def test_still_job_keeps_the_model(config):
