@@ -5,12 +5,14 @@ text, and its identity.
 import functools
 import gc
 import hashlib
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
 from amaranth import Cat, Module, Signal, Value
+from amaranth._toolchain.yosys import YosysError
 from amaranth.back import rtlil, verilog
 from amaranth.hdl import _ir
 from amaranth.lib import wiring
@@ -379,8 +381,33 @@ def to_verilog(text: str) -> str:
     ----------
     text : str
         What :func:`to_rtlil` or :func:`rtlil_of` gives.
+
+    Raises
+    ------
+    RuntimeError
+        See :func:`yosys_errors`.
     """
-    return verilog._convert_rtlil_text(text, strip_internal_attrs=True)
+    with yosys_errors():
+        return verilog._convert_rtlil_text(text, strip_internal_attrs=True)
+
+
+@contextmanager
+def yosys_errors() -> Iterator[None]:
+    """Turn an error of Yosys into one that a user reads.
+
+    Raises
+    ------
+    RuntimeError
+        If Yosys fails; of a cache folder that it cannot make, the message is one line.
+    """
+    try:
+        yield
+    except YosysError as error:
+        # Yosys is WebAssembly, and who runs it keeps what it is compiled to.
+        if found := re.search(r"failed to create cache directory: (.*)", str(error)):
+            raise RuntimeError(f"Yosys cannot keep its compiled form in {found[1]}: name another "
+                               "cache folder (the environment variable XDG_CACHE_HOME)") from error
+        raise RuntimeError(f"Yosys failed: {error}") from error
 
 
 def verilog_of(config: PipelineConfig) -> str:

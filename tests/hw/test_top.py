@@ -27,6 +27,7 @@ from bitstep_hw.top import (
     identity,
     rtlil_of,
     to_rtlil,
+    to_verilog,
     verilog_of,
 )
 
@@ -132,6 +133,18 @@ def test_verilog_is_of_the_netlist_with_its_identity(monkeypatch):
     text = verilog_of(CONFIG)
     assert "module bitstep_top(" in text
     assert all(f"32'd{number >> 32 * word & 0xFFFFFFFF}" in text for word in range(4))
+
+
+def test_yosys_that_cannot_keep_its_compiled_form(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    with pytest.raises(RuntimeError, match="^Yosys cannot keep its compiled form in /proc/nowhere/"
+                       r"wasmtime: name another cache folder \(.* XDG_CACHE_HOME\)$"):
+        to_verilog("")
+
+
+def test_text_that_yosys_does_not_read():
+    with pytest.raises(RuntimeError, match=r"^Yosys failed: .*ERROR: "):
+        to_verilog("nonsense")
 
 
 class Numbered(wiring.Component):

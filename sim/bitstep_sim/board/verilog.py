@@ -37,9 +37,13 @@ def simplified(text: str) -> str:
     and so reproducible, is slower.
     """
     from amaranth._toolchain.yosys import find_yosys
+
+    from bitstep_hw.top import yosys_errors
     yosys = find_yosys(lambda version: version >= (0, 40))
-    return gating.gate(yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
-                                 ignore_warnings=True))
+    with yosys_errors():
+        simple = yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
+                           ignore_warnings=True)
+    return gating.gate(simple)
 
 
 @functools.cache
