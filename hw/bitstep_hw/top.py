@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from amaranth import Cat, Module, Signal, Value
 from amaranth._toolchain.yosys import YosysError
+from amaranth._unused import MustUse
 from amaranth.back import rtlil, verilog
 from amaranth.hdl import _ir
 from amaranth.lib import wiring
@@ -306,6 +307,19 @@ def cells(top) -> str:
 _emitting = threading.RLock()
 
 
+@contextmanager
+def _quiet_when_interrupted() -> Iterator[None]:
+    """After Ctrl-C, let nothing be said of components that are left half built: Amaranth warns of
+    each that was never used.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        MustUse._MustUse__silence = True        # as after an error that nobody catches
+        raise
+
+
+@_quiet_when_interrupted()
 def _emitted(top):
     """RTLIL of a top, and the netlist that Amaranth made it of, which takes most of the time."""
     last, thread = None, threading.get_ident()
@@ -344,6 +358,7 @@ def _put(number: int, text: str, form: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)         # who asks for the identity often asks for the netlist next
+@_quiet_when_interrupted()
 def _netlist_of(config: PipelineConfig) -> tuple[str, str]:
     """RTLIL and cells with a place for the identity."""
     text, netlist = _emitted(Top(config, number=_PLACE))

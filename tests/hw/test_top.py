@@ -147,6 +147,26 @@ def test_text_that_yosys_does_not_read():
         to_verilog("nonsense")
 
 
+def test_nothing_is_said_of_what_is_half_built_at_an_interrupt():
+    """In a process of its own: nothing is said to its end."""
+    program = ("import os, signal\n"
+               "from amaranth import Module\n"
+               "from amaranth.lib import wiring\n"
+               "from bitstep_hw import top\n"
+               "class Stopped(wiring.Component):\n"
+               "    def __init__(self): super().__init__({})\n"
+               "    def elaborate(self, platform):\n"
+               "        m = Module()\n"
+               "        m.submodules.part = Stopped()\n"
+               "        os.kill(os.getpid(), signal.SIGINT)\n"
+               "        return m\n"
+               "try: top.to_rtlil(Stopped())\n"
+               "except KeyboardInterrupt: print('interrupted')\n")
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "interrupted\n", "")
+
+
 class Numbered(wiring.Component):
     """A system that asks for its pipeline's identity while it is elaborated, if for none other."""
 
