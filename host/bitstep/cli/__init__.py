@@ -5,7 +5,6 @@ A module has ``add_parser(commands)``, which declares the options and returns th
 """
 
 import argparse
-import errno
 import os
 import sys
 import warnings
@@ -20,6 +19,7 @@ from bitstep.cli.signals import stop_signals
 from bitstep.cli.words import in_options
 from bitstep.options.rules import RuleError
 from bitstep.plugins import entry_points
+from bitstep.writing import NOT_WRITTEN
 
 GROUP = "bitstep.commands"
 FIRST = ("train", "quantize", "predict")    # in this order; the others follow by name
@@ -27,8 +27,6 @@ FIRST = ("train", "quantize", "predict")    # in this order; the others follow b
 # What a user can cause: bad data and parameters (ValueError), devices, tools and runs
 # (RuntimeError), files (OSError), data that are too large (MemoryError).
 USER_ERRORS = (ValueError, RuntimeError, OSError, MemoryError)
-
-NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class _Unavailable:
