@@ -128,12 +128,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
-    command = next((word for word in arguments if not word.startswith("-")), None)
-    parsed = build_parser(command).parse_args(arguments)
+    parsed = _parsed(arguments)
     shown.quiet = getattr(parsed, "quiet", False)
     with stop_signals, warnings.catch_warnings():
         warnings.showwarning = partial(_show_warning, parsed, warnings.showwarning)
         return _run(parsed)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Options of a command; some print something and end the process, as ``--help``.
+
+    Raises
+    ------
+    SystemExit
+        With code 1 if what they print cannot be written.
+    """
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    parser = build_parser(command)
+    try:
+        try:
+            return parser.parse_args(arguments)
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        _drop_output()
+        if not isinstance(error, BrokenPipeError):
+            print(f"bitstep: error: {_text_of(error)}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+def _drop_output() -> None:
+    """Drop what is printed and cannot be written, which Python would say again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(parsed: argparse.Namespace, show: Any, message: Any, category: Any,
@@ -166,7 +195,7 @@ def _run(parsed: argparse.Namespace) -> int:
     except UsageError as error:
         parsed.parser.error(in_options(str(error), parsed.parser))
     except BrokenPipeError:     # who read our output has seen enough, as in `bitstep ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
     except USER_ERRORS as error:
         if parsed.debug:
             raise
@@ -174,6 +203,7 @@ def _run(parsed: argparse.Namespace) -> int:
             return _interrupted(parsed)
         text = in_options(_text_of(error), parsed.parser) or type(error).__name__
         print(f"bitstep {parsed.command}: error: {text}", file=sys.stderr)
+        _drop_output()
     except KeyboardInterrupt as error:
         if parsed.debug:
             raise

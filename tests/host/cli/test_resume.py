@@ -447,6 +447,26 @@ def test_bad_schedule_and_manifest_before_data_are_read(tmp_path, monkeypatch, c
         capsys, "data", "--bitfile", tmp_path / "a.bit")
 
 
+@pytest.mark.parametrize("command", [["info"], ["bench", "--list-profiles"], ["--help"]])
+def test_output_that_cannot_be_written(command):
+    """A full disk is one line on standard error; who closes a pipe has seen enough."""
+    program = [sys.executable, "-m", "bitstep", *command]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True,
+                             env=environment, timeout=60)
+    name = "bitstep info" if command == ["info"] else "bitstep"
+    assert (run.returncode, run.stderr) == (1, (
+        f"{name}: error: the output cannot be written: No space left on device; free some space, "
+        "or write to another folder\n"))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        run = subprocess.run(program, stdout=closed, stderr=subprocess.PIPE, text=True,
+                             env=environment, timeout=60)
+    assert (run.returncode, run.stderr) == (1, "")
+
+
 def test_reserved_space(tmp_path):
     sizes = {str(tmp_path / name): 1000 for name in "ab"}
     with ReservedSpace(sizes) as space:
