@@ -136,16 +136,19 @@ def run(arguments: argparse.Namespace) -> int:
         report |= {"sweep": sweep.entries} if sweep else {}
         outputs.write(arguments.report, lambda path: write_json(path, report))
         outputs.write(arguments.plot, lambda path: plot(report, path))
-    try:
-        if sweep:
-            sweep.print()
-        print_report(report)
-        if noise := noise_of(request, model, report["history"][model.kept]["train_loss"]):
-            print(f"Noise: {noise}.")
-        for path in filter(None, (*outputs.written, arguments.wave)):
-            print(f"wrote {path}")
-    finally:
-        outputs.check()
+        try:                # before the device closes, which a full disk under --wave may prevent
+            if sweep:
+                sweep.print()
+            print_report(report)
+            if noise := noise_of(request, model, report["history"][model.kept]["train_loss"]):
+                print(f"Noise: {noise}.")
+            for path in outputs.written:
+                print(f"wrote {path}")
+            sys.stdout.flush()
+        finally:
+            outputs.check()
+    if arguments.wave:
+        print(f"wrote {arguments.wave}")
     warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]])
     if warning:
         print(f"bitstep train: warning: {warning}", file=sys.stderr)

@@ -467,6 +467,22 @@ def test_output_that_cannot_be_written(command):
     assert (run.returncode, run.stderr) == (1, "")
 
 
+def test_all_is_printed_before_the_device_closes(numbers, tmp_path):
+    """Verilator ends the process where a waveform cannot be written, which is when it closes."""
+    program = ("import os, sys, bitstep.cli\n"
+               "from bitstep.devices.golden import GoldenDevice\n"
+               "GoldenDevice.close = lambda device: os.abort()\n"
+               "bitstep.cli.main(sys.argv[1:])\n")
+    out = tmp_path / "model.npz"
+    run = subprocess.run(
+        [sys.executable, "-c", program, "train", numbers[0], "--solver", "sgd", "--quiet",
+         "--device", "golden", "--out", out], capture_output=True, text=True, timeout=60,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"})
+    assert run.returncode == -signal.SIGABRT
+    assert "Wall clock: " in run.stdout
+    assert run.stdout.endswith(f"wrote {out}\n")
+
+
 def test_reserved_space(tmp_path):
     sizes = {str(tmp_path / name): 1000 for name in "ab"}
     with ReservedSpace(sizes) as space:
