@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.flush()
         finally:
             outputs.check()
-    if arguments.wave:
+    if arguments.wave and not isinstance(device, GoldenDevice):
         print(f"wrote {arguments.wave}")
     warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]])
     if warning:

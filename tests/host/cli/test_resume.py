@@ -483,6 +483,18 @@ def test_all_is_printed_before_the_device_closes(numbers, tmp_path):
     assert run.stdout.endswith(f"wrote {out}\n")
 
 
+def test_a_waveform_that_is_not_written_is_not_told_of(numbers, tmp_path, capsys):
+    kept = tmp_path / "run.ckpt"
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 3
+    assert train(*sgd, "--checkpoint", kept) == 0
+    capsys.readouterr()
+    assert main([*map(str, ("train", *sgd, "--resume", kept, "--device", "sim", "--wave",
+                            tmp_path / "run.fst"))]) == 0
+    shown = capsys.readouterr()
+    assert "is finished, so nothing is trained" in shown.err
+    assert "run.fst" not in shown.out
+
+
 def test_reserved_space(tmp_path):
     sizes = {str(tmp_path / name): 1000 for name in "ab"}
     with ReservedSpace(sizes) as space:
