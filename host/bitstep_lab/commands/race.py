@@ -158,9 +158,10 @@ def run(arguments: argparse.Namespace) -> int:
                                      device_options={"progress": status}))
     finally:
         status.clear()
+    if arguments.report:        # before it is printed: who reads that may have seen enough
+        write_json(arguments.report, found)
     print_race(found)
     if arguments.report:
-        write_json(arguments.report, found)
         print(f"wrote {arguments.report}")
     return 0
 

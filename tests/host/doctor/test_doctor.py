@@ -39,6 +39,27 @@ def test_pipelines_of_few_bits_and_of_codebooks_are_sound(capsys):
         assert "RESULT: all is well" in capsys.readouterr().out
 
 
+class Closed:
+    """Standard output that nobody reads."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+    def flush(self):
+        pass
+
+
+def test_report_that_nobody_reads_is_written(tmp_path, monkeypatch):
+    path = tmp_path / "report.txt"
+    monkeypatch.setattr("sys.stdout", Closed())
+    assert main(["doctor", "--device", "golden", "--out", str(path)]) == 1
+    assert "RESULT: all is well" in path.read_text()
+    examined = []
+    monkeypatch.setattr("bitstep.doctor.Session", examined.append)
+    assert main(["doctor", "--device", "golden"]) == 1
+    assert not examined, "nobody sees what is found"
+
+
 def test_wrong_training_of_golden(monkeypatch):
     """A model that differs from the golden model in one word."""
     original = GoldenDevice.train
