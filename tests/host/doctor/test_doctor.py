@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,6 +38,15 @@ def test_pipelines_of_few_bits_and_of_codebooks_are_sound(capsys):
     for choice in (["--levels", "optimal"], ["--model-bits", "3"]):
         assert main(["doctor", "--device", "golden", *choice]) == 0
         assert "RESULT: all is well" in capsys.readouterr().out
+
+
+def test_sample_of_the_page_is_of_this_register_map():
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text("utf-8")
+    registers = PipelineConfig(bits=4).registers
+    writable = sum(register.access == "rw" for register in registers)
+    for said in (f"version of the register map: {MAP_VERSION}\n",
+                 f"bits of the writable registers: {writable} registers gave back"):
+        assert page.count(f"    ok       {said}") == 1
 
 
 class Closed:
