@@ -507,6 +507,10 @@ def test_info_of_other_files(numbers, tmp_path, capsys):
     assert "labels            2 to 5, 2 different" in text
     assert main(["info", "breast_cancer"]) == 0
     assert "features          30" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["info", numbers[1], "--bits", "2", "--models", "3", "--no-minibatch"])
+    assert ("--bits, --minibatch, --models must not be given with FILE, which is shown without a "
+            "pipeline; leave them out") in capsys.readouterr().err
     report.write_text("[]")
     for path, message in ((report, "not a report of `bitstep train --report`"),
                           (tmp_path / "none.npz", "there is no such file"),
