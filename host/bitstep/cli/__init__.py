@@ -5,6 +5,7 @@ A module has ``add_parser(commands)``, which declares the options and returns th
 """
 
 import argparse
+import io
 import os
 import sys
 import warnings
@@ -102,10 +103,15 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def _open_streams() -> None:
-    """Give a closed standard output or error (``>&-``) a place to write to: nowhere."""
+    """Give a closed standard output or error (``>&-``) a place to write to: nowhere. What their
+    encoding does not have, as in names of files, is written as an escape.
+    """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))     # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -445,6 +446,18 @@ def test_bad_schedule_and_manifest_before_data_are_read(tmp_path, monkeypatch, c
         (tmp_path / f"a{suffix}").touch()
     assert f"--bitfile needs the file {tmp_path / 'a.json'}" in wrong(
         capsys, "data", "--bitfile", tmp_path / "a.bit")
+
+
+def test_names_that_the_output_has_no_letters_for(numbers, tmp_path):
+    data, out = tmp_path / "mod\xe8le.csv", tmp_path / "mod\xe8le.npz"
+    data.write_bytes(Path(numbers[0]).read_bytes())
+    run = subprocess.run(
+        [sys.executable, "-m", "bitstep", "train", data, "--solver", "sgd", "--device", "golden",
+         "--epochs", "2", "--quiet", "--out", out], capture_output=True, timeout=60,
+        env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"})
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert run.stdout.endswith(b"mod\\xe8le.npz\n")
+    assert out.exists()
 
 
 @pytest.mark.parametrize("command", [["info"], ["bench", "--list-profiles"], ["--help"]])
