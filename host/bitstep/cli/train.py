@@ -226,7 +226,11 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     steps: dict[str, Any] = {}
     if schedule is not None and schedule not in SCHEDULES:
         # now, since reading and quantizing may take minutes
-        epochs = epochs or len(read_steps(Path(schedule)))
+        given = len(read_steps(Path(schedule)))
+        if not given:
+            raise UsageError(f"--schedule must name a file of steps, and {schedule} has none; "
+                             "write one step a line")
+        epochs = epochs or given
         steps["schedule"] = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem, resolved = _on_device(*prepare(arguments, asked), getattr(arguments, "device", "cpu"))
     rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0].request, problem)

@@ -438,6 +438,10 @@ def test_bad_schedule_and_manifest_before_data_are_read(tmp_path, monkeypatch, c
     steps = tmp_path / "steps.txt"
     steps.write_text("0.1\n-0.1\n")
     assert "must hold positive numbers only" in failed(capsys, "data", "--schedule", steps)
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# none\n")
+    assert f"--schedule must name a file of steps, and {empty} has none; write one" in wrong(
+        capsys, "data", "--schedule", empty)
     assert "must hold at least 3 steps" in failed(
         capsys, "data", "--schedule", steps, "--epochs", 3)
     monkeypatch.setattr("bitstep.cli.train.device_options", lambda _: {})
