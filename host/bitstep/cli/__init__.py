@@ -205,7 +205,8 @@ def _run(parsed: argparse.Namespace) -> int:
     except USER_ERRORS as error:
         if parsed.debug:
             raise
-        if stop_signals.dropped:        # the error is of what the signal left undone
+        # The error may be of what the signal left undone, but not once nothing is to be stopped.
+        if stop_signals.dropped and not stop_signals.deferred:
             return _interrupted(parsed)
         text = in_options(_text_of(error), parsed.parser) or type(error).__name__
         print(f"bitstep {parsed.command}: error: {text}", file=sys.stderr)
