@@ -13,6 +13,9 @@ from typing import Any, BinaryIO
 
 MOST_LINES = 50             # of the table of a training's epochs
 
+# Errors of a disk that takes no more.
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
 # Answers of file systems that reserve nothing in advance.
 _CANNOT_RESERVE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 

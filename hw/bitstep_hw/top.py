@@ -5,12 +5,15 @@ text, and its identity.
 import functools
 import gc
 import hashlib
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
 from amaranth import Cat, Module, Signal, Value
+from amaranth._toolchain.yosys import YosysError
+from amaranth._unused import MustUse
 from amaranth.back import rtlil, verilog
 from amaranth.hdl import _ir
 from amaranth.lib import wiring
@@ -304,6 +307,19 @@ def cells(top) -> str:
 _emitting = threading.RLock()
 
 
+@contextmanager
+def _quiet_when_interrupted() -> Iterator[None]:
+    """After Ctrl-C, let nothing be said of components that are left half built: Amaranth warns of
+    each that was never used.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        MustUse._MustUse__silence = True        # as after an error that nobody catches
+        raise
+
+
+@_quiet_when_interrupted()
 def _emitted(top):
     """RTLIL of a top, and the netlist that Amaranth made it of, which takes most of the time."""
     last, thread = None, threading.get_ident()
@@ -342,6 +358,7 @@ def _put(number: int, text: str, form: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)         # who asks for the identity often asks for the netlist next
+@_quiet_when_interrupted()
 def _netlist_of(config: PipelineConfig) -> tuple[str, str]:
     """RTLIL and cells with a place for the identity."""
     text, netlist = _emitted(Top(config, number=_PLACE))
@@ -379,8 +396,33 @@ def to_verilog(text: str) -> str:
     ----------
     text : str
         What :func:`to_rtlil` or :func:`rtlil_of` gives.
+
+    Raises
+    ------
+    RuntimeError
+        See :func:`yosys_errors`.
     """
-    return verilog._convert_rtlil_text(text, strip_internal_attrs=True)
+    with yosys_errors():
+        return verilog._convert_rtlil_text(text, strip_internal_attrs=True)
+
+
+@contextmanager
+def yosys_errors() -> Iterator[None]:
+    """Turn an error of Yosys into one that a user reads.
+
+    Raises
+    ------
+    RuntimeError
+        If Yosys fails; of a cache folder that it cannot make, the message is one line.
+    """
+    try:
+        yield
+    except YosysError as error:
+        # Yosys is WebAssembly, and who runs it keeps what it is compiled to.
+        if found := re.search(r"failed to create cache directory: (.*)", str(error)):
+            raise RuntimeError(f"Yosys cannot keep its compiled form in {found[1]}: name another "
+                               "cache folder (the environment variable XDG_CACHE_HOME)") from error
+        raise RuntimeError(f"Yosys failed: {error}") from error
 
 
 def verilog_of(config: PipelineConfig) -> str:

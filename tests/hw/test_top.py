@@ -27,6 +27,7 @@ from bitstep_hw.top import (
     identity,
     rtlil_of,
     to_rtlil,
+    to_verilog,
     verilog_of,
 )
 
@@ -132,6 +133,38 @@ def test_verilog_is_of_the_netlist_with_its_identity(monkeypatch):
     text = verilog_of(CONFIG)
     assert "module bitstep_top(" in text
     assert all(f"32'd{number >> 32 * word & 0xFFFFFFFF}" in text for word in range(4))
+
+
+def test_yosys_that_cannot_keep_its_compiled_form(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    with pytest.raises(RuntimeError, match="^Yosys cannot keep its compiled form in /proc/nowhere/"
+                       r"wasmtime: name another cache folder \(.* XDG_CACHE_HOME\)$"):
+        to_verilog("")
+
+
+def test_text_that_yosys_does_not_read():
+    with pytest.raises(RuntimeError, match=r"^Yosys failed: .*ERROR: "):
+        to_verilog("nonsense")
+
+
+def test_nothing_is_said_of_what_is_half_built_at_an_interrupt():
+    """In a process of its own: nothing is said to its end."""
+    program = ("import os, signal\n"
+               "from amaranth import Module\n"
+               "from amaranth.lib import wiring\n"
+               "from bitstep_hw import top\n"
+               "class Stopped(wiring.Component):\n"
+               "    def __init__(self): super().__init__({})\n"
+               "    def elaborate(self, platform):\n"
+               "        m = Module()\n"
+               "        m.submodules.part = Stopped()\n"
+               "        os.kill(os.getpid(), signal.SIGINT)\n"
+               "        return m\n"
+               "try: top.to_rtlil(Stopped())\n"
+               "except KeyboardInterrupt: print('interrupted')\n")
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "interrupted\n", "")
 
 
 class Numbered(wiring.Component):

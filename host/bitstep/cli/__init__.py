@@ -5,7 +5,7 @@ A module has ``add_parser(commands)``, which declares the options and returns th
 """
 
 import argparse
-import errno
+import io
 import os
 import sys
 import warnings
@@ -20,6 +20,7 @@ from bitstep.cli.signals import stop_signals
 from bitstep.cli.words import in_options
 from bitstep.options.rules import RuleError
 from bitstep.plugins import entry_points
+from bitstep.writing import NOT_WRITTEN
 
 GROUP = "bitstep.commands"
 FIRST = ("train", "quantize", "predict")    # in this order; the others follow by name
@@ -27,8 +28,6 @@ FIRST = ("train", "quantize", "predict")    # in this order; the others follow b
 # What a user can cause: bad data and parameters (ValueError), devices, tools and runs
 # (RuntimeError), files (OSError), data that are too large (MemoryError).
 USER_ERRORS = (ValueError, RuntimeError, OSError, MemoryError)
-
-NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class _Unavailable:
@@ -104,10 +103,15 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def _open_streams() -> None:
-    """Give a closed standard output or error (``>&-``) a place to write to: nowhere."""
+    """Give a closed standard output or error (``>&-``) a place to write to: nowhere. What their
+    encoding does not have, as in names of files, is written as an escape.
+    """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))     # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,12 +134,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
-    command = next((word for word in arguments if not word.startswith("-")), None)
-    parsed = build_parser(command).parse_args(arguments)
+    parsed = _parsed(arguments)
     shown.quiet = getattr(parsed, "quiet", False)
     with stop_signals, warnings.catch_warnings():
         warnings.showwarning = partial(_show_warning, parsed, warnings.showwarning)
         return _run(parsed)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Options of a command; some print something and end the process, as ``--help``.
+
+    Raises
+    ------
+    SystemExit
+        With code 1 if what they print cannot be written.
+    """
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    parser = build_parser(command)
+    try:
+        try:
+            return parser.parse_args(arguments)
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        _drop_output()
+        if not isinstance(error, BrokenPipeError):
+            print(f"bitstep: error: {_text_of(error)}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+def _drop_output() -> None:
+    """Drop what is printed and cannot be written, which Python would say again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(parsed: argparse.Namespace, show: Any, message: Any, category: Any,
@@ -168,16 +201,24 @@ def _run(parsed: argparse.Namespace) -> int:
     except UsageError as error:
         parsed.parser.error(in_options(str(error), parsed.parser))
     except BrokenPipeError:     # who read our output has seen enough, as in `bitstep ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
     except USER_ERRORS as error:
         if parsed.debug:
             raise
+        # The error may be of what the signal left undone, but not once nothing is to be stopped.
+        if stop_signals.dropped and not stop_signals.deferred:
+            return _interrupted(parsed)
         text = in_options(_text_of(error), parsed.parser) or type(error).__name__
         print(f"bitstep {parsed.command}: error: {text}", file=sys.stderr)
+        _drop_output()
     except KeyboardInterrupt as error:
         if parsed.debug:
             raise
-        print(f"bitstep {parsed.command}: {error if str(error) else 'interrupted'}",
-              file=sys.stderr)
-        return stop_signals.code
+        return _interrupted(parsed, str(error))
     return 1
+
+
+def _interrupted(parsed: argparse.Namespace, said: str = "") -> int:
+    """Print that a signal has ended the command, or what was said of it; the exit code."""
+    print(f"bitstep {parsed.command}: {said or 'interrupted'}", file=sys.stderr)
+    return stop_signals.code

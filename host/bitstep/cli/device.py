@@ -7,7 +7,12 @@ from typing import Any
 from bitstep.cli.options import UsageError, integer, number
 from bitstep.cli.progress import StatusLine
 from bitstep.devices import DeviceError, available, default_device, device_class, options_of
-from bitstep.pipeline.parts.widths import MAX_MEMORY_LATENCY, MEMORY_GBPS
+from bitstep.pipeline.parts.widths import MAX_CLOCK_MHZ, MAX_MEMORY_LATENCY, MEMORY_GBPS
+
+# Types of options.
+CLOCK_MHZ = number(0, high=MAX_CLOCK_MHZ)
+LATENCY = integer(1, MAX_MEMORY_LATENCY)
+BANDWIDTH = number(MEMORY_GBPS[0], high=MEMORY_GBPS[1])
 
 # Options of the command line and the parameters of a device's class.
 _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
@@ -27,14 +32,13 @@ def add_device_options(group: Any, default: str | None = None) -> None:
     group.add_argument("--device", default=default or default_device(), metavar="NAME",
                        help="cpu (compiled loops), sim (the RTL), golden (NumPy) or another of "
                        "`bitstep devices` (default: %(default)s)")
-    group.add_argument("--clock-mhz", type=number(0), metavar="F", help="clock of the pipeline")
-    group.add_argument("--memory-latency", type=integer(1, MAX_MEMORY_LATENCY), metavar="N",
+    group.add_argument("--clock-mhz", type=CLOCK_MHZ, metavar="F", help="clock of the pipeline")
+    group.add_argument("--memory-latency", type=LATENCY, metavar="N",
                        help="cpu, sim: cycles from an address to its data, at most "
                        f"{MAX_MEMORY_LATENCY}")
-    low, high = MEMORY_GBPS
-    group.add_argument("--memory-gbps", type=number(low, high=high), metavar="F",
+    group.add_argument("--memory-gbps", type=BANDWIDTH, metavar="F",
                        help="cpu, sim: memory bandwidth in 10^9 bytes per second, above "
-                       f"{low:g}")
+                       f"{MEMORY_GBPS[0]:g}")
     group.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
     group.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
                        "/dev/ttyUSB0")

@@ -9,6 +9,7 @@ import numpy as np
 
 from bitstep.cli.configuration import add_configuration_options, configuration
 from bitstep.cli.options import (
+    UsageError,
     add_options,
     class_text,
     is_quantized,
@@ -43,7 +44,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--registers", action="store_true", help="show the register map only")
     parser.add_argument("--data", action="store_true", help="show the data sets that have a name")
     add_options(parser, "label_column")
-    add_configuration_options(parser)
+    add_configuration_options(parser.add_argument_group(
+        "pipeline", "Without FILE."))   # type: ignore[arg-type]
     return parser
 
 
@@ -54,12 +56,24 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.data:
         print(text_table(["name", "task", "from"], [_data_set(name) for name in dataset_names()]))
     elif arguments.file:
+        _check_no_pipeline(arguments)
         _show_file(arguments.file, arguments)
     else:
         _show(versions())
         print()
         _show_configuration(configuration(arguments))
     return 0
+
+
+def _check_no_pipeline(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for options of a pipeline, of which nothing is shown beside a file."""
+    usual = argparse.ArgumentParser()
+    add_configuration_options(usual)
+    given = [f"--{name.replace('_', '-')}" for name, value in vars(usual.parse_args([])).items()
+             if getattr(arguments, name) != value]
+    if given:
+        raise UsageError(f"{', '.join(given)} must not be given with FILE, which is shown without "
+                         "a pipeline; leave them out, or FILE to see a pipeline")
 
 
 def _data_set(name: str) -> list[str]:

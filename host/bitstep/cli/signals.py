@@ -1,11 +1,13 @@
 """Ctrl-C and SIGTERM of a command: the first ends it in order, the second at once."""
 
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+AGAIN_S = 0.05      # from an exception that Python has dropped to the next
 
 
 class StopSignals:
@@ -14,18 +16,26 @@ class StopSignals:
     The first of them raises KeyboardInterrupt. From then on both have the system's own effect, so
     that a second one ends the process at once.
 
+    Python drops an exception that is raised in a finalizer or in a callback from C, as of a
+    compiler, and goes on. KeyboardInterrupt is then raised again, until it is outside of them.
+
     Attributes
     ----------
     received : int or None
         Number of the first signal.
     deferred : bool
         True to only note the first signal, because what is left must not be interrupted.
+    dropped : bool
+        True from the time that Python has dropped KeyboardInterrupt until it is raised again: an
+        error in between may follow from what was left undone.
     """
 
     def __init__(self):
         self.received: int | None = None
-        self.deferred = False
+        self.deferred = self.dropped = False
         self._before: dict[int, Any] = {}
+        self._alarm: Any = None         # handler of SIGALRM before, once something was dropped
+        self._hook: Any = None
 
     @property
     def code(self) -> int:
@@ -35,14 +45,20 @@ class StopSignals:
         return 128 + (self.received or signal.SIGINT)
 
     def __enter__(self) -> "StopSignals":
-        self.received, self.deferred, self._before = None, False, {}
+        self.received, self.deferred, self.dropped, self._before = None, False, False, {}
         if threading.current_thread() is threading.main_thread():   # no other may set handlers
             for number in SIGNALS:
                 if signal.getsignal(number) != signal.SIG_IGN:      # as of a shell's background job
                     self._before[number] = signal.signal(number, self._stop)
+        self._alarm, self._hook = None, sys.unraisablehook
+        sys.unraisablehook = self._unraisable
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._alarm is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._alarm)
+        sys.unraisablehook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -50,8 +66,24 @@ class StopSignals:
         self.received = number
         for each in self._before:
             signal.signal(each, signal.SIG_DFL)
+        self._raise()
+
+    def _raise(self, *_: object) -> None:
+        self.dropped = False
         if not self.deferred:
             raise KeyboardInterrupt
+
+    def _unraisable(self, what: Any) -> None:
+        """Take in an exception that Python drops (:data:`sys.unraisablehook`)."""
+        if self.received is None or not issubclass(what.exc_type, KeyboardInterrupt) \
+                or threading.current_thread() is not threading.main_thread():
+            self._hook(what)
+            return
+        self.dropped = True
+        # By a timer, since one that is raised here is dropped, too.
+        before = signal.signal(signal.SIGALRM, self._raise)
+        self._alarm = before if self._alarm is None else self._alarm
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
 
 stop_signals = StopSignals()        # there is one set of signals in a process

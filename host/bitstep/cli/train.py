@@ -136,16 +136,19 @@ def run(arguments: argparse.Namespace) -> int:
         report |= {"sweep": sweep.entries} if sweep else {}
         outputs.write(arguments.report, lambda path: write_json(path, report))
         outputs.write(arguments.plot, lambda path: plot(report, path))
-    try:
-        if sweep:
-            sweep.print()
-        print_report(report)
-        if noise := noise_of(request, model, report["history"][model.kept]["train_loss"]):
-            print(f"Noise: {noise}.")
-        for path in filter(None, (*outputs.written, arguments.wave)):
-            print(f"wrote {path}")
-    finally:
-        outputs.check()
+        try:                # before the device closes, which a full disk under --wave may prevent
+            if sweep:
+                sweep.print()
+            print_report(report)
+            if noise := noise_of(request, model, report["history"][model.kept]["train_loss"]):
+                print(f"Noise: {noise}.")
+            for path in outputs.written:
+                print(f"wrote {path}")
+            sys.stdout.flush()
+        finally:
+            outputs.check()
+    if arguments.wave and not isinstance(device, GoldenDevice):
+        print(f"wrote {arguments.wave}")
     warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]])
     if warning:
         print(f"bitstep train: warning: {warning}", file=sys.stderr)
@@ -223,7 +226,11 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     steps: dict[str, Any] = {}
     if schedule is not None and schedule not in SCHEDULES:
         # now, since reading and quantizing may take minutes
-        epochs = epochs or len(read_steps(Path(schedule)))
+        given = len(read_steps(Path(schedule)))
+        if not given:
+            raise UsageError(f"--schedule must name a file of steps, and {schedule} has none; "
+                             "write one step a line")
+        epochs = epochs or given
         steps["schedule"] = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem, resolved = _on_device(*prepare(arguments, asked), getattr(arguments, "device", "cpu"))
     rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0].request, problem)

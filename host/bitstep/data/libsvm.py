@@ -8,7 +8,7 @@ from typing import BinaryIO, NamedTuple, NoReturn
 import numpy as np
 
 from bitstep.data.dataset import DataError
-from bitstep.data.text import line_chunks
+from bitstep.data.text import check_line_ends, line_chunks
 
 MAX_FEATURES = 1 << 20       # a larger index asks for more memory than a dense matrix may have
 
@@ -139,6 +139,8 @@ def sparse_rows(file: BinaryIO, path: Path) -> Iterator[SparseRows]:
     """Rows of a LIBSVM text, some after the other; see :func:`read_libsvm`."""
     is_empty = True
     for text, line in line_chunks(file):
+        if line == 1:
+            check_line_ends(text, path)
         rows = _parse(text, line, path)
         if len(rows.labels):
             is_empty = False

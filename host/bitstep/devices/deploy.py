@@ -21,6 +21,7 @@ from bitstep.devices.pynq import (
     prepare_for_new_files,
     read_bitstream,
 )
+from bitstep.pipeline.boards import FACTS
 from bitstep.writing import whole_file
 
 FOLDER = DEFAULT_FOLDER.parent              # on the board
@@ -76,11 +77,13 @@ def collect(board: str, bitstreams: Sequence[Path], data: Sequence[Path] = (),
     Raises
     ------
     DeployError
-        If there is no bitstream, one is for another board, or a file is missing.
+        If there is no such board or no bitstream, one is for another board, or a file is missing.
     DeviceError
         If a bitstream does not agree with its manifest.
     """
     chosen = list(bitstreams) or sorted(source.glob(f"{board}-*.bit"))
+    if not chosen and board not in FACTS:
+        raise DeployError(f"There is no board {board!r}; there are {', '.join(FACTS)}")
     if not chosen:
         raise DeployError(f"There is no bitstream for {board} in {source}: build it with `make "
                           f"bitstream BOARD={board}` where Vivado is, or name one with "

@@ -60,10 +60,42 @@ def run(arguments: argparse.Namespace) -> int:
             if "progress" in options:
                 options["progress"].clear()
 
-    report = examine(opening, manifest=manifest, tell=lambda text: print(text, flush=True),
-                     timeout_s=arguments.timeout, memory_bytes=arguments.memory_mib << 20,
-                     clock_sweep=arguments.clock_sweep)
+    printer = _Printer(lasting=arguments.out is not None)
+    report = examine(opening, manifest=manifest, tell=printer, timeout_s=arguments.timeout,
+                     memory_bytes=arguments.memory_mib << 20, clock_sweep=arguments.clock_sweep)
     if arguments.out:
         write_text(arguments.out, report.text)
-        print(f"\nwrote {arguments.out}")
+        printer(f"\nwrote {arguments.out}")
+    printer.check()
     return 1 if report.failed else 0
+
+
+class _Printer:
+    """Prints text at once, as long as it can be written.
+
+    Parameters
+    ----------
+    lasting : bool
+        True if the text is for a file, too, so that what reads it may end and nothing be raised
+        before :meth:`check`.
+    """
+
+    def __init__(self, *, lasting: bool):
+        self._lasting = lasting
+        self._error: OSError | None = None
+
+    def __call__(self, text: str) -> None:
+        """Print a part."""
+        if self._error is not None:
+            return
+        try:
+            print(text, flush=True)
+        except OSError as error:
+            if not self._lasting:
+                raise
+            self._error = error
+
+    def check(self) -> None:
+        """Raise the first OSError of a part that could not be printed."""
+        if self._error is not None:
+            raise self._error

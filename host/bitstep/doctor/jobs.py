@@ -41,7 +41,9 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
         True for a start from a random model.
     options
         Of :data:`bitstep.options.table.OPTIONS`, such as ``l2`` and ``batch``. Bit-plane rows have
-        different planes in each epoch unless there are ``planes``.
+        different planes in each epoch unless there are ``planes``. Rows of a pipeline with
+        codebooks have optimal levels, and a pipeline that rounds the model rounds it to as many
+        bits as it can.
     """
     rng = np.random.default_rng(seed)
     if loss is None:
@@ -54,18 +56,19 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     task = "classification" if classes else "regression"
     planes = [_PLANES[number % len(_PLANES)] for number in range(epochs)]
     rows: dict[str, Any] = {"planes": planes} if config.row_format == BIT_PLANES else {
-        "bits": config.bits, "encoding": ENCODINGS[config.row_format]}
+        "bits": config.bits, "encoding": ENCODINGS[config.row_format],
+        "levels": "optimal" if config.codebooks else "uniform"}
     resolved = resolve(Request(PYTHON, {
         **rows, "model": model_of(loss), "bus_width": config.bus_width, "copies": copies,
-        "seed": seed, "refetch": refetch, **options}))
+        "seed": seed, "refetch": refetch, "model_bits": config.model_bits, **options}))
     if config.row_format == BIT_PLANES:
         data = QuantizedDataset(quantize_bit_planes(features, bus_width=config.bus_width,
                                                     seed=seed),
                                 quantize_labels(values, n_rows, task=task))
     else:
         data = quantize(features, values, bits=config.bits, encoding=resolved.rows.encoding,
-                        bus_width=config.bus_width, copies=copies, seed=seed, fine_rows=refetch,
-                        task=task)
+                        levels=resolved.rows.levels, bus_width=config.bus_width, copies=copies,
+                        seed=seed, fine_rows=refetch, task=task)
     start = None
     if initial:
         stored = data.stored_labels()
@@ -104,6 +107,9 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     if config.proximal:
         jobs["L1 and a box"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
                                         l1=0.01, box=0.5)
+    if config.rounded_updates:
+        jobs["updates of 8 bits"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
+                                             update_bits=8)
     if config.row_weights:
         plain = jobs["plain"]
         weights = np.random.default_rng(1).integers(1, MAX_WEIGHT, plain.n_rows, np.uint16,

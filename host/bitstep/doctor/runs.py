@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitstep.cycles.shape import WORD_BYTES, Shape
 from bitstep.devices.driver import RegisterRun
 from bitstep.devices.joint_runs import table_of
 from bitstep.devices.register_device import RegisterDevice
@@ -142,9 +143,12 @@ def counters(session: Session) -> None:
     job, result, elapsed = session.results["plain"]
     epochs = len(job.epochs)
     found = {name: value for name, value in result.counters.items() if value is not None}
-    beats, slots = beats_read(job, epochs), epochs * job.n_rows * job.beats
+    shape = Shape.of(job, job.config, None)
+    beats, slots = beats_read(job, epochs), epochs * shape.rows * shape.beats
+    # Labels and codebooks as the pipeline reads them, which may be more than the job has.
+    others = shape.codebook_words + epochs * (shape.label_words + 2)
     wanted = {"beats": beats, "overflows": 0, "refetched_rows": 0,
-              "bytes_read": beats * job.config.rows.beat_bytes + epochs * (job.labels.nbytes + 16)}
+              "bytes_read": beats * job.config.rows.beat_bytes + others * WORD_BYTES}
     wrong = [f"{name} {found[name]:,} instead of {value:,}" for name, value in wanted.items()
              if name in found and found[name] != value]
     if "cycles" in found:

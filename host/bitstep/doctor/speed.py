@@ -1,5 +1,6 @@
 """The stream of rows: its speed, and that of the port."""
 
+from bitstep.cycles.shape import Shape
 from bitstep.devices.driver import RegisterRun
 from bitstep.doctor.jobs import difference, expected_of, make_job
 from bitstep.doctor.session import Session
@@ -32,7 +33,8 @@ def stream(session: Session) -> None:
                     f"{found['cycles']}, beats {found['beats']}", remedy="see the counters")
         return
     # Bit-plane rows take fewer cycles than they have beats, and then wait for the others.
-    found["stall_rows"] = max(0, found["stall_rows"] + n_rows * job.beats - found["beats"])
+    shape = Shape.of(job, config, None)
+    found["stall_rows"] = max(0, found["stall_rows"] + shape.rows * shape.beats - found["beats"])
     _judge(report, config, device.clock_hz, found)
 
 

@@ -35,6 +35,7 @@ DEFAULT_EPOCHS = 20
 OUTER_STEPS = 100           # of bit-centred training, at most
 LEAST_OUTER_STEPS = 10      # of which few trainings reach the optimum in fewer
 TOL = 1e-4                  # of bit-centred training
+LEAST_L2 = 1e-100           # of a penalty that is not 0; of smaller ones some ratios are not finite
 EPSILON = 1.35              # with normal residuals, 95 % of the efficiency of least squares (Huber)
 
 
@@ -207,8 +208,8 @@ _ALL = (
            "read"),
 
     # Training
-    Option(name="epochs", kind=Integer(1), metavar="N", python="epochs", auto=True, sets="EPOCHS",
-           help="sgd: passes over the rows; bit-centred: outer steps, at most",
+    Option(name="epochs", kind=Integer(1, (1 << 32) - 1), metavar="N", python="epochs", auto=True,
+           sets="EPOCHS", help="sgd: passes over the rows; bit-centred: outer steps, at most",
            default_text="sgd: 100,000 divided by the rows, but at least "
            f"{DEFAULT_EPOCHS} and at most 1,000; {DEFAULT_EPOCHS} with a --step, --schedule, "
            "--early-stopping or --tol, and for encodings compensated and double-symmetric of fewer "
@@ -230,9 +231,10 @@ _ALL = (
            default_text="1, and of at least 5,000 rows 4, of 20,000 rows 16, of 80,000 rows 64; "
            "1 with --refetch, a --step or file of steps, and for encodings compensated, "
            "double-symmetric and double of fewer than 4 bits"),
-    Option(name="l2", kind=Number(0, above=False), metavar="L", python="l2", auto=True,
-           sets="coefficients of corrections", help="ridge penalty L/2 |x|^2; bit-centred: on the "
-           "weights x of standardized columns; sgd: on those of features scaled to [-1, 1]",
+    Option(name="l2", kind=Number(0, above=False, least=LEAST_L2), metavar="L", python="l2",
+           auto=True, sets="coefficients of corrections", help="ridge penalty L/2 |x|^2; "
+           "bit-centred: on the weights x of standardized columns; sgd: on those of features "
+           "scaled to [-1, 1]",
            default_text="bit-centred: 1 / rows to train on, as of LogisticRegression and Ridge of "
            "scikit-learn; sgd: 0", sweep=True, search=True),
     Option(name="l1", kind=Number(0, above=False), default=0.0, metavar="L", python="l1",

@@ -85,16 +85,21 @@ class Integer(Type):
 
 @dataclass(frozen=True, eq=False)
 class Number(Type):
-    """Finite numbers above ``low``, or also ``low`` itself, and below ``high``."""
+    """Finite numbers above ``low``, or also ``low`` itself, and below ``high``; those between
+    ``low`` and ``least`` are too small to compute with.
+    """
 
     low: float
     above: bool = True
     high: float = math.inf
+    least: float = -math.inf
 
     @property
     def _range(self):
         if self.high < math.inf:
             return f"a number between {self.low:g} and {self.high:g}"
+        if self.least > self.low:
+            return f"{self.low:g}, or a number of at least {self.least:g}"
         return f"a number {'above' if self.above else 'of at least'} {self.low:g}"
 
     def _read(self, text):
@@ -103,7 +108,8 @@ class Number(Type):
     def _holds(self, value):
         return isinstance(value, (int, float, np.integer, np.floating)) \
             and math.isfinite(value) and self.low <= value < self.high \
-            and not (self.above and value == self.low)
+            and not (self.above and value == self.low) \
+            and (value == self.low or value >= self.least)
 
 
 @dataclass(frozen=True, eq=False)

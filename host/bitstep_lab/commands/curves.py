@@ -37,16 +37,18 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Run what was not run yet, and write the report."""
     from bitstep_lab.races.compiled import pipelines_of
-    from bitstep_lab.races.experiments import experiments
-    chosen, others = experiments(arguments.quick), _exact_races(arguments.quick)
+    from bitstep_lab.races.experiments import Experiment, experiments, named
+    others = _exact_races(arguments.quick)
+    chosen = named([*experiments(arguments.quick), *others], arguments.only)
     if arguments.list:
-        for experiment in chosen:
+        mine = [one for one in chosen if isinstance(one, Experiment)]
+        for experiment in mine:
             figure = f", figure {experiment.figure}" if experiment.figure else ""
             print(f"{experiment.key}: {experiment.title}{figure}, {len(experiment.contestants)} "
                   "contestants")
-        for race in others:
+        for race in chosen[len(mine):]:
             print(f"{race.key}: {race.title}")
-        print(f"{pipelines_of(chosen, rtl=arguments.rtl)} pipelines to compile")
+        print(f"{pipelines_of(mine, rtl=arguments.rtl)} pipelines to compile")
         return 0
     if not arguments.out:
         raise UsageError("--out must name the folder of the report, and is missing; add "

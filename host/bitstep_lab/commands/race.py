@@ -4,12 +4,12 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+from bitstep.cli.device import BANDWIDTH, CLOCK_MHZ, LATENCY
 from bitstep.cli.options import (
     UsageError,
     add_options,
     integer,
     label_column,
-    number,
 )
 from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import StatusLine
@@ -111,11 +111,11 @@ def _add_board_options(board: Any) -> None:
     board.add_argument("--bus-width", type=int, choices=BUS_WIDTHS, metavar="W",
                        help="bus of the rows, of several ports, instead of the profile's: "
                        f"{', '.join(map(str, BUS_WIDTHS))}")
-    board.add_argument("--clock-mhz", type=number(0), metavar="F",
+    board.add_argument("--clock-mhz", type=CLOCK_MHZ, metavar="F",
                        help="clock, instead of the profile's")
-    board.add_argument("--memory-gbps", type=number(0), metavar="F",
+    board.add_argument("--memory-gbps", type=BANDWIDTH, metavar="F",
                        help="memory bandwidth, instead of the profile's")
-    board.add_argument("--memory-latency", type=integer(1), metavar="N",
+    board.add_argument("--memory-latency", type=LATENCY, metavar="N",
                        help="memory latency in cycles, instead of the profile's")
 
 
@@ -145,10 +145,12 @@ def run(arguments: argparse.Namespace) -> int:
     if MODELS[model].task != data.dataset.task:
         raise UsageError(f"--model {model} is for a {MODELS[model].task}, and {arguments.data} is "
                          f"a {data.dataset.task}")
+    racers = contestants(arguments, model)
+    _check_batches(arguments, racers, data.dataset.n_rows)
     board = profile(arguments.profile, memory_gbps=arguments.memory_gbps,
                     clock_hz=arguments.clock_mhz and arguments.clock_mhz * 1e6,
                     memory_latency=arguments.memory_latency, bus_width=arguments.bus_width)
-    race = Race(data, model, board, contestants(arguments, model), epochs=arguments.epochs,
+    race = Race(data, model, board, racers, epochs=arguments.epochs,
                 batches=arguments.batch, schedule=arguments.schedule, l2=arguments.l2,
                 step=None if arguments.step == "auto" else arguments.step, seed=arguments.seed,
                 rtl=arguments.rtl)
@@ -158,11 +160,23 @@ def run(arguments: argparse.Namespace) -> int:
                                      device_options={"progress": status}))
     finally:
         status.clear()
+    if arguments.report:        # before it is printed: who reads that may have seen enough
+        write_json(arguments.report, found)
     print_race(found)
     if arguments.report:
-        write_json(arguments.report, found)
         print(f"wrote {arguments.report}")
     return 0
+
+
+def _check_batches(arguments: argparse.Namespace, racers: list[Any], n_rows: int) -> None:
+    """Raise UsageError for a batch that the rows are too few for, before any run."""
+    corrected = arguments.l2 > 0 or any(
+        ENCODINGS[one.encoding].corrected for one in racers if hasattr(one, "encoding"))
+    most = n_rows - corrected
+    if max(arguments.batch) > most:
+        said = ", since L2 or the encoding needs corrections between batches" if corrected else ""
+        raise UsageError(f"--batch must be at most {most} with {n_rows} rows{said}, not "
+                         f"{max(arguments.batch)}")
 
 
 def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:

@@ -75,11 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
     resources = board.resources(first["config"], count=arguments.synthesize)
     widths = [found[bits] for bits in sorted(found)]
     text = text_report(first, widths, board, resources)
-    print(text)
-    if arguments.out:
+    if arguments.out:           # before it is printed: who reads that may have seen enough
         page = html_report(first, widths, board, resources) \
             if arguments.out.endswith(".html") else text + "\n"
         write_text(arguments.out, page)
+    print(text)
+    if arguments.out:
         print(f"wrote {arguments.out}")
     return 0
 

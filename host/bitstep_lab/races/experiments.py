@@ -1,7 +1,8 @@
 """Experiments of ``bitstep curves``: every race, its figure, and its drawings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bitstep.machine import available_cores
 from bitstep_lab.races.contestants import (
@@ -111,6 +112,20 @@ def experiments(quick: bool) -> list[Experiment]:
         return list(_quick())
     return [*_main(), *_batches(), *_best_batches(), *_margins(), *_data_sets(), *_end_to_end(),
             *_levels(), *_several(), *_boards()]
+
+
+def named(races: Sequence[Any], only: Sequence[str] | None) -> list[Any]:
+    """Races of some keys, in their order; all of them if there are no keys.
+
+    Raises
+    ------
+    ValueError
+        If no race has a key.
+    """
+    keys = [race.key for race in races]
+    if unknown := sorted(set(only or keys) - set(keys)):
+        raise ValueError(f"There is no experiment {unknown[0]!r}; there are {', '.join(keys)}")
+    return [race for race in races if race.key in (only or keys)]
 
 
 def _quick() -> Iterator[Experiment]:

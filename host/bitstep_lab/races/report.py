@@ -10,7 +10,7 @@ from bitstep.writing import write_json
 from bitstep_lab.races import plots
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import Race
-from bitstep_lab.races.experiments import Experiment, experiments
+from bitstep_lab.races.experiments import Experiment, experiments, named
 from bitstep_lab.races.judging import seconds_an_epoch
 from bitstep_lab.races.race import Track, run_race
 from bitstep_lab.races.race_data import is_at_hand, race_data
@@ -86,7 +86,9 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     KeyboardInterrupt
         On Ctrl-C; finished runs are kept.
     """
-    chosen, last = _chosen(quick, only, others)
+    both = named([*experiments(quick), *others], only)
+    chosen = [one for one in both if isinstance(one, Experiment)]
+    last = [one for one in both if not isinstance(one, Experiment)]
     for folder in (out, out / "plots", out / "races"):
         folder.mkdir(parents=True, exist_ok=True)
     started, store, races, skipped = time.perf_counter(), RunStore(out / "runs"), [], []
@@ -115,17 +117,6 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
 def _missing(race):
     """A sentence that says why a race was left out."""
     return f"{race.title}: there is no file of {race.data}, and nothing generates one."
-
-
-def _chosen(quick, only, others):
-    """Experiments and other races to run."""
-    all_of_them = [*experiments(quick), *others]
-    keys = [experiment.key for experiment in all_of_them]
-    if unknown := sorted(set(only or keys) - set(keys)):
-        raise ValueError(f"There is no experiment {unknown[0]!r}; there are {', '.join(keys)}")
-    chosen = [one for one in all_of_them if one.key in (only or keys)]
-    return ([one for one in chosen if isinstance(one, Experiment)],
-            [one for one in chosen if not isinstance(one, Experiment)])
 
 
 def run_experiment(experiment: Experiment, data_home: str | None, rtl: bool,

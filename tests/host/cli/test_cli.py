@@ -322,10 +322,12 @@ def test_closed_streams(numbers, tmp_path, closed):
     (["--bits", "four"], "or 32 for floating-point rows, not 'four'"),
     (["--encoding", "fp4"], "invalid choice: 'fp4'"),
     (["--bus-width", "65"], "argument --bus-width: invalid choice: 65"),
-    (["--epochs", "0"], "must be an integer of at least 1, not '0'"),
+    (["--epochs", "0"], "must be an integer from 1 to 2**32 - 1, not '0'"),
+    (["--epochs", "4294967296"], "must be an integer from 1 to 2**32 - 1, not '4294967296'"),
     (["--step", "-1"], "must be a number above 0, or auto, not '-1'"),
     (["--step", "nan"], "must be a number above 0, or auto, not 'nan'"),
-    (["--l2", "-1"], "must be a number of at least 0, not '-1'"),
+    (["--l2", "-1"], "must be 0, or a number of at least 1e-100, not '-1'"),
+    (["--l2", "1e-306"], "argument --l2: must be 0, or a number of at least 1e-100, not '1e-306'"),
     (["--lookahead", "33"], "must be an integer from 0 to 32, or auto, not '33'"),
     (["--copies", "256"], "must be an integer from 1 to 255, not '256'"),
     (["--out", "/no/such/folder/m.npz"], "cannot be written: there is no folder /no/such/folder"),
@@ -507,6 +509,10 @@ def test_info_of_other_files(numbers, tmp_path, capsys):
     assert "labels            2 to 5, 2 different" in text
     assert main(["info", "breast_cancer"]) == 0
     assert "features          30" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["info", numbers[1], "--bits", "2", "--models", "3", "--no-minibatch"])
+    assert ("--bits, --minibatch, --models must not be given with FILE, which is shown without a "
+            "pipeline; leave them out") in capsys.readouterr().err
     report.write_text("[]")
     for path, message in ((report, "not a report of `bitstep train --report`"),
                           (tmp_path / "none.npz", "there is no such file"),

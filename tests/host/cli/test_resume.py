@@ -1,11 +1,14 @@
 """Runs that are not lost: --checkpoint, --resume and --init, signals, and full disks."""
 
+import ctypes
 import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from command_line import train
 from fakes import FakeDevice
 
 from bitstep.cli import main, outputs
+from bitstep.cli.progress import CommandWatch
 from bitstep.cli.signals import StopSignals, stop_signals
 from bitstep.pipeline.registers import Error
 from bitstep.training.checkpoint import Checkpoint, load_checkpoint
@@ -328,6 +332,68 @@ def test_second_signal_ends_at_once(number):
     assert (run.returncode, run.stdout) == (-number, "143\n")
 
 
+class Dropping:
+    """An object whose finalizer gets SIGTERM: Python drops the exception and goes on."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_signal_in_finalizer_is_raised_again():
+    before = signal.getsignal(signal.SIGALRM), sys.unraisablehook
+    with StopSignals() as stop:
+        Dropping()
+        assert stop.dropped
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(30)
+        assert (stop.code, stop.dropped) == (143, False)
+    assert (signal.getsignal(signal.SIGALRM), sys.unraisablehook) == before
+    with StopSignals() as stop:
+        stop.deferred = True
+        Dropping()
+        assert (stop.code, stop.dropped) == (143, False)
+
+
+def test_exceptions_that_are_dropped_for_other_reasons_are_told(monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: told.append(what.exc_type))
+
+    class Failing:
+        def __del__(self):
+            raise KeyError
+
+    with StopSignals():
+        Failing()
+    assert told == [KeyError]
+
+
+def test_signal_in_callback_ends_training(numbers, tmp_path, monkeypatch, capsys):
+    """The training ends at the next epoch, or with the error that followed from the callback."""
+    def called(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    call, callback = CommandWatch.__call__, ctypes.CFUNCTYPE(None)(called)
+
+    def stop(watch, done):
+        call(watch, done)
+        callback()
+        time.sleep(30)
+
+    monkeypatch.setattr(CommandWatch, "__call__", stop)
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 20, "--report", tmp_path / "run.json"
+    assert train(*sgd) == 130
+    assert "the model is that of epoch 1 of 20" in capsys.readouterr().err
+    assert json.loads((tmp_path / "run.json").read_text())["interrupted"]
+
+    def fail(*_, **__):
+        callback()
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr("bitstep.cli.train.open_device", fail)
+    assert train(*sgd) == 130
+    assert capsys.readouterr().err == "bitstep train: interrupted\n"
+
+
 def test_handlers_are_put_back():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with StopSignals() as stop:
@@ -372,6 +438,10 @@ def test_bad_schedule_and_manifest_before_data_are_read(tmp_path, monkeypatch, c
     steps = tmp_path / "steps.txt"
     steps.write_text("0.1\n-0.1\n")
     assert "must hold positive numbers only" in failed(capsys, "data", "--schedule", steps)
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# none\n")
+    assert f"--schedule must name a file of steps, and {empty} has none; write one" in wrong(
+        capsys, "data", "--schedule", empty)
     assert "must hold at least 3 steps" in failed(
         capsys, "data", "--schedule", steps, "--epochs", 3)
     monkeypatch.setattr("bitstep.cli.train.device_options", lambda _: {})
@@ -380,6 +450,66 @@ def test_bad_schedule_and_manifest_before_data_are_read(tmp_path, monkeypatch, c
         (tmp_path / f"a{suffix}").touch()
     assert f"--bitfile needs the file {tmp_path / 'a.json'}" in wrong(
         capsys, "data", "--bitfile", tmp_path / "a.bit")
+
+
+def test_names_that_the_output_has_no_letters_for(numbers, tmp_path):
+    data, out = tmp_path / "mod\xe8le.csv", tmp_path / "mod\xe8le.npz"
+    data.write_bytes(Path(numbers[0]).read_bytes())
+    run = subprocess.run(
+        [sys.executable, "-m", "bitstep", "train", data, "--solver", "sgd", "--device", "golden",
+         "--epochs", "2", "--quiet", "--out", out], capture_output=True, timeout=60,
+        env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"})
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert run.stdout.endswith(b"mod\\xe8le.npz\n")
+    assert out.exists()
+
+
+@pytest.mark.parametrize("command", [["info"], ["bench", "--list-profiles"], ["--help"]])
+def test_output_that_cannot_be_written(command):
+    """A full disk is one line on standard error; who closes a pipe has seen enough."""
+    program = [sys.executable, "-m", "bitstep", *command]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True,
+                             env=environment, timeout=60)
+    name = "bitstep info" if command == ["info"] else "bitstep"
+    assert (run.returncode, run.stderr) == (1, (
+        f"{name}: error: the output cannot be written: No space left on device; free some space, "
+        "or write to another folder\n"))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        run = subprocess.run(program, stdout=closed, stderr=subprocess.PIPE, text=True,
+                             env=environment, timeout=60)
+    assert (run.returncode, run.stderr) == (1, "")
+
+
+def test_all_is_printed_before_the_device_closes(numbers, tmp_path):
+    """Verilator ends the process where a waveform cannot be written, which is when it closes."""
+    program = ("import os, sys, bitstep.cli\n"
+               "from bitstep.devices.golden import GoldenDevice\n"
+               "GoldenDevice.close = lambda device: os.abort()\n"
+               "bitstep.cli.main(sys.argv[1:])\n")
+    out = tmp_path / "model.npz"
+    run = subprocess.run(
+        [sys.executable, "-c", program, "train", numbers[0], "--solver", "sgd", "--quiet",
+         "--device", "golden", "--out", out], capture_output=True, text=True, timeout=60,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"})
+    assert run.returncode == -signal.SIGABRT
+    assert "Wall clock: " in run.stdout
+    assert run.stdout.endswith(f"wrote {out}\n")
+
+
+def test_a_waveform_that_is_not_written_is_not_told_of(numbers, tmp_path, capsys):
+    kept = tmp_path / "run.ckpt"
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 3
+    assert train(*sgd, "--checkpoint", kept) == 0
+    capsys.readouterr()
+    assert main([*map(str, ("train", *sgd, "--resume", kept, "--device", "sim", "--wave",
+                            tmp_path / "run.fst"))]) == 0
+    shown = capsys.readouterr()
+    assert "is finished, so nothing is trained" in shown.err
+    assert "run.fst" not in shown.out
 
 
 def test_reserved_space(tmp_path):

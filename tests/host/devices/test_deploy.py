@@ -156,6 +156,11 @@ def test_host_or_local(arguments, capsys):
     assert "Either HOST or --local must be given" in capsys.readouterr().err
 
 
+def test_unknown_board(capsys):
+    assert main(["deploy", "pynq-z9", "--local"]) == 1
+    assert "There is no board 'pynq-z9'; there are pynq-z1, pynq-z2, " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("program", "said", "code", "message"), [
     ("ssh", "ssh: Could not resolve hostname board", 255,
      r"making a temporary folder on board failed \(exit code 255\): .*resolve.* Is the board on"),

@@ -322,6 +322,26 @@ def test_bad_link(options):
         UartLink(Board(), baud=1, **options)
 
 
+@pytest.mark.parametrize("n_rows, epochs, fits", [
+    (12_900, 20, True), (13_000, 20, False), (12_000, 120, True), (12_000, 130, False)])
+def test_rows_of_cadata_in_the_memory_of_the_fpga(tmp_path, n_rows, epochs, fits):
+    """Rows of 8 features are one beat, and labels have 16 bits: 128 KiB hold 12,900 of 20,640."""
+    config = PipelineConfig(bits=4, max_features=1024)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({"config": config.to_dict(), "identity": f"{1:032x}",
+                                "system": {"baud": 3_000_000}}))
+    device = UartDevice(config, manifest=path, transport=Board(n_bytes=128 << 10))
+    small = make_job(np.zeros((1, 8), np.int64), [0], config=config, epochs=epochs,
+                     correction_period=1, coefficients=np.ones(8, np.int32))
+    job = dataclasses.replace(small, rows=(np.zeros((n_rows, 8), np.uint8),),
+                              labels=np.zeros(-(-2 * n_rows // 8) * 8, np.uint8))
+    if fits:
+        RegisterRun(device, [job], 1.0).close()
+    else:
+        with pytest.raises(MemoryError, match="of it would fit"):
+            RegisterRun(device, [job], 1.0)
+
+
 def test_year_prediction_fits_into_the_sdram(tmp_path):
     """463,715 rows of 90 features at 4 bits with labels and the models of 100 epochs: 23.2 MB of 32
     MiB, whose packets take 78 s on a line of 3 Mbaud, beside what the answers take.

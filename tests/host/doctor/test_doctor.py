@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,42 @@ def test_golden(tmp_path, capsys):
     assert "ok       training (plain): 3 epochs of 60 rows of 43 features" in shown
     assert "ok       counters: beats 540" in shown
     assert "RESULT: all is well (6 checks passed, 0 failed, 0 with a warning, 6 skipped)" in shown
+
+
+def test_pipelines_of_few_bits_and_of_codebooks_are_sound(capsys):
+    for choice in (["--levels", "optimal"], ["--model-bits", "3"]):
+        assert main(["doctor", "--device", "golden", *choice]) == 0
+        assert "RESULT: all is well" in capsys.readouterr().out
+
+
+def test_sample_of_the_page_is_of_this_register_map():
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text("utf-8")
+    registers = PipelineConfig(bits=4).registers
+    writable = sum(register.access == "rw" for register in registers)
+    for said in (f"version of the register map: {MAP_VERSION}\n",
+                 f"bits of the writable registers: {writable} registers gave back"):
+        assert page.count(f"    ok       {said}") == 1
+
+
+class Closed:
+    """Standard output that nobody reads."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+    def flush(self):
+        pass
+
+
+def test_report_that_nobody_reads_is_written(tmp_path, monkeypatch):
+    path = tmp_path / "report.txt"
+    monkeypatch.setattr("sys.stdout", Closed())
+    assert main(["doctor", "--device", "golden", "--out", str(path)]) == 1
+    assert "RESULT: all is well" in path.read_text()
+    examined = []
+    monkeypatch.setattr("bitstep.doctor.Session", examined.append)
+    assert main(["doctor", "--device", "golden"]) == 1
+    assert not examined, "nobody sees what is found"
 
 
 def test_wrong_training_of_golden(monkeypatch):
@@ -215,6 +252,7 @@ def test_ctrl_c_stops_the_run_and_closes(monkeypatch):
                    proximal=True),
     PipelineConfig(bits=8, max_features=64, corrections=False),
     PipelineConfig(bits=16, row_format="bit_planes", max_features=64, proximal=True),
+    PipelineConfig(bits=3, max_features=60, codebooks=True, model_bits=4, rounded_updates=True),
 ], ids=lambda config: config.name)
 def test_jobs_use_all_that_a_pipeline_has(config):
     made = list(jobs.training_jobs(config).values())
@@ -229,6 +267,9 @@ def test_jobs_use_all_that_a_pipeline_has(config):
     assert any(job.batch > 1 for job in made) == config.minibatch
     assert any(job.correction_period for job in made) == config.corrections
     assert any(job.proximal_period for job in made) == config.proximal
+    assert all((job.codebooks is not None) == config.codebooks for job in made)
+    assert {job.model_bits for job in made} == {config.model_bits}
+    assert any(job.update_bits for job in made) == config.rounded_updates
     refetched = [sum(epoch.refetched_rows for epoch in train(job)) for job in made]
     assert (max(refetched) > 0) == config.refetch
 
@@ -259,6 +300,7 @@ def test_first_bytes_of_bit_plane_rows_are_seen_in_their_model():
 
 @pytest.mark.parametrize("config", [
     PipelineConfig(bits=4, max_features=32),
+    PipelineConfig(bits=4, max_features=32, codebooks=True, model_bits=3),
     PipelineConfig(bits=16, row_format="bit_planes", max_features=32)],
                          ids=lambda config: config.name)
 def test_still_job_keeps_the_model(config):

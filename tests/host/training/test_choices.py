@@ -38,7 +38,7 @@ def test_rows_of_a_file():
     ({"encoding": "zz"}, "encoding must be one of 'nearest', .*, not 'zz'"),
     ({"batch": 0}, r"batch must be an integer from 1 to 2\*\*32 - 1, or auto, not 0"),
     ({"step": -1.0}, "step must be a number above 0, or auto, not -1.0"),
-    ({"l2": float("nan")}, "l2 must be a number of at least 0, or auto, not nan"),
+    ({"l2": float("nan")}, "l2 must be 0, or a number of at least 1e-100, or auto, not nan"),
     ({"early_stopping": 1}, "early_stopping must be True or False, not 1")])
 def test_values_out_of_range(choices, message):
     with pytest.raises(ValueError, match=f"^{message}"):

@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,6 +68,17 @@ def test_text_and_page(two_classes, tmp_path, capsys):
     assert page.count("<svg") == 1
     assert "DSP 79%" in page
     assert not re.search(r"(src|href)=.https?:", page)
+
+
+def test_file_is_written_where_nobody_reads_the_output(two_classes, tmp_path, monkeypatch):
+    def closed(_):
+        raise BrokenPipeError
+
+    out = tmp_path / "report.txt"
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(write=closed))
+    with pytest.raises(BrokenPipeError):
+        run(two_classes, *SVM, "--bits", 4, "--compare", 4, "--epochs", 3, "--quiet", "--out", out)
+    assert out.read_text().startswith("two: ls-svm, 4 bits")
 
 
 def test_time_of_an_epoch_is_what_the_cycle_model_counts(two_classes, capsys):

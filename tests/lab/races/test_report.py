@@ -214,7 +214,14 @@ def test_run_curves(tmp_path, monkeypatch):
     (["breast_cancer", "--model", "svm", "--encoding", "nearest", "--refetch",
       "--update-interval", "1"], "--update-interval 1 does not go together with --refetch: "),
     (["breast_cancer", "--model", "logistic", "--update-interval", "2"],
-     "of --model logistic must be one of 1, 6, not 2")])
+     "of --model logistic must be one of 1, 6, not 2"),
+    (["noisy-8", "--rows", "200", "--batch", "1", "200"],
+     "--batch must be at most 199 with 200 rows, since L2 or the encoding needs corrections"),
+    (["noisy-8", "--rows", "200", "--batch", "201", "--encoding", "nearest"],
+     "--batch must be at most 200 with 200 rows, not 201"),
+    (["noisy-8", "--memory-gbps", "0.001"], "must be a number between 0.01 and 1e+06"),
+    (["noisy-8", "--memory-latency", "100001"], "must be an integer from 1 to 100000"),
+    (["noisy-8", "--clock-mhz", "1e308"], "must be a number between 0 and 1e+06")])
 def test_wrong_use_of_bench(options, message, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["bench", *options])
@@ -235,6 +242,18 @@ def test_list_of_experiments(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "batch-noisy-100: Mini-batches of 16 and 256 rows, figure 6, 8 contestants" in out
     assert out.endswith("1 pipelines to compile\n")
+
+
+def test_list_of_one_experiment(tmp_path, capsys):
+    assert main(["curves", "--list", "--only", "pynq-year"]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("pynq-year: ")
+    assert last.endswith(" pipelines to compile")
+    out = tmp_path / "report"
+    for options in (["--list"], ["--out", str(out)]):
+        assert main(["curves", "--only", "nothing", *options]) == 1
+        assert "There is no experiment 'nothing'; there are" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_report_folder_is_a_file(tmp_path, capsys):

@@ -26,6 +26,9 @@ CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 DOUBLE = PipelineConfig(bits=2, row_format="two_levels", max_features=80, lookahead=8,
                         update_interval=4)
 WIDE = PipelineConfig(bits=4, bus_width=128, row_ports=2, max_features=100, corrections=False)
+ROUNDED = PipelineConfig(bits=4, max_features=80, lookahead=4, codebooks=True, model_bits=3,
+                         rounded_updates=True)
+PACKED = PipelineConfig(bits=3, max_features=7, lookahead=0, packed=True, models=3)
 TWO = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
                      update_interval=6)
 BIT_PLANES = PipelineConfig(row_format="bit_planes", bits=16, max_features=272, lookahead=4,
@@ -49,8 +52,8 @@ def named(report, title):
 @pytest.mark.by_day(5)
 @pytest.mark.parametrize("config",
                          [CONFIG, DOUBLE, pytest.param(WIDE, marks=pytest.mark.slow), FLOAT,
-                          LOGISTIC, REFETCH, BIT_PLANES, TWO, WEIGHTED[0], EVERY_CYCLE[0],
-                          SEVERAL_PORTS[0]],
+                          LOGISTIC, REFETCH, BIT_PLANES, ROUNDED, PACKED, TWO, WEIGHTED[0],
+                          EVERY_CYCLE[0], SEVERAL_PORTS[0]],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)

@@ -1,7 +1,9 @@
 import multiprocessing
 import re
+import shutil
 import subprocess
 import threading
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -59,6 +61,21 @@ def test_broken_verilog(cache):
     with pytest.raises(ToolError, match=r"(?s)failed with code \d+.*syntax error"):
         build("module bitstep_top; nonsense")
     assert not list(cache.glob("*.so")) + list(cache.glob("build-*"))
+
+
+def test_tools_that_fail_on_a_full_disk(cache, monkeypatch):
+    """Verilator may write half of a file and say nothing; then what reads it fails."""
+    def fail(*_):
+        raise ValueError("'}' is not in list")
+
+    monkeypatch.setattr(verilator, "_compile", fail)
+    with pytest.raises(ValueError, match="is not in list"):
+        build("text")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
+    with pytest.raises(ToolError, match=rf"cannot be kept in {re.escape(str(cache))} \(No space "
+                       r"left .*\): free some .* \(the environment variable BITSTEP_CACHE\)$"):
+        build("text")
+    assert {path.suffix for path in cache.iterdir()} <= {".lock"}
 
 
 def test_kept_library_is_not_compiled(cache, no_runs):

@@ -1,10 +1,14 @@
 """Identities and Verilog that are kept in the cache folder."""
 
+import errno
+import os
+
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw import top
 from bitstep_sim.board import code, verilog
+from bitstep_sim.board.verilator import ToolError
 
 CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=0, minibatch=False, corrections=False)
 
@@ -51,3 +55,23 @@ def test_verilog_is_kept_by_identity(cache, monkeypatch):
     monkeypatch.setattr(code, "code_digest", lambda: "another")
     assert verilog.generate(CONFIG) == "text"
     assert made == [CONFIG]
+
+
+def test_a_full_cache_is_named_and_nothing_is_left_in_it(cache, monkeypatch):
+    def fail(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(top, "identity", lambda config: 5)
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setenv("BITSTEP_CACHE", str(cache))
+    with pytest.raises(ToolError, match=f"cannot be kept in {cache} .No space left on device.: "):
+        verilog.identity(CONFIG)
+    assert {path.suffix for path in cache.iterdir()} == {".lock"}
+
+
+def test_a_cache_that_cannot_be_made(monkeypatch):
+    monkeypatch.delenv("BITSTEP_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    with pytest.raises(ToolError, match=r"cannot be kept in /proc/nowhere/bitstep \(No such file .*"
+                       r"\): .* \(the environment variable XDG_CACHE_HOME\)$"):
+        verilog.identity.__wrapped__(CONFIG)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bitstep.data.columns.labels import LAST, TextLabels, is_number, label_position
 from bitstep.data.dataset import DataError
-from bitstep.data.text import line_chunks
+from bitstep.data.text import check_line_ends, line_chunks
 
 CSV_SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = (";", "\t", ",")
@@ -107,6 +107,8 @@ def csv_rows(file: BinaryIO, path: Path, label_column: str | int,
     """
     layout, is_empty, index = None, True, _Index(path)
     for text, first_line in line_chunks(file):
+        if first_line == 1:
+            check_line_ends(text, path)
         lines = _lines(text, first_line)
         if layout is None and lines:
             layout, is_header = _layout(lines[0], path, label_column)

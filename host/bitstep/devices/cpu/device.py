@@ -29,7 +29,12 @@ from bitstep.pipeline.device import Run, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.formats import BIT_PLANES
-from bitstep.pipeline.parts.widths import MAX_MEMORY_LATENCY, MEMORY_GBPS, SHIFT_UNIT
+from bitstep.pipeline.parts.widths import (
+    MAX_CLOCK_MHZ,
+    MAX_MEMORY_LATENCY,
+    MEMORY_GBPS,
+    SHIFT_UNIT,
+)
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -59,7 +64,7 @@ class CpuDevice(SoftwareDevice):
     config : PipelineConfig
         Pipeline whose limits apply to the jobs, and whose cycles are counted.
     clock_hz : float
-        Clock that ``memory_gbps`` and reports of speed refer to.
+        Clock that ``memory_gbps`` and reports of speed refer to, below 1e12.
     memory_latency : int
         Cycles from an address to its data, 1 to 100,000.
     memory_gbps : float or None
@@ -78,8 +83,9 @@ class CpuDevice(SoftwareDevice):
 
     def __init__(self, config: PipelineConfig, *, clock_hz: float = 100e6,
                  memory_latency: int = 20, memory_gbps: float | None = None):
-        if not clock_hz > 0:
-            raise ValueError(f"clock_hz must be above 0, not {clock_hz}")
+        if not 0 < clock_hz < 1e6 * MAX_CLOCK_MHZ:
+            raise ValueError(f"clock_hz must be between 0 and {1e6 * MAX_CLOCK_MHZ:g}, not "
+                             f"{clock_hz}")
         if not 1 <= memory_latency <= MAX_MEMORY_LATENCY:
             raise ValueError(f"memory_latency must be from 1 to {MAX_MEMORY_LATENCY} cycles, not "
                              f"{memory_latency}")

@@ -18,6 +18,7 @@ AUX_WIDTH = 64              # bits of the bus that carries labels, tables and mo
 ROW_PORTS = (1, 2, 4)       # memory ports that the row bus is made of
 LEAST_PORT_WIDTH = 64       # bits of each
 MAX_FEATURES = 1 << 20
+MAX_CLOCK_MHZ = 1e6         # of a clock, which is below
 # Of a simulated memory: each idle cycle takes time, and slower ones would take hours.
 MAX_MEMORY_LATENCY = 100_000            # cycles
 MEMORY_GBPS = (0.01, 1e6)               # 10^9 bytes a second, between these
