@@ -494,5 +494,5 @@ AUTOMATIC: tuple[Rule, ...] = (
          other=Trait({"planes": given}),
          reason="it is a precision of epochs"),
     Rule(name="auto, epochs", one=BIT_CENTRED, other=Trait({"epochs": below(LEAST_OUTER_STEPS)}),
-         reason=f"an optimum takes {LEAST_OUTER_STEPS} outer steps or more"),
+         reason=f"an optimum may take {LEAST_OUTER_STEPS} outer steps or more"),
 )
