@@ -153,6 +153,8 @@ def test_nothing_is_said_of_what_is_half_built_at_an_interrupt():
                "from amaranth import Module\n"
                "from amaranth.lib import wiring\n"
                "from bitstep_hw import top\n"
+               # A shell's job in the background begins with SIGINT ignored.
+               "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                "class Stopped(wiring.Component):\n"
                "    def __init__(self): super().__init__({})\n"
                "    def elaborate(self, platform):\n"

@@ -214,8 +214,8 @@ def test_no_intercept():
 
 @pytest.mark.parametrize("changes, message", [
     ({"batch": 0}, "batch must be an integer from 1"), ({"batch": 1.0}, "batch must be"),
-    ({"l2": -1.0}, "l2 must be a number of at least 0"),
-    ({"l2": np.nan}, "l2 must be a number of at least 0"),
+    ({"l2": -1.0}, "l2 must be 0, or a number of at least 1e-100"),
+    ({"l2": np.nan}, "l2 must be 0, or a number of at least 1e-100"),
     ({"model_range": 0}, "model_range must be a number above 0")])
 def test_bad_parameters(changes, message):
     with pytest.raises(ValueError, match=message):
