@@ -174,7 +174,10 @@ class SmoothRun(CentredRun):
                     break
                 beside = self.point.copy()
                 beside[-1] += sign * step
-                known.append(self._measured(beside, self.planes).slope[-1])
+                found = self.full_pass(beside, max(self._room, ROOM * float(np.abs(beside).max())),
+                                       self._bound(beside))
+                self.keep_pass(found)
+                known.append(found.slope[-1])
                 step *= 8
 
     def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
