@@ -166,6 +166,7 @@ class SmoothRun(CentredRun):
         """Take full passes with a larger or smaller intercept, until its slope had both signs."""
         if not self.choice.fit_intercept:
             return
+        passes = self.passes
         for sign in (1.0, -1.0):
             known = [*self.passed[:, 1, -1], self.slope[-1]]
             step = 2 * max(abs(float(self.slope[-1])), self.error) / self.objective.rule.curvature
@@ -179,6 +180,7 @@ class SmoothRun(CentredRun):
                 self.keep_pass(found)
                 known.append(found.slope[-1])
                 step *= 8
+        self.passes = passes        # a training that goes on has the keys of one that never ended
 
     def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """See :meth:`bitstep.training.centred_run.CentredRun.kept`."""

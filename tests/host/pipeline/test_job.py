@@ -1,5 +1,7 @@
 """Random jobs are what their users think they are: mixed, calm and consistent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -136,6 +138,23 @@ def test_float_rows_have_every_corner():
     exponents = words[:, :29] >> 23 & 0xFF
     assert {0x8000_0000, 0x3F7F_FFFF, 0x0080_0000} <= set(words.ravel().tolist())
     assert ((exponents == 0) & (words[:, :29] << 9 != 0)).any()     # subnormal
+
+
+def test_a_job_again():
+    """As one that is made anew, and checked as far as it is another."""
+    job = random_job(PipelineConfig(bits=4), n_rows=20, n_features=5)
+    epochs = tuple(replace(one, mantissa=one.mantissa // 2) for one in job.epochs)
+    again = job.again(job.model + 1, 7, epochs)
+    anew = replace(job, model=job.model + 1, intercept=7, epochs=epochs)
+    for name, value in vars(anew).items():
+        np.testing.assert_array_equal(getattr(again, name), value)
+    assert job.intercept != 7
+    with pytest.raises(ValueError, match="model must"):
+        job.again(job.model[:-1], 7, epochs)
+    with pytest.raises(ValueError, match="intercept must fit 32 bits"):
+        job.again(job.model, 1 << 31, epochs)
+    with pytest.raises(ValueError, match="epochs of the same planes"):
+        job.again(job.model, 7, tuple(replace(one, planes=3) for one in epochs))
 
 
 def test_job_of_another_solver():

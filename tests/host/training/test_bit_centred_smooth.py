@@ -479,6 +479,28 @@ def test_rare_columns_take_few_passes(loss):
     assert model.short_of(1e-4, 25) is None
 
 
+def test_a_training_that_ended_goes_on_as_if_it_had_not():
+    """Passes of its last certificate, which the longer training does not take, change no model."""
+    data, loss = make(200, 5, seed=2), Loss.SQUARED_HINGE
+    objective = Objective(loss=loss, l2=1e-2)
+    config = pipeline_of(data.rows, objective)
+    with open_device(default_device(), config) as device:
+        def run_of(epochs):
+            return SmoothRun(data, device, config, objective, BitCentred(
+                planes=[4] * epochs, step=centred_step(data.rows, loss)))
+        whole = run_of(6)
+        assert all(whole.steps())
+        read = []
+        for epochs in (1, 2, 3):
+            shorter, again = run_of(epochs), run_of(6)
+            assert all(shorter.steps())
+            read.append(shorter.bytes_read > whole.found[epochs - 1].bytes_read)
+            again.restore(*shorter.kept())
+            assert all(again.steps())
+            np.testing.assert_array_equal(again.point, whole.point)
+    assert all(read)        # each of them took such passes
+
+
 @pytest.mark.parametrize("left, refines, least", [
     (0.6, True, 12), (0.4, True, 1), (0.6, False, 1)])
 def test_refining_takes_more_planes_where_codes_are_too_few(left, refines, least, monkeypatch):

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.data.dataset import DataError
+from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels
 from bitstep.training.shards.parts import (
     ClassWeights,
     Part,
@@ -20,6 +21,8 @@ from bitstep.training.shards.parts import (
     weaving_of,
     weighed_part,
 )
+from bitstep.training.shards.shard import Shard
+from bitstep.training.shards.summed import summed_rows
 
 DIABETES: Any = load_diabetes(return_X_y=True)
 X, Y = DIABETES
@@ -135,6 +138,24 @@ def test_stored_weights_do_not_depend_on_partitions(weights):
         return np.array(sorted(map(tuple, np.concatenate(codes).tolist())))
 
     np.testing.assert_array_equal(stored([0, 442]), stored([0, 40, 41, 300, 442]))
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(1, 443) % 7 + 1])
+def test_moments_at_every_precision_are_those_of_all_rows(weights):
+    features, cut = X, 100
+    stored = None if weights is None else weights.astype(np.uint16)
+    whole = quantize_bit_planes(features, weights=stored)
+    facts = []
+    for part in (slice(0, cut), slice(cut, None)):
+        rows = quantize_bit_planes(features[part], scaler=whole.scaler,
+                                   weights=None if stored is None else stored[part])
+        labels = quantize_labels(np.arange(float(rows.n_rows)), rows.n_rows)
+        facts.append(Shard([QuantizedDataset(rows, labels)], "here").facts)
+    found = summed_rows(facts, whole.scaler, 64, 0)
+    for planes in (1, 6, 16):
+        np.testing.assert_allclose(found.code_moments(planes), whole.code_moments(planes),
+                                   rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(found.column_moments, found.code_moments(16))
 
 
 def test_devices_train_the_same_model():
