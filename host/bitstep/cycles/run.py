@@ -10,7 +10,7 @@ from bitstep.cycles.refetching import KeptRows, OpenRows
 from bitstep.cycles.rows.epoch import EpochClock
 from bitstep.cycles.rows.packed import PackedClock
 from bitstep.cycles.rows.sequencer import CAUSES
-from bitstep.cycles.shape import Shape
+from bitstep.cycles.shape import Shape, shape_of
 from bitstep.cycles.streams.ample import AmpleStreams
 from bitstep.cycles.streams.bit_planes import BitPlaneStreams
 from bitstep.cycles.streams.memory import Memory
@@ -84,7 +84,7 @@ def counting(job: TrainingJob, memory: Memory | None = None, *,
     and keeps sizes of the job alone unless rows are fetched again.
     """
     kind = {"gradient": gradient, "derivatives": derivatives}
-    shape = Shape.of(job, config or job.config, lookahead, others, **kind)
+    shape = shape_of(job, config or job.config, lookahead, others, **kind)
     most = shape.epochs - overflowed
     epochs = most if epochs is None else epochs
     if not 0 <= epochs <= most:

@@ -196,3 +196,17 @@ class Shape:
         """Cycles in which the model of a batch is rounded; 0 if dot products meet its words."""
         stage = self.config.stages.rounding
         return stage.cycles(self.beats) if stage else 0
+
+
+def shape_of(job: TrainingJob, config: PipelineConfig, lookahead: int | None,
+             others: Sequence[TrainingJob] = (), **kind: bool) -> Shape:
+    """:meth:`Shape.of`, kept with a single job: bit-centred training counts dozens of runs of jobs
+    that differ in their model and steps alone (:meth:`bitstep.pipeline.job.TrainingJob.again`).
+    """
+    if others:
+        return Shape.of(job, config, lookahead, others, **kind)
+    warm = bool(job.model.any() or job.intercept)
+    like = lookahead, warm, *kind.items()
+    if like not in job.shapes or job.shapes[like].config is not config:
+        job.shapes[like] = Shape.of(job, config, lookahead, **kind)
+    return job.shapes[like]

@@ -7,6 +7,8 @@ set and hyper-parameters.
 
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +57,16 @@ EPOCH_FIELDS = (
     ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
 
 
+# Names of an epoch's numbers, the least of each, what it must be below, and both in words.
+STEP_RANGES = (
+    *((name, 0, 1 << width, f"in [0, 2**{width})") for name, width in (
+        ("mantissa", MANTISSA_WIDTH), ("correction_mantissa", MANTISSA_WIDTH),
+        ("threshold", MODEL_WIDTH - 1), ("key", KEY_WIDTH))),
+    *((name, least, most + 1, f"from {least} to {most}") for name, least, most in (
+        ("shift", 1, MAX_SHIFT), ("correction_shift", 1, MAX_SHIFT),
+        ("planes", 0, BIT_PLANE_BITS))))
+
+
 @dataclass(frozen=True)
 class EpochSteps:
     """The scale factors of one epoch: ``mantissa * 2 ** -(8 * shift)`` each.
@@ -75,18 +87,10 @@ class EpochSteps:
     planes: int = 0
 
     def __post_init__(self):
-        for name in ("mantissa", "correction_mantissa"):
-            if not 0 <= getattr(self, name) < 1 << MANTISSA_WIDTH:
-                raise ValueError(f"{name} must be in [0, 2**{MANTISSA_WIDTH}), "
-                                 f"not {getattr(self, name)}")
-        for name in ("shift", "correction_shift"):
-            if not 1 <= getattr(self, name) <= MAX_SHIFT:
-                raise ValueError(f"{name} must be from 1 to {MAX_SHIFT}, not {getattr(self, name)}")
-        for name, width in (("threshold", MODEL_WIDTH - 1), ("key", KEY_WIDTH)):
-            if not 0 <= getattr(self, name) < 1 << width:
-                raise ValueError(f"{name} must be in [0, 2**{width}), not {getattr(self, name)}")
-        if not 0 <= self.planes <= BIT_PLANE_BITS:
-            raise ValueError(f"planes must be from 0 to {BIT_PLANE_BITS}, not {self.planes}")
+        values = self.__dict__
+        for name, least, limit, said in STEP_RANGES:
+            if not least <= values[name] < limit:
+                raise ValueError(f"{name} must be {said}, not {values[name]}")
 
     def words(self, label_shift: int = 0) -> tuple[int, ...]:
         """The table's entry, two words of 64 bits; of several models with the ``label_shift``."""
@@ -241,10 +245,16 @@ class TrainingJob:
         self._check_model(model, intercept)
         if [one.planes for one in epochs] != [one.planes for one in self.epochs]:
             raise ValueError("A job that goes on must have epochs of the same planes")
-        then = copy(self)
-        for name, value in (("model", model), ("intercept", intercept), ("epochs", epochs)):
-            object.__setattr__(then, name, value)
+        shapes, then = self.shapes, copy(self)
+        vars(then).update(model=model, intercept=intercept, epochs=epochs, shapes=shapes)
         return then
+
+    @cached_property
+    def shapes(self) -> dict[Any, Any]:
+        """What the cycle model keeps of runs of the job, and of those made of it by :meth:`again`
+        (:func:`bitstep.cycles.shape.shape_of`).
+        """
+        return {}
 
     @property
     def beats(self) -> int:

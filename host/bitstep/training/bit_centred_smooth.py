@@ -47,7 +47,7 @@ from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import convex_gap
-from bitstep.training.code_columns import CodeColumns
+from bitstep.training.code_columns import CodeColumns, joined
 
 MEMORY = 60                 # moves that are remembered
 SLOW = 0.4                  # share of the gradient above which an outer step is a slow one
@@ -223,11 +223,11 @@ class SmoothRun(CentredRun):
                 self.moves, self.changes, strict=True)]
         pairs = list(zip(self.moves, self.changes, self._products, strict=True))
         for move, change, product in reversed(pairs):
-            shares.append(float(move @ rest) / product)
+            shares.append(float(move.dot(rest)) / product)
             rest -= shares[-1] * change
         found = guess(rest)
         for (move, change, product), share in zip(pairs, reversed(shares), strict=True):
-            found = found - (share + float(change @ found) / product) * move
+            found = found - (share + float(change.dot(found)) / product) * move
         return found
 
     def _scaled(self, rest: np.ndarray) -> np.ndarray:
@@ -237,15 +237,15 @@ class SmoothRun(CentredRun):
         """
         if not len(self.moves):
             return self.gradient_step(rest)
-        move, change = self.moves[-1], self.changes[-1]
-        return -float(move @ change) / float(change @ self._standard_step(change)) \
+        change = self.changes[-1]
+        return -self._products[-1] / float(change @ self._standard_step(change)) \
             * self._standard_step(rest)
 
     def _standard_step(self, slope: np.ndarray) -> np.ndarray:
         """The step along a gradient in weights of centred and standardized columns."""
         own = self._by_output(slope)
         weights = (own[:, :-1] - own[:, -1:] * self._means) / np.square(self._roots)
-        return np.column_stack([weights, own[:, -1] - weights @ self._means]).ravel()
+        return joined(weights, own[:, -1] - weights @ self._means).ravel()
 
     def _refined(self, planes: int) -> np.ndarray:
         """The move to the least value of the objective on codes of few planes, to which a linear

@@ -4,7 +4,7 @@ Estimators, the command line, races and reports resolve their options here.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,10 @@ from bitstep.training.schedules import (
     centred_step,
     schedule_steps,
 )
+
+KNOWN_TYPES = (type(None), bool, int, float, str)
+CHECKED = 64                # requests whose check is kept: some 500 rules take as long as a pass
+_CHECKED: dict[Hashable, Request] = {}
 
 
 class OptimumWarning(UserWarning):
@@ -189,13 +193,30 @@ def check_options(request: Request) -> Request:
     RuleError
         If options do not go together.
     """
-    for name, value in request.asked.items():
-        if value is not None:
-            also = ", or auto" * (OPTIONS[name].auto and request.words is PYTHON)
-            OPTIONS[name].kind.check(request.words.say(name, None), value, also)
-    request = _with_defaults(_with_solver(request))
-    request.check()
-    return request
+    like = _like(request)
+    if like not in _CHECKED:
+        for name, value in request.asked.items():
+            if value is not None:
+                also = ", or auto" * (OPTIONS[name].auto and request.words is PYTHON)
+                OPTIONS[name].kind.check(request.words.say(name, None), value, also)
+        checked = _with_defaults(_with_solver(request))
+        checked.check()
+        if like is None:
+            return checked
+        while len(_CHECKED) >= CHECKED:
+            _CHECKED.pop(next(iter(_CHECKED)), None)
+        _CHECKED[like] = checked
+    return _CHECKED[like]
+
+
+def _like(request: Request) -> Hashable:
+    """What requests that are checked alike have in common: words, names, and values with their
+    types, as 1 and True are equal; None if there are other values than these.
+    """
+    values = [(name, value) for part in (request.asked, request.defaults, request.facts)
+              for name, value in (("", None), *part.items())]
+    return (request.words, *((name, type(value), value) for name, value in values)) \
+        if all(isinstance(value, KNOWN_TYPES) for _, value in values) else None
 
 
 def _with_solver(request: Request) -> Request:

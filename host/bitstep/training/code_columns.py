@@ -48,14 +48,20 @@ class CodeColumns(NamedTuple):
     def to_codes(self, models: np.ndarray) -> np.ndarray:
         """Models of the codes, shape (n_models, n_features + 1), intercepts last."""
         weights = models[:, :-1]
-        return np.column_stack([weights * self.scales, models[:, -1] + weights @ self.shifts])
+        return joined(weights * self.scales, models[:, -1] + weights @ self.shifts)
 
     def from_codes(self, models: np.ndarray) -> np.ndarray:
         """Models of the columns from those of the codes."""
         weights = models[:, :-1] / self.scales
-        return np.column_stack([weights, models[:, -1] - weights @ self.shifts])
+        return joined(weights, models[:, -1] - weights @ self.shifts)
 
     def slopes(self, slopes: np.ndarray) -> np.ndarray:
         """Gradients by models of the columns, from those by models of the codes."""
-        return np.column_stack([slopes[:, :-1] * self.scales + slopes[:, -1:] * self.shifts,
-                                slopes[:, -1]])
+        return joined(slopes[:, :-1] * self.scales + slopes[:, -1:] * self.shifts, slopes[:, -1])
+
+
+def joined(weights: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+    """Models of weights, shape (n_models, n_features), and intercepts."""
+    models = np.empty((len(weights), weights.shape[1] + 1))
+    models[:, :-1], models[:, -1] = weights, intercepts
+    return models

@@ -94,6 +94,10 @@ class DecodedRows:
     def kept(self, job: TrainingJob, number: int) -> np.ndarray | None:
         """All rows of a copy or more, decoded once; None where memory has no room for them."""
         stored = job.rows[number]
+        found = self._kept.get(id(stored))
+        if len(self._kept) == len(job.rows) == 1 and found is not None \
+                and found[0]() is stored and found[1] >= job.n_rows:
+            return found[2]         # as of almost all passes
         with self._lock:
             self._kept = {key: entry for key, entry in self._kept.items()
                           if any(entry[0]() is copy for copy in job.rows)}

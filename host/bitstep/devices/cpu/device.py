@@ -209,7 +209,8 @@ class CpuDevice(SoftwareDevice):
             for overflow, part in self._in_threads(add, job, steps.planes):
                 sums.features[:] += part.features
                 sums.updates[:] += part.updates
-                overflow = overflow or Overflow.UPDATE * (sums.updates[1] >= UPDATES_LIMIT)
+                if sums.updates[1] >= UPDATES_LIMIT:
+                    overflow = overflow or int(Overflow.UPDATE)
                 if overflow:
                     break
         if overflow or (written.size and not fits(written, 32)):
