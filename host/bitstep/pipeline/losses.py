@@ -35,6 +35,8 @@ class LossFunction:
         Mean over the K rows as a formula.
     value, derivative : callable
         Loss of every output z with target y, and its derivative by z; arrays of equal shape.
+    second : callable
+        Its second derivative, for solver ``bit-centred``.
     constant : callable
         Least mean loss that a constant z can have, from mean and variance of the targets; of the
         Huber loss that of least squares, which is no less; of a joint loss the output's part of it
@@ -85,6 +87,7 @@ class LossFunction:
     one_sided: bool = False
     bounded: bool = False
     curvature: float = 1.0
+    second: Rule | None = None
     clipped: bool = False
     least_label_shift: int = 0
     max_derivative: float
@@ -143,6 +146,11 @@ def _log_loss(values, targets):
 
 def _log_derivative(values, targets):
     return -targets / (1 + np.exp(np.minimum(values * targets, MAX_EXPONENT)))
+
+
+def _log_second(values, targets):
+    odds = np.exp(-np.abs(values * targets))
+    return odds / np.square(1 + odds)
 
 
 def _share_of_entropy(mean, variance):
@@ -209,6 +217,7 @@ LOSSES = {
     Loss.SQUARED_HINGE: LossFunction(
         name="squared_hinge", text="1/(2K) sum of max(0, 1 - y f(x))^2", value=_squared_hinge,
         derivative=lambda values, targets: np.where(values * targets < 1, values - targets, 0.0),
+        second=lambda values, targets: (values * targets < 1).astype(np.float64),
         constant=_half_variance,        # as of least squares: the best one is within [-1, 1]
         max_derivative=4.0, model_range=_MARGIN_RANGE, step_fraction=0.5, batch_growth=2.0),
     Loss.HINGE: LossFunction(
@@ -220,7 +229,7 @@ LOSSES = {
     Loss.LOGISTIC: LossFunction(
         name="log_loss", text="1/K sum of log(1 + exp(-y f(x)))", value=_log_loss,
         derivative=_log_derivative, constant=_entropy, loss_family="logistic", bounded=True,
-        curvature=0.25,
+        curvature=0.25, second=_log_second,
         # The sigmoid's argument is a dot product shifted right.
         least_label_shift=SIGMOID_FRACTION + 1, max_derivative=2.0, model_range=_MARGIN_RANGE,
         step_fraction=4.0, batch_growth=4.0, max_step=_BOUNDED_STEP),
@@ -236,7 +245,7 @@ LOSSES = {
 MULTINOMIAL = replace(
     LOSSES[Loss.LOGISTIC], text="1/K sum of -log p(y), p the softmax of the classes' f(x)",
     value=_softmax_loss, derivative=_softmax_derivative, constant=_share_of_entropy, joint=True,
-    curvature=0.5)
+    curvature=0.5, second=None)
 
 
 def formula_of(loss: Loss | LossFunction) -> LossFunction:

@@ -24,6 +24,7 @@ The losses of classes are in :mod:`bitstep.training.bit_centred_smooth`.
 """
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -93,9 +94,19 @@ class BitCentredRun(CentredRun):
     def outer_step(self, planes: int, following: int) -> None:
         """Take an outer step."""
         del following
-        move = self.inner_passes(planes) if self.slope.any() else np.zeros_like(self.point)
+        move = self._direction(planes) if self.slope.any() else np.zeros_like(self.point)
         found = self._measure(self.point + self.within(move))
         self.combine(found.point, found.slope, found.rounding)
+
+    @cached_property
+    def _inverse(self) -> np.ndarray | None:
+        """Inverse of the curvature, which is the same everywhere."""
+        return None if self.curvature is None else self.curvature.inverse()
+
+    def _direction(self, planes: int) -> np.ndarray:
+        """The move of an outer step, before it is combined with earlier ones."""
+        move = self.newton_step(self._inverse)
+        return self.inner_passes(planes) if move is None else move
 
     def gap(self) -> float:
         """See :class:`bitstep.training.centred_run.CentredRun`."""

@@ -34,6 +34,7 @@ hinge; :func:`bitstep.training.schedules.centred_step`).
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -200,6 +201,11 @@ class SmoothRun(CentredRun):
 
     def _direction(self, planes: int) -> np.ndarray:
         """The move of an outer step."""
+        if self.curvature is not None:
+            move = self.newton_step(self.curvature.inverse(self.curvature.second(
+                self.objective.rule, self.point, self._signs)))
+            if move is not None:
+                return move
         gradients = [1.0, *(step.gradient for step in self.found[-2:])]
         if self.found and gradients[-1] > SLOW * gradients[-2]:
             self.slow = True
@@ -313,7 +319,16 @@ class SmoothRun(CentredRun):
 
     def _pass(self, point: np.ndarray, planes: int) -> FullPass:
         return self.full_pass(point, self._room, self._bound(point),
-                              0 if self.few_rows or self.slow else planes)
+                              planes if self._makes_inner_passes else 0)
+
+    @property
+    def _makes_inner_passes(self) -> bool:
+        """True if the next outer step needs derivatives of the rows."""
+        return not (self.few_rows or self.slow or self.curvature)
+
+    @cached_property
+    def _signs(self) -> np.ndarray:
+        return self.data.stored_labels().astype(np.float64)
 
     def _pass_on_codes(self, point: np.ndarray, planes: int) -> FullPass:
         """Gradient of the objective whose rows are the columns of so many planes."""

@@ -58,8 +58,8 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
                          "with center_labels=False")
     assert isinstance(training.planes, tuple)
     choice = BitCentred(planes=training.planes[first_epoch:], step=float(training.steps[0]),
-                        tol=training.tol,
-                        fit_intercept=training.fit_intercept)
+                        tol=training.tol, fit_intercept=training.fit_intercept,
+                        curvature=training.curvature)
     found: list[list[OuterStep]] = []
     interrupted = False
     counters: list[Mapping[str, int | None]] = []

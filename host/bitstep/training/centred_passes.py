@@ -57,6 +57,9 @@ class BitCentred:
         Training stops once the largest component of the gradient is at most this multiple of that
         at weights of 0.
     fit_intercept : bool
+    curvature : bool
+        True if the host's curvature may stand in for inner passes
+        (:mod:`bitstep.training.curvature`).
     """
 
     planes: Sequence[int]
@@ -67,6 +70,7 @@ class BitCentred:
     inner_rows: int = 0
     tol: float = 0.0
     fit_intercept: bool = True
+    curvature: bool = False
 
 
 class FullPass(NamedTuple):

@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training.centred_passes import BitCentred, CentredPasses
+from bitstep.training.curvature import Curvature, finds_curvature
 from bitstep.training.objective import Objective
 from bitstep.training.ranges import largest_stored
 from bitstep.training.schedules import first_inner_rows
@@ -130,6 +132,23 @@ class CentredRun(CentredPasses, ABC):
                 self.look_beside()
                 step.gap, step.bytes_read = self.gap(), self.bytes_read
             yield step
+
+    @cached_property
+    def curvature(self) -> Curvature | None:
+        """What takes the place of inner passes; None where it may not, or rows are too many."""
+        rows = self.data.rows
+        assert isinstance(rows, BitPlaneRows)
+        if not self.choice.curvature or len(self.outputs) > 1 or not finds_curvature(rows):
+            return None
+        return Curvature(rows, self._means, self._roots, self.penalties,
+                         self.choice.fit_intercept)
+
+    def newton_step(self, inverse: np.ndarray | None) -> np.ndarray | None:
+        """The step of Newton's method by an inverse of the curvature, if there is one."""
+        if self.curvature is None or inverse is None:
+            return None
+        self.planes = PLANES        # of the full pass, which is all that such a step reads
+        return self.curvature.step(inverse, self.slope)
 
     @property
     def ended(self) -> bool:

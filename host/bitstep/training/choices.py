@@ -30,7 +30,7 @@ from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
-from bitstep.training.planes import CENTRED_PLANES, resolve_planes
+from bitstep.training.planes import resolve_planes
 from bitstep.training.schedules import (
     LEAST_BITS_OF_MANY_EPOCHS,
     automatic_batch,
@@ -260,7 +260,7 @@ def _with_defaults(request: Request) -> Request:
     if "stored" not in facts:
         fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
     if solver == "bit-centred":
-        fills |= {"planes": CENTRED_PLANES, "epochs": OUTER_STEPS,
+        fills |= {"planes": "auto", "epochs": OUTER_STEPS,
                   "tol": None if facts.get("partial_fit") else TOL}
     else:
         whole = not any(request[name] for name in ("early_stopping", "tol", "partial_fit"))
@@ -430,7 +430,9 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule)) \
             if named else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
+    # Who asks for planes asks for the inner passes that read them.
+    curvature = solver == "bit-centred" and isinstance(planes, str)
     if planes is not None:
         planes = resolve_planes(planes, len(steps), solver)
     return Training(steps=steps, batch=batch, fit_intercept=fit_intercept, planes=planes,
-                    solver=solver, **options)
+                    solver=solver, curvature=curvature, **options)

@@ -146,6 +146,9 @@ class Training:
     certified : bool
         Of solver ``bit-centred``: False where rows do not stand for the objective that was asked
         for, as copies that deviate from their weights do, so that no gap may be claimed.
+    curvature : bool
+        Of solver ``bit-centred``: True if the host's curvature may stand in for inner passes
+        (:mod:`bitstep.training.curvature`).
     model_bits, update_bits : int
         Bits of the model's weights that dot products meet, and of the updates, 2 to 16; 0: all
         (docs/number-formats.md).
@@ -167,6 +170,7 @@ class Training:
     tol: float = 0.0
     stopping: Any = None
     certified: bool = True
+    curvature: bool = False
     model_bits: int = 0
     update_bits: int = 0
 
