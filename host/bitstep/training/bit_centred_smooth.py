@@ -56,6 +56,7 @@ LEAST_REFINED = 6           # planes of the codes that are refined on
 REFINED = 0.05              # share of the gradient that refining leaves
 UNREFINED = 0.5             # least share of the gradient that is left where codes are too few
 MAX_REFINING = 20           # its gradients, at most
+MAX_POOR = 3                # moves of Newton's method that leave more, after which there are none
 RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
 MAX_SEARCHES = 6            # full passes of an outer step
 PASSED = 4                  # full passes of each sign of which a certificate is made
@@ -71,8 +72,9 @@ class SmoothRun(CentredRun):
     :class:`bitstep.training.centred_run.CentredRun`.
     """
 
-    NUMBERS = (*CentredRun.NUMBERS, "room", "error", "slow")
+    NUMBERS = (*CentredRun.NUMBERS, "room", "error", "slow", "poor")
 
+    poor = 0                            # moves of Newton's method that left most of the gradient
     slow = False                        # outer steps refine, in place of inner passes
     _refines = False                    # this outer step refines
     error = 0.0                         # largest of a component of a slope, by rounding
@@ -135,6 +137,9 @@ class SmoothRun(CentredRun):
         if self._refines and self.size(found.slope) > UNREFINED * self.size(self.slope):
             # The codes' objective is bent otherwise, as where many columns move together.
             self.least = min(2 * self.planes, PLANES)
+        if self.curvature is not None and self.size(found.slope) > UNREFINED * self.size(self.slope):
+            self.poor += 1
+            self.slow |= self.poor == MAX_POOR
         move, change = found.point - self.point, found.slope - self.slope
         self.stalled = 0 if move.any() else self.stalled + 1
         self._remember(move, change)
@@ -201,11 +206,9 @@ class SmoothRun(CentredRun):
 
     def _direction(self, planes: int) -> np.ndarray:
         """The move of an outer step."""
-        if self.curvature is not None:
-            move = self.newton_step(self.curvature.inverse(self.curvature.second(
-                self.objective.rule, self.point, self._signs)))
-            if move is not None:
-                return move
+        move = self._newton()
+        if move is not None:
+            return move
         gradients = [1.0, *(step.gradient for step in self.found[-2:])]
         if self.found and gradients[-1] > SLOW * gradients[-2]:
             self.slow = True
@@ -220,6 +223,19 @@ class SmoothRun(CentredRun):
         except RangeOverflowError:
             self.slow = True
             return self._refined(max(planes, self.least, LEAST_REFINED))
+
+    def _newton(self) -> np.ndarray | None:
+        """The move of Newton's method, unless a few were poor, or one meets the limit of weights:
+        it goes far along directions that hardly matter, which other moves leave alone.
+        """
+        if self.curvature is None or self.poor >= MAX_POOR:
+            return None
+        move = self.newton_step(self.curvature.inverse(self.curvature.second(
+            self.objective.rule, self.point, self._signs)))
+        if move is None or (self.within(move) != super().within(move)).any():
+            self.poor, self.slow = MAX_POOR, True
+            return None
+        return move
 
     def _bfgs(self, slope: np.ndarray, guess: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The move of limited-memory BFGS whose first guess takes a slope to a move."""
