@@ -395,15 +395,15 @@ def test_exact_least_squares_from_few_bits():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 5))
     y = X @ [1.0, -2.0, 0.5, 0.0, 3.0] + rng.standard_normal(400)
-    model = LowPrecisionRegressor(solver="bit-centred", epochs=20, tol=1e-6, l2=0.0,
+    model = LowPrecisionRegressor(solver="bit-centred", planes=4, epochs=20, tol=1e-6, l2=0.0,
                                   random_state=0).fit(X, y)
     design = np.hstack([X, np.ones((400, 1))])
     exact = np.linalg.lstsq(design, y, rcond=None)[0]
     np.testing.assert_allclose([*model.coef_, model.intercept_], exact, atol=1e-3)
     assert 1 < model.n_iter_ < 20
     assert model.history_[0]["planes"] == 4
-    again = LowPrecisionRegressor(solver="bit-centred", epochs=1, tol=0.0, warm_start=True,
-                                  random_state=0).fit(X, y)
+    again = LowPrecisionRegressor(solver="bit-centred", planes=4, epochs=1, tol=0.0,
+                                  warm_start=True, random_state=0).fit(X, y)
     assert again.fit(X, y).n_iter_ == 2
     assert again.history_[1]["train_loss"] <= again.history_[0]["train_loss"]
 

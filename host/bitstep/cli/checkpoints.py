@@ -126,7 +126,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         f"model {digest_of(model.coef, model.intercept, model.classes)[:16]}",
         # Older checkpoints have no such entries.
         "model-bits": training.model_bits or None, "update-bits": training.update_bits or None,
-        "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
+        "planes": training.asked_planes,
         "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
         "multinomial": objective.multinomial or None,

@@ -50,7 +50,7 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
         "solver": training.solver, "solver_reason": request.resolved.solver_reason,
-        "planes": training.planes,
+        "planes": training.asked_planes,
         "tol": training.tol if stopping is None else stopping.tol,
         "early_stopping": stopping is not None and stopping.held_out,
         "n_iter_no_change": None if stopping is None else stopping.patience,

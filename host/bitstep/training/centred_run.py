@@ -140,7 +140,7 @@ class CentredRun(CentredPasses, ABC):
         assert isinstance(rows, BitPlaneRows)
         if not self.choice.curvature or len(self.outputs) > 1 or not finds_curvature(rows):
             return None
-        return Curvature(rows, self._means, self._roots, self.penalties,
+        return Curvature(rows, self._means, self._roots, self._varies, self.penalties,
                          self.choice.fit_intercept)
 
     def newton_step(self, inverse: np.ndarray | None) -> np.ndarray | None:

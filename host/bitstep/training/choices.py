@@ -412,6 +412,8 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
     ValueError
         If a parameter is out of range.
     """
+    # Who asks for planes or a step asks for the inner passes that have them.
+    curvature = solver == "bit-centred" and isinstance(planes, str) and step == "auto"
     if solver == "bit-centred":
         Request(PYTHON, {
             "solver": solver, "model": model_of(objective.loss), "l1": objective.l1,
@@ -430,8 +432,6 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule)) \
             if named else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
-    # Who asks for planes asks for the inner passes that read them.
-    curvature = solver == "bit-centred" and isinstance(planes, str)
     if planes is not None:
         planes = resolve_planes(planes, len(steps), solver)
     return Training(steps=steps, batch=batch, fit_intercept=fit_intercept, planes=planes,

@@ -17,19 +17,20 @@ Columns are centred and standardized, in which H is as well conditioned as by sc
 
 import numpy as np
 
-from bitstep.pipeline.bit_planes import PLANES
+from bitstep.pipeline.bit_planes import PLANES, from_bit_planes, middle_levels
 from bitstep.pipeline.losses import LossFunction
 from bitstep.quantization import BitPlaneRows
-from bitstep.quantization.kernels import unpacked_codes
 
-PRODUCTS = 1 << 22          # of pairs of columns in all rows
+PRODUCTS = 1 << 22          # of pairs of columns in all rows, at most
+VALUES = 1 << 19            # of all rows: 4 MB of numbers
 LEAST = 1e-9                # of the mean curvature, in directions that nothing bends
 
 
 def finds_curvature(rows: BitPlaneRows) -> bool:
     """True if the host finds the curvature of these rows: it has them, and they are few."""
-    most = max(rows.n_rows, rows.n_features)
-    return len(rows.stored) > 0 and most * rows.n_features ** 2 <= PRODUCTS
+    products = max(rows.n_rows, rows.n_features) * rows.n_features ** 2
+    return len(rows.stored) > 0 and products <= PRODUCTS \
+        and rows.n_rows * rows.n_features <= VALUES
 
 
 class Curvature:
@@ -40,23 +41,27 @@ class Curvature:
     rows : BitPlaneRows
     means, roots : ndarray of float64, shape (n_features,)
         By which columns are centred and divided; means of 0 without an intercept.
+    varies : ndarray of bool, shape (n_features,)
+        Columns whose weights move.
     penalties : ndarray of float64, shape (n_features,)
         Of l2 for each weight of scaled features.
     fit_intercept : bool
     """
 
     def __init__(self, rows: BitPlaneRows, means: np.ndarray, roots: np.ndarray,
-                 penalties: np.ndarray, fit_intercept: bool):
-        codes = np.empty((rows.n_rows, rows.n_features), np.int16)
-        unpacked_codes(rows.stored[0], PLANES, 0, codes)
+                 varies: np.ndarray, penalties: np.ndarray, fit_intercept: bool):
+        codes = from_bit_planes(rows.stored[0], rows.n_features, PLANES, 0, rows.n_rows)
         self._means, self._roots, self._fit_intercept = means, roots, fit_intercept
-        self._columns = ((2.0 * codes + 1) / 2.0 ** PLANES - means) / roots
+        # Without those that stay where they are: another weight cannot count on them.
+        columns = middle_levels(codes, PLANES) / 2.0 ** PLANES
+        self._columns = (columns - means) * (varies / roots)
         self._inputs = np.column_stack([self._columns, np.ones(rows.n_rows)]) \
             if fit_intercept else self._columns
         weights = np.ones(rows.n_rows) if rows.weights is None \
             else rows.weights.astype(np.float64)
         self._weights = weights / weights.sum()
-        self._penalties = np.append(penalties / np.square(roots), np.zeros(int(fit_intercept)))
+        self._penalties = np.append(np.where(varies, penalties / np.square(roots), 1.0),
+                                    np.zeros(int(fit_intercept)))
 
     def second(self, loss: LossFunction, point: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Second derivative of each row's loss.

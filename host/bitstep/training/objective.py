@@ -195,6 +195,13 @@ class Training:
             "model_bits": self.model_bits, "update_bits": self.update_bits}).check()
 
     @property
+    def asked_planes(self) -> list[int] | str | None:
+        """``planes`` of a request that has this training: those of inner passes may be open."""
+        if self.curvature:
+            return "auto"
+        return [*self.planes] if isinstance(self.planes, tuple) else self.planes
+
+    @property
     def few_bits(self) -> bool:
         """True if the model that dot products meet, or updates, have few bits."""
         return bool(self.model_bits or self.update_bits)

@@ -63,8 +63,8 @@ def test_one_file_of_codes_for_every_bus(tmp_path, options):
 
 def test_bit_centred(tmp_path, rows, capsys):
     out = tmp_path / "model.npz"
-    found = report_of(tmp_path, rows, "--solver", "bit-centred", "--epochs", 12, "--tol", "1e-3",
-                      "--out", out)
+    found = report_of(tmp_path, rows, "--solver", "bit-centred", "--planes", 4, "--epochs", 12,
+                      "--tol", "1e-3", "--out", out)
     losses = [entry["train_loss"] for entry in found["history"]]
     assert losses == sorted(losses, reverse=True)
     assert 3 < len(losses) < 12
@@ -177,7 +177,8 @@ def test_planes_bytes_and_gradient_are_reported(tmp_path, capsys, numbers, monke
 
 
 def test_a_certificate_is_reported_with_l2(tmp_path, capsys, numbers):
-    found = report_of(tmp_path, numbers[0], "--solver", "bit-centred", "--l2", 0.1, "--epochs", 4)
+    found = report_of(tmp_path, numbers[0], "--solver", "bit-centred", "--planes", 4, "--l2", 0.1,
+                      "--epochs", 4)
     gaps = [entry["gap"] for entry in found["history"]]
     losses = [entry["train_loss"] for entry in found["history"]]
     assert 0 < gaps[-1] < gaps[0] < 10 * losses[0]
@@ -190,7 +191,7 @@ def test_a_certificate_is_reported_with_l2(tmp_path, capsys, numbers):
 
 
 def test_a_goal_that_is_not_reached_is_said(tmp_path, capsys):
-    options = ("diabetes", "--solver", "bit-centred", "--epochs", 2)
+    options = ("diabetes", "--solver", "bit-centred", "--planes", 4, "--epochs", 2)
     assert train(*options, "--tol", 1e-9) == 0
     assert "warning: the gradient is 0.0" in (text := capsys.readouterr().err)
     assert "after 2 outer steps, not 1e-09 times (tol): give more epochs" in text

@@ -209,7 +209,7 @@ def test_outputs_of_classes():
     outputs = [QuantizedDataset(rows, sign_labels(np.where(rng.random(120) < share, 1, -1)))
                for share in (0.5, 0.3)]
     objective = Objective()
-    training = resolve_training(rows, objective, epochs=6, solver="bit-centred", planes="auto",
+    training = resolve_training(rows, objective, epochs=6, solver="bit-centred", planes=4,
                                 tol=1e-5)
     config = pipeline_of(rows, objective)
     with open_device("golden", config) as device:

@@ -354,14 +354,17 @@ def test_a_full_pass_of_few_planes_is_the_gradient_of_these_codes(loss, planes):
     assert run.bytes_read == planes * 128       # 70 rows of 8 bits a plane, in beats of 64 bytes
 
 
-@pytest.mark.parametrize("slow", [0.0, np.inf])
-def test_states_go_on_bit_for_bit(slow, monkeypatch):
-    """From the state after any outer step, also where the planes change, or steps are refined."""
+@pytest.mark.parametrize("slow, curvature", [(0.0, False), (np.inf, False), (0.4, True)])
+def test_states_go_on_bit_for_bit(slow, curvature, monkeypatch):
+    """From the state after any outer step, also where the planes change, steps are refined, or are
+    those of Newton's method.
+    """
     monkeypatch.setattr(bit_centred_smooth, "SLOW", slow)
     data, loss = make(120, 4, seed=8), Loss.LOGISTIC
     objective = Objective(loss=loss, l2=1e-2)
     config = pipeline_of(data.rows, objective)
-    choice = BitCentred(planes=[1, 1, 2, 4, 4, 4], step=centred_step(data.rows, loss))
+    choice = BitCentred(planes=[1, 1, 2, 4, 4, 4], step=centred_step(data.rows, loss),
+                        curvature=curvature)
     with open_device(default_device(), config) as device:
         whole = SmoothRun(data, device, config, objective, choice)
         states = [whole.kept() for _ in whole.steps()]
@@ -400,11 +403,11 @@ def test_every_number_is_kept():
     one, other = (SmoothRun(data, None, data.rows.config, Objective(),  # type: ignore[arg-type]
                             BitCentred(planes=[4], step=1.0)) for _ in range(2))
     names = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled",
-             "inner_rows", "room", "error", "slow")
+             "inner_rows", "room", "error", "slow", "poor")
     for value, name in enumerate(names, start=3):
         setattr(one, name, value)
     other.restore(*one.kept())
-    assert [getattr(other, name) for name in names] == list(range(3, 15))
+    assert [getattr(other, name) for name in names] == list(range(3, 16))
 
 
 def test_what_is_kept_is_not_trained_again(tmp_path):

@@ -194,7 +194,7 @@ def test_states_go_on_bit_for_bit(loss):
 
 
 @pytest.mark.parametrize("estimator, classes", [
-    (LowPrecisionRegressor(), 0), (LowPrecisionClassifier(), 2), (LowPrecisionClassifier(), 3)])
+    (LowPrecisionRegressor, 0), (LowPrecisionClassifier, 2), (LowPrecisionClassifier, 3)])
 def test_shards_take_all_their_rows(estimator, classes, monkeypatch):
     """And several classes, which share their passes, have as few as one has."""
     rng = np.random.default_rng(2)
@@ -202,7 +202,7 @@ def test_shards_take_all_their_rows(estimator, classes, monkeypatch):
     outputs = features @ rng.standard_normal(4) + 0.3 * rng.standard_normal(400)
     labels = np.digitize(outputs, np.quantile(outputs, np.arange(1, classes) / classes)) \
         if classes else outputs
-    estimator.set_params(random_state=1).fit(features, labels)
+    estimator = estimator(solver="bit-centred", planes=4, random_state=1).fit(features, labels)
     few = estimator.history_[0]["bytes_read"]
     model = train_parts(estimator, make_parts(features, labels, [0, 400]))
     monkeypatch.undo()

@@ -1,0 +1,195 @@
+"""Outer steps of Newton's method, on rows so few that the host finds their curvature."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep.devices.cpu.device import CpuDevice
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import QuantizedDataset, quantize_bit_planes, sign_labels
+from bitstep.training import curvature
+from bitstep.training.bit_centred_smooth import MAX_POOR, SmoothRun
+from bitstep.training.centred_passes import BitCentred
+from bitstep.training.curvature import Curvature, finds_curvature
+from bitstep.training.objective import Objective
+from bitstep.training.pipelines import pipeline_of
+
+STEP = 0.02
+
+
+def planes_of(model):
+    return {entry["planes"] for entry in model.history_}
+
+
+def test_least_squares_by_hand():
+    # One column u = (-1, 1, -1, 1) without an intercept, y = (-1, 3, -1, 3): H = 1 + l2, and
+    # w = (mean of u y) / (1 + l2) = 2 / 1.25.
+    rows = np.array([[-1.0], [1], [-1], [1]])
+    model = LowPrecisionRegressor(l2=0.25, fit_intercept=False, scaler="maxabs").fit(
+        rows, [-1, 3, -1, 3])
+    assert model.n_iter_ == 1
+    assert model.coef_ == pytest.approx([1.6], rel=1e-4)
+
+
+def test_step_by_hand():
+    # Codes of 16 bits are the middles of cells: -1 + 2^-16 and 1 - 2^-16 of the columns below.
+    rows = quantize_bit_planes(np.array([[-1.0, 1], [1, 1], [-1, -1], [1, -1]]))
+    means, variances = rows.column_moments
+    found = Curvature(rows, means, np.sqrt(variances), np.ones(2, bool), np.array([0.5, 0]), True)
+    # Orthogonal columns: H is diagonal, 1 + .5, 1, 1, times the second derivatives' mean.
+    assert found.inverse() == pytest.approx(np.diag([1 / 1.5, 1, 1]), abs=1e-4)
+    half = found.inverse(np.full(4, 0.5))
+    assert half == pytest.approx(np.diag([1, 2, 2]), abs=1e-4)
+    assert found.step(half, np.array([3.0, 4, 5])) == pytest.approx([-3, -8, -10], abs=1e-3)
+
+
+@pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.SQUARED_HINGE])
+def test_second_derivative_is_that_of_the_derivative(loss):
+    values, labels = np.linspace(-40, 40, 802), np.resize([1.0, -1], 802)
+    rule, step = LOSSES[loss], 1e-6
+    slope = (rule.derivative(values + step, labels) - rule.derivative(values - step, labels)) / (
+        2 * step)
+    assert rule.second(values, labels) == pytest.approx(slope, abs=1e-6)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        assert np.isfinite(rule.second(np.array([-1e300, 1e300]), np.ones(2))).all()
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.SQUARED_HINGE])
+def test_curvature_is_the_change_of_the_gradient(loss, weighted, intercept):
+    """By full passes of the device, which know nothing of it."""
+    draws = np.random.default_rng(7)
+    features = draws.normal(size=(300, 5))
+    labels = np.where(features @ [1, -1, 0.5, 0, 0] + draws.normal(size=300) > 0, 1, -1)
+    weights = draws.integers(1, 9, 300).astype(np.uint16) if weighted else None
+    data = QuantizedDataset(quantize_bit_planes(
+        features, weights=weights, scaler="minmax" if intercept else "maxabs"),
+        sign_labels(labels))
+    config = pipeline_of(data.rows, Objective(loss=loss))
+    run = SmoothRun(data, CpuDevice(config), config, Objective(loss=loss, l2=0.01), BitCentred(
+        planes=[4], step=0.1, fit_intercept=intercept, curvature=True))
+    assert run.curvature is not None
+    point = np.append(draws.normal(size=5), 0.3 * intercept)
+    move = np.append(draws.normal(size=5), 0.5 * intercept)
+    inverse = run.curvature.inverse(run.curvature.second(LOSSES[loss], point, run._signs))
+    # Updates have few bits of which a difference is made, so it is one over some distance.
+    bound = 1.0 if loss == Loss.LOGISTIC else 1 + np.abs(point).sum() + np.abs(move).sum()
+    slopes = [run.full_pass(point + sign * STEP * move, 8.0, float(bound)).slope
+              for sign in (1, -1)]
+    change = (slopes[0] - slopes[1]) / (2 * STEP)
+    assert -run.curvature.step(inverse, change) == pytest.approx(move, abs=0.02)
+
+
+@pytest.mark.parametrize("loss, most", [("log_loss", 8), ("squared_hinge", 12)])
+def test_classes_need_full_passes_alone(loss, most):
+    features, labels = load_breast_cancer(return_X_y=True)
+    model = LowPrecisionClassifier(loss=loss).fit(features, labels)
+    assert model.n_iter_ <= most
+    assert planes_of(model) == {16}
+    assert model.gap_ < 1e-3
+    assert model.score(features, labels) > 0.98
+
+
+def test_peers_of_the_same_objective():
+    features, targets = load_diabetes(return_X_y=True)
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    ours = LowPrecisionRegressor(l2=1 / len(features)).fit(features, targets)
+    ridge = Ridge(alpha=1).fit(features, targets)
+    assert ours.n_iter_ == 1
+    assert ours.coef_ == pytest.approx(ridge.coef_, rel=1e-3, abs=0.05)
+    classes = targets > np.median(targets)
+    ours = LowPrecisionClassifier(l2=1 / len(features), tol=1e-7).fit(features, classes)
+    theirs = LogisticRegression(tol=1e-8).fit(features, classes)
+    assert ours.coef_ == pytest.approx(theirs.coef_, abs=2e-3)
+
+
+@pytest.mark.parametrize("options", [{"planes": 4}, {"planes": [2, 4]}, {"step": 0.1}])
+def test_planes_and_step_ask_for_inner_passes(options):
+    model = LowPrecisionRegressor(solver="bit-centred", **options).fit(
+        *load_diabetes(return_X_y=True))
+    assert planes_of(model) <= {2, 4}
+    assert model.n_iter_ > 2
+
+
+def test_many_products_are_left_to_inner_passes(monkeypatch):
+    features, targets = load_diabetes(return_X_y=True)
+    alone = LowPrecisionRegressor().fit(features, targets)
+    for name, limit in (("PRODUCTS", 442 * 100), ("VALUES", 442 * 10)):
+        with monkeypatch.context() as patch:
+            patch.setattr(curvature, name, limit)
+            assert planes_of(LowPrecisionRegressor().fit(features, targets)) == {16}
+            patch.setattr(curvature, name, limit - 1)
+            model = LowPrecisionRegressor().fit(features, targets)
+    assert (planes_of(alone), planes_of(model)) == ({16}, {4})
+    assert model.coef_ == pytest.approx(alone.coef_, rel=0.02, abs=0.5)
+
+
+@pytest.mark.parametrize("rows, features, few", [
+    (1024, 64, True), (1025, 64, False),
+    (2, 161, True), (2, 162, False), (1 << 19, 1, True), ((1 << 19) + 1, 1, False)])
+def test_limit(rows, features, few):
+    class Rows:
+        n_rows, n_features, stored = rows, features, (None,)
+
+    assert finds_curvature(Rows()) is few
+    Rows.stored = ()                # those of many machines, which are elsewhere
+    assert not finds_curvature(Rows())
+
+
+def collinear(draws, count, columns):
+    rows = draws.normal(size=(count, columns))
+    return rows[:, :1] + 1e-4 * rows
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+def test_weights_without_a_limit(loss):
+    """Without l2, along columns that are nearly the same, Newton's method goes as far as weights
+    may, where it would stand still; the other moves end.
+    """
+    draws = np.random.default_rng(3)
+    features = collinear(draws, 60, 7)
+    labels = features[:, 0] + 0.3 * draws.normal(size=60) > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = LowPrecisionClassifier(loss=loss, l2=0).fit(features, labels)
+    assert model.score(features, labels) > 0.85
+
+
+def test_poor_moves_end_it(monkeypatch):
+    """A curvature that is wrong costs a few steps, and the optimum is found without it."""
+    features, labels = load_breast_cancer(return_X_y=True)
+    right = LowPrecisionClassifier().fit(features, labels)
+    inverse = Curvature.inverse
+    monkeypatch.setattr(Curvature, "inverse", lambda *arguments: 0.05 * inverse(*arguments))
+    model = LowPrecisionClassifier().fit(features, labels)
+    assert [entry["planes"] for entry in model.history_[:MAX_POOR]] == [16] * MAX_POOR
+    assert planes_of(model) != {16}
+    assert model.coef_ == pytest.approx(right.coef_, rel=0.05, abs=0.05)
+
+
+def test_no_inverse(monkeypatch):
+    monkeypatch.setattr(np.linalg, "inv", lambda bent: (_ for _ in ()).throw(
+        np.linalg.LinAlgError("Singular matrix")))
+    features, targets = load_diabetes(return_X_y=True)
+    assert planes_of(LowPrecisionRegressor().fit(features, targets)) == {4}
+    assert planes_of(LowPrecisionClassifier().fit(features, targets > 100)) <= {4, 6}
+
+
+@pytest.mark.parametrize("kind", [LowPrecisionClassifier, LowPrecisionRegressor])
+def test_whole_weights_are_repeated_rows(kind):
+    draws = np.random.default_rng(11)
+    features = draws.normal(size=(90, 6))
+    targets = features @ draws.normal(size=6) + draws.normal(size=90)
+    if kind is LowPrecisionClassifier:
+        targets = targets > 0
+    weights = draws.integers(1, 5, 90)
+    own = kind(tol=1e-6).fit(features, targets, sample_weight=weights)
+    repeated = kind(tol=1e-6).fit(features.repeat(weights, axis=0), targets.repeat(weights))
+    assert planes_of(own) == {16}
+    assert own.coef_ == pytest.approx(repeated.coef_, rel=1e-5, abs=1e-6)
