@@ -24,7 +24,6 @@ The losses of classes are in :mod:`bitstep.training.bit_centred_smooth`.
 """
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import quadratic_gap
+from bitstep.training.curvature import Curvature
 
 ROOM = 4.0                  # times the last offset, for which the next one's words have room
 FIRST_RANGE = 32.0          # largest first offset, in labels
@@ -52,6 +52,7 @@ class BitCentredRun(CentredRun):
     SHARES = (1.0, 0.125)
     NUMBERS = (*CentredRun.NUMBERS, "error", "gain")
 
+    _inverse: np.ndarray | None = None
     gain = 0.0                  # largest component of the last offset, over that of the slope
     error = 0.0                 # of a component of the slope, about what rounding makes of it
 
@@ -98,14 +99,15 @@ class BitCentredRun(CentredRun):
         found = self._measure(self.point + self.within(move))
         self.combine(found.point, found.slope, found.rounding)
 
-    @cached_property
-    def _inverse(self) -> np.ndarray | None:
-        """Inverse of the curvature, which is the same everywhere."""
-        return None if self.curvature is None else self.curvature.inverse()
+    def inverse_curvature(self, curvature: Curvature) -> np.ndarray | None:
+        """See :class:`bitstep.training.centred_run.CentredRun`; it is the same everywhere."""
+        if self._inverse is None:
+            self._inverse = curvature.inverse()
+        return self._inverse
 
     def _direction(self, planes: int) -> np.ndarray:
         """The move of an outer step, before it is combined with earlier ones."""
-        move = self.newton_step(self._inverse)
+        move = self.newton_step()
         return self.inner_passes(planes) if move is None else move
 
     def gap(self) -> float:

@@ -34,7 +34,6 @@ hinge; :func:`bitstep.training.schedules.centred_step`).
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +48,7 @@ from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import convex_gap
 from bitstep.training.code_columns import CodeColumns, joined
+from bitstep.training.curvature import Curvature
 
 MEMORY = 60                 # moves that are remembered
 SLOW = 0.4                  # share of the gradient above which an outer step is a slow one
@@ -228,14 +228,19 @@ class SmoothRun(CentredRun):
         """The move of Newton's method, unless a few were poor, or one meets the limit of weights:
         it goes far along directions that hardly matter, which other moves leave alone.
         """
-        if self.curvature is None or self.poor >= MAX_POOR:
+        if self.poor >= MAX_POOR:
             return None
-        move = self.newton_step(self.curvature.inverse(self.curvature.second(
-            self.objective.rule, self.point, self._signs)))
+        move = self.newton_step()
         if move is None or (self.within(move) != super().within(move)).any():
             self.poor, self.slow = MAX_POOR, True
             return None
         return move
+
+    def inverse_curvature(self, curvature: Curvature) -> np.ndarray | None:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        second = self.objective.rule.second
+        assert second is not None
+        return curvature.inverse(second(curvature.values(self.point), self.targets)[:, 0])
 
     def _bfgs(self, slope: np.ndarray, guess: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The move of limited-memory BFGS whose first guess takes a slope to a move."""
@@ -341,11 +346,6 @@ class SmoothRun(CentredRun):
     def _makes_inner_passes(self) -> bool:
         """True if the next outer step needs derivatives of the rows."""
         return not (self.few_rows or self.slow or self.curvature)
-
-    @cached_property
-    def _signs(self) -> np.ndarray:
-        return self.data.stored_labels().astype(np.float64)
-
     def _pass_on_codes(self, point: np.ndarray, planes: int) -> FullPass:
         """Gradient of the objective whose rows are the columns of so many planes."""
         if planes not in self._columns:

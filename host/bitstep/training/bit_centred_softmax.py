@@ -17,11 +17,13 @@ import numpy as np
 from bitstep.golden.softmax import SHARED, error_bound
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.losses import probabilities
 from bitstep.pipeline.results import GradientSum, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import FullPass
 from bitstep.training.certificates import softmax_gap
+from bitstep.training.curvature import Curvature
 
 
 class SoftmaxRun(SmoothRun):
@@ -78,6 +80,10 @@ class SoftmaxRun(SmoothRun):
 
     def look_beside(self) -> None:
         """Its certificate needs no other pass."""
+
+    def inverse_curvature(self, curvature: Curvature) -> np.ndarray | None:
+        """See :class:`bitstep.training.bit_centred_smooth.SmoothRun`."""
+        return curvature.multinomial_inverse(probabilities(curvature.values(self.point)))
 
     def _direction(self, planes: int) -> np.ndarray:
         move = super()._direction(planes)

@@ -78,6 +78,7 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
             counters.append({})         # those of the runs before are not known
         try:
             _run(run, number, checkpoint, on_epoch)
+            run.settle()
         except KeyboardInterrupt:
             if number + 1 < len(runs) or not run.found:
                 raise nothing_kept(number + 1, len(runs)) from None

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,10 @@ from bitstep.training.schedules import first_inner_rows
 
 WIDER = 16.0                # by which the room of words grows after an overflow
 MAX_TRIES = 20
+SAME = 1e-15                # share of an objective that its rounding in float64 may be
+SETTLING = 3                # steps of Newton's method that the host takes in the end, at most
+SETTLED = 1e-6              # share of the point that such a step moves by, of which the next one
+#                             would move by about the square
 SLOW_STEP = 0.5             # share of the gradient that is left after a slow outer step
 
 
@@ -138,17 +142,68 @@ class CentredRun(CentredPasses, ABC):
         """What takes the place of inner passes; None where it may not, or rows are too many."""
         rows = self.data.rows
         assert isinstance(rows, BitPlaneRows)
-        if not self.choice.curvature or len(self.outputs) > 1 or not finds_curvature(rows):
+        if not self.choice.curvature or not finds_curvature(rows, len(self.outputs)):
             return None
         return Curvature(rows, self._means, self._roots, self._varies, self.penalties,
                          self.choice.fit_intercept)
 
-    def newton_step(self, inverse: np.ndarray | None) -> np.ndarray | None:
-        """The step of Newton's method by an inverse of the curvature, if there is one."""
+    @abstractmethod
+    def inverse_curvature(self, curvature: Curvature) -> np.ndarray | None:
+        """Inverse of the curvature at the point; None if there is none."""
+
+    def newton_step(self) -> np.ndarray | None:
+        """The step of Newton's method, if the host finds the curvature."""
+        inverse = None if self.curvature is None else self.inverse_curvature(self.curvature)
         if self.curvature is None or inverse is None:
             return None
         self.planes = PLANES        # of the full pass, which is all that such a step reads
         return self.curvature.step(inverse, self.slope)
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        """Labels of every output, as models without the labels' offset give them."""
+        return np.column_stack([data.label_scale * data.stored_labels()
+                                for data in self.outputs])
+
+    def settle(self) -> None:
+        """Take the last digits from the host, where it finds the curvature and the goal is reached.
+
+        Rounding hides from passes what is left of the gradient. Steps of Newton's method in
+        float64, from the gradient of the rows that the host has decoded, go on to the optimum. The
+        objective is no larger there, so the certificate of the last pass holds.
+        """
+        if self.curvature is None or self.found[-1].gradient > self.choice.tol:
+            return
+        state, best = (self.point, self.slope), self.found[-1].point
+        limit = self._objective(self.curvature, self.point) * (1 + SAME)
+        if len(self.outputs) > 1:       # words round the sum of all classes' models, which is 0
+            models = self._by_output(self.point)
+            self.point = (models - models.mean(axis=0)).ravel()
+        for _ in range(SETTLING):
+            self.slope = self._exact_slope(self.curvature)
+            step = self.newton_step()
+            if step is None:
+                break
+            move = self.within(step)
+            self.point = self.point + move
+            if self._objective(self.curvature, self.point) > limit:
+                break
+            best = self.point
+            if np.abs(move).max() <= SETTLED * np.abs(best).max():
+                break
+        self.found[-1] = replace(self.found[-1], point=best)
+        self.point, self.slope = state
+
+    def _objective(self, curvature: Curvature, point: np.ndarray) -> float:
+        """The objective at a point, by the host."""
+        losses = self.objective.rule.value(curvature.values(point), self.targets)[:, 0]
+        return float(curvature.weights @ losses + (
+            self.penalties * np.square(self._by_output(point)[:, :-1])).sum() / 2)
+
+    def _exact_slope(self, curvature: Curvature) -> np.ndarray:
+        """Its gradient at the present point."""
+        return self.penalty_slope(self.point) + curvature.slope(
+            self.objective.rule.derivative(curvature.values(self.point), self.targets))
 
     @property
     def ended(self) -> bool:

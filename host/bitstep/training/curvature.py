@@ -8,8 +8,8 @@ method,
 
     -H^-1 g        H = sum of v l''(q.x) q q^T / sum of v  +  l2
 
-over all rows q, with weights v and the second derivative l'' of their loss. Of least squares it
-ends at the optimum. As with other steps H decides how fast training is, and not where it ends: that
+over all rows q, with weights v and the second derivative l'' of their loss, a matrix for the
+classes of a multinomial model. Of least squares it ends at the optimum. As with other steps H decides how fast training is, and not where it ends: that
 is where g, which the device sums, is 0.
 
 Columns are centred and standardized, in which H is as well conditioned as by scaling it can be.
@@ -18,23 +18,28 @@ Columns are centred and standardized, in which H is as well conditioned as by sc
 import numpy as np
 
 from bitstep.pipeline.bit_planes import PLANES, from_bit_planes, middle_levels
-from bitstep.pipeline.losses import LossFunction
 from bitstep.quantization import BitPlaneRows
+from bitstep.training.code_columns import joined
 
 PRODUCTS = 1 << 22          # of pairs of columns in all rows, at most
 VALUES = 1 << 19            # of all rows: 4 MB of numbers
 LEAST = 1e-9                # of the mean curvature, in directions that nothing bends
 
 
-def finds_curvature(rows: BitPlaneRows) -> bool:
-    """True if the host finds the curvature of these rows: it has them, and they are few."""
-    products = max(rows.n_rows, rows.n_features) * rows.n_features ** 2
-    return len(rows.stored) > 0 and products <= PRODUCTS \
-        and rows.n_rows * rows.n_features <= VALUES
+def finds_curvature(rows: BitPlaneRows, n_outputs: int = 1) -> bool:
+    """True if the host finds the curvature of these rows, of so many outputs that depend on each
+    other: it has the rows, and they are few.
+    """
+    columns = rows.n_features * n_outputs
+    return len(rows.stored) > 0 and max(rows.n_rows, columns) * columns ** 2 <= PRODUCTS \
+        and rows.n_rows * columns <= VALUES
 
 
 class Curvature:
-    """Curvature of the objective of one output.
+    """Curvature of the objective of one output, or of a multinomial model.
+
+    Slopes and steps are flat: weights of scaled features and the intercept, of each output after
+    the other. An inverse is that of H by weights of standardized columns, and by the intercept.
 
     Parameters
     ----------
@@ -46,6 +51,11 @@ class Curvature:
     penalties : ndarray of float64, shape (n_features,)
         Of l2 for each weight of scaled features.
     fit_intercept : bool
+
+    Attributes
+    ----------
+    weights : ndarray of float64, shape (n_rows,)
+        Of the rows, with a sum of 1.
     """
 
     def __init__(self, rows: BitPlaneRows, means: np.ndarray, roots: np.ndarray,
@@ -59,61 +69,79 @@ class Curvature:
             if fit_intercept else self._columns
         weights = np.ones(rows.n_rows) if rows.weights is None \
             else rows.weights.astype(np.float64)
-        self._weights = weights / weights.sum()
+        self.weights = weights / weights.sum()
         self._penalties = np.append(np.where(varies, penalties / np.square(roots), 1.0),
                                     np.zeros(int(fit_intercept)))
 
-    def second(self, loss: LossFunction, point: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Second derivative of each row's loss.
+    def values(self, point: np.ndarray) -> np.ndarray:
+        """Values of every output at a point, shape (n_rows, n_outputs)."""
+        models = point.reshape(-1, len(self._roots) + 1)
+        return self._columns @ (models[:, :-1] * self._roots).T \
+            + (models[:, -1] + models[:, :-1] @ self._means)
 
-        Parameters
-        ----------
-        loss : LossFunction
-        point : ndarray of float64, shape (n_features + 1,)
-        labels : ndarray of float64, shape (n_rows,)
-
-        Returns
-        -------
-        ndarray of float64, shape (n_rows,)
+    def slope(self, derivatives: np.ndarray) -> np.ndarray:
+        """Gradient of the loss, from the derivatives by the values of every output, shape
+        (n_rows, n_outputs).
         """
-        assert loss.second is not None
-        values = self._columns @ (point[:-1] * self._roots) \
-            + (point[-1] + point[:-1] @ self._means)
-        return loss.second(values, labels)
+        derivatives = derivatives * self.weights[:, None]
+        intercepts = derivatives.sum(axis=0)
+        weights = (derivatives.T @ self._columns) * self._roots + intercepts[:, None] * self._means
+        return joined(weights, intercepts * self._fit_intercept).ravel()
 
     def inverse(self, second: np.ndarray | None = None) -> np.ndarray | None:
-        """H^-1 by standardized columns and the intercept; None if there is none.
+        """H^-1 of one output; None if there is none.
 
         Parameters
         ----------
         second : ndarray of float64, shape (n_rows,)
             Second derivative of each row's loss; None: 1.
         """
-        weights = self._weights if second is None else self._weights * second
+        weights = self.weights if second is None else self.weights * second
+        return self._inverse(self._products(weights), float(weights.sum()))
+
+    def multinomial_inverse(self, probabilities: np.ndarray) -> np.ndarray | None:
+        """H^-1 of a multinomial model; None if there is none.
+
+        Parameters
+        ----------
+        probabilities : ndarray of float64, shape (n_rows, n_classes)
+            p: the second derivative by the values of the classes is diag p - p p^T.
+        """
+        each = probabilities[:, :, None] * self._inputs[:, None, :]
+        each *= np.sqrt(self.weights)[:, None, None]
+        each = each.reshape(len(each), -1)
+        bent = -(each.T @ each)
+        size = self._inputs.shape[1]
+        for place, own in enumerate(probabilities.T):
+            part = slice(place * size, (place + 1) * size)
+            bent[part, part] += self._products(self.weights * own)
+        return self._inverse(bent, float(
+            self.weights @ (probabilities * (1 - probabilities)).mean(axis=1)))
+
+    def step(self, inverse: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        """-H^-1 slope; of several outputs the one whose sum is 0."""
+        own = slope.reshape(-1, len(self._roots) + 1)
+        standard = (own[:, :-1] - own[:, -1:] * self._means) / self._roots
+        if self._fit_intercept:
+            standard = np.column_stack([standard, own[:, -1]])
+        if len(own) > 1:
+            standard = standard - standard.mean(axis=0)
+        found = (inverse @ standard.ravel()).reshape(standard.shape)
+        weights = found[:, :len(self._roots)] / self._roots
+        intercepts = found[:, -1] - weights @ self._means if self._fit_intercept \
+            else np.zeros(len(own))
+        return -joined(weights, intercepts).ravel()
+
+    def _products(self, weights: np.ndarray) -> np.ndarray:
+        """Weighted sum of the products of all pairs of inputs."""
         weighted = self._inputs * np.sqrt(weights)[:, None]
-        bent = weighted.T @ weighted
-        np.einsum("ii->i", bent)[:] += LEAST * float(weights.sum()) + self._penalties
+        return weighted.T @ weighted
+
+    def _inverse(self, bent: np.ndarray, mean: float) -> np.ndarray | None:
+        """The inverse of such a sum and l2; ``mean`` is the mean curvature."""
+        outputs = len(bent) // len(self._penalties)
+        np.einsum("ii->i", bent)[:] += LEAST * mean + np.tile(self._penalties, outputs)
         try:
             return np.linalg.inv(bent)
         except np.linalg.LinAlgError:
             return None
-
-    def step(self, inverse: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """-H^-1 slope, both by weights of scaled features and the intercept.
-
-        Parameters
-        ----------
-        inverse : ndarray of float64
-            Of :meth:`inverse`.
-        slope : ndarray of float64, shape (n_features + 1,)
-
-        Returns
-        -------
-        ndarray of float64, shape (n_features + 1,)
-        """
-        standard = (slope[:-1] - slope[-1] * self._means) / self._roots
-        if not self._fit_intercept:
-            return -np.append(inverse @ standard / self._roots, 0.0)
-        found = inverse @ np.append(standard, slope[-1])
-        weights = found[:-1] / self._roots
-        return -np.append(weights, found[-1] - weights @ self._means)

@@ -4,12 +4,13 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.devices.cpu.device import CpuDevice
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LOSSES, MULTINOMIAL, probabilities
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, sign_labels
 from bitstep.training import curvature
@@ -77,7 +78,8 @@ def test_curvature_is_the_change_of_the_gradient(loss, weighted, intercept):
     assert run.curvature is not None
     point = np.append(draws.normal(size=5), 0.3 * intercept)
     move = np.append(draws.normal(size=5), 0.5 * intercept)
-    inverse = run.curvature.inverse(run.curvature.second(LOSSES[loss], point, run._signs))
+    run.point = point
+    inverse = run.inverse_curvature(run.curvature)
     # Updates have few bits of which a difference is made, so it is one over some distance.
     bound = 1.0 if loss == Loss.LOGISTIC else 1 + np.abs(point).sum() + np.abs(move).sum()
     slopes = [run.full_pass(point + sign * STEP * move, 8.0, float(bound)).slope
@@ -193,3 +195,87 @@ def test_whole_weights_are_repeated_rows(kind):
     repeated = kind(tol=1e-6).fit(features.repeat(weights, axis=0), targets.repeat(weights))
     assert planes_of(own) == {16}
     assert own.coef_ == pytest.approx(repeated.coef_, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("model, data", [
+    (LowPrecisionRegressor(), load_diabetes), (LowPrecisionClassifier(), load_breast_cancer),
+    (LowPrecisionClassifier(loss="squared_hinge"), load_breast_cancer),
+    (LowPrecisionClassifier(), load_iris)])
+def test_last_digits_do_not_depend_on_rounding(model, data):
+    """Rows in another order have other dithers; passes alone agree to 1e-5 or so."""
+    one, other = (clone(model).set_params(random_state=seed).fit(*data(return_X_y=True))
+                  for seed in (1, 2))
+    assert planes_of(one) == {16}
+    np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-8, atol=1e-10 * abs(one.coef_).max())
+    np.testing.assert_allclose(one.intercept_, other.intercept_, rtol=1e-8)
+
+
+def test_multinomial_curvature_is_the_change_of_the_gradient():
+    """By the derivatives of the loss, which know nothing of it."""
+    draws = np.random.default_rng(5)
+    rows = quantize_bit_planes(draws.normal(size=(80, 3)), weights=draws.integers(
+        1, 9, 80).astype(np.uint16))
+    labels = np.eye(4)[draws.integers(4, size=80)] * 2 - 1
+    means, variances = rows.column_moments
+    penalties = 0.1 * variances
+    found = Curvature(rows, means, np.sqrt(variances), np.ones(3, bool), penalties, True)
+
+    def slope(point):
+        penalty = np.append(penalties, 0) * point.reshape(4, 4)
+        return penalty.ravel() + found.slope(MULTINOMIAL.derivative(found.values(point), labels))
+
+    point, move = draws.normal(size=(2, 4, 4))
+    move = (move - move.mean(axis=0)).ravel()
+    point = (point - point.mean(axis=0)).ravel()
+    change = (slope(point + 1e-4 * move) - slope(point - 1e-4 * move)) / 2e-4
+    inverse = found.multinomial_inverse(probabilities(found.values(point)))
+    assert -found.step(inverse, change) == pytest.approx(move, abs=1e-5)
+
+
+def test_a_multinomial_model_needs_full_passes_alone():
+    features, labels = load_iris(return_X_y=True)
+    model = LowPrecisionClassifier(l2=1 / 150).fit(features, labels)
+    assert planes_of(model) == {16}
+    assert model.n_iter_ <= 8
+    scaled = (features - features.mean(axis=0)) / features.std(axis=0)
+    theirs = LogisticRegression(tol=1e-8).fit(scaled, labels)
+    np.testing.assert_allclose(model.predict_proba(features), theirs.predict_proba(scaled),
+                               atol=2e-3)
+
+
+def test_what_makes_the_objective_larger_is_not_taken(monkeypatch):
+    data = load_breast_cancer(return_X_y=True)
+    monkeypatch.setattr(SmoothRun, "settle", lambda run: None)
+    as_passes_left_it = LowPrecisionClassifier(random_state=0).fit(*data)
+    monkeypatch.undo()
+    settle, step = SmoothRun.settle, SmoothRun.newton_step
+
+    def wrong(run):
+        run.newton_step = lambda: -100 * step(run)
+        settle(run)
+
+    monkeypatch.setattr(SmoothRun, "settle", wrong)
+    model = LowPrecisionClassifier(random_state=0).fit(*data)
+    np.testing.assert_array_equal(model.coef_, as_passes_left_it.coef_)
+    monkeypatch.undo()
+    right = LowPrecisionClassifier(random_state=0).fit(*data)
+    assert right.gap_ == as_passes_left_it.gap_ > 0
+    assert 0 < abs(right.coef_ - as_passes_left_it.coef_).max() < 1
+
+
+def test_no_goal_is_left_as_passes_leave_it():
+    features, targets = load_diabetes(return_X_y=True)
+    one, other = (LowPrecisionRegressor(tol=0, epochs=12, random_state=seed).fit(features, targets)
+                  for seed in (1, 2))
+    assert (one.coef_ != other.coef_).any()
+
+
+@pytest.mark.parametrize("kind, labels", [
+    (LowPrecisionRegressor, [1.0, 2, 4, 3, 1, 5]), (LowPrecisionClassifier, [0, 1, 0, 1, 1, 0]),
+    (LowPrecisionClassifier, [0, 1, 2, 1, 2, 0])])
+def test_devices_agree(kind, labels):
+    features = np.random.default_rng(2).normal(size=(6, 2))
+    golden, cpu = (kind(device=device, random_state=0).fit(features, labels)
+                   for device in ("golden", "cpu"))
+    np.testing.assert_array_equal(golden.coef_, cpu.coef_)
+    assert golden.history_ == cpu.history_
