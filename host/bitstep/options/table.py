@@ -284,9 +284,9 @@ _ALL = (
            sets="row_format; epoch table",
            help="bits to read of each value of bit-plane rows, 1 to "
            "16: one number for all epochs, or one for each epoch (the last holds for those after "
-           "it); auto: the training chooses", default_text="4 with --solver bit-centred; auto for "
-           "a file of `bitstep quantize --bit-planes` with --solver sgd; else rows have --bits "
-           "bits"),
+           "it); auto: the training chooses", default_text="auto with --solver bit-centred, "
+           "which is 4, or 16 of few rows, and for a file of `bitstep quantize --bit-planes` with "
+           "--solver sgd; else rows have --bits bits"),
     Option(name="tol", kind=Number(0, above=False), metavar="T", python="tol", auto=True,
            sets="training",
            help="sgd: stop once --n-iter-no-change epochs in a row lower the loss by no more "

@@ -20,6 +20,9 @@ At g = 0 nothing moves, whatever the codes are: biased codes change the speed, n
 units of their own, and that of the offset shrinks with it. Step 3 is conjugate gradients in which
 the inner passes are the preconditioner.
 
+Of few rows the host finds H, and takes -H^-1 g in place of step 2
+(:mod:`bitstep.training.curvature`).
+
 The losses of classes are in :mod:`bitstep.training.bit_centred_smooth`.
 """
 

@@ -24,6 +24,9 @@ objective on columns of few bits, of :data:`LEAST_REFINED` planes or more
 Each of its gradients is a pass over these planes, without updates. Its first guess of the inverse
 Hessian is that of centred and standardized columns which have nothing in common.
 
+Of few rows the host finds the curvature at the centre, and outer steps are those of Newton's method
+(:mod:`bitstep.training.curvature`), until a few were poor: then they refine.
+
 Where a plane separates the classes, or columns depend on each other, weights may grow without an
 optimum. None becomes larger than :data:`LARGEST_WEIGHT`, beyond which words are too coarse for a
 pass; the others go on to where the loss is least.
@@ -137,7 +140,8 @@ class SmoothRun(CentredRun):
         if self._refines and self.size(found.slope) > UNREFINED * self.size(self.slope):
             # The codes' objective is bent otherwise, as where many columns move together.
             self.least = min(2 * self.planes, PLANES)
-        if self.curvature is not None and self.size(found.slope) > UNREFINED * self.size(self.slope):
+        if self.curvature is not None \
+                and self.size(found.slope) > UNREFINED * self.size(self.slope):
             self.poor += 1
             self.slow |= self.poor == MAX_POOR
         move, change = found.point - self.point, found.slope - self.slope

@@ -9,8 +9,8 @@ method,
     -H^-1 g        H = sum of v l''(q.x) q q^T / sum of v  +  l2
 
 over all rows q, with weights v and the second derivative l'' of their loss, a matrix for the
-classes of a multinomial model. Of least squares it ends at the optimum. As with other steps H decides how fast training is, and not where it ends: that
-is where g, which the device sums, is 0.
+classes of a multinomial model. Of least squares it ends at the optimum. As with other steps H
+decides how fast training is, and not where it ends: that is where g, which the device sums, is 0.
 
 Columns are centred and standardized, in which H is as well conditioned as by scaling it can be.
 """

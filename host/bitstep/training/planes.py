@@ -34,7 +34,7 @@ def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | 
         Of a sequence the last element counts for all epochs beyond it.
     n_epochs : int
     solver : str
-        With ``bit-centred``, ``"auto"`` is 4 for every outer step.
+        With ``bit-centred``, ``"auto"`` is 4 for every outer step that has inner passes.
 
     Raises
     ------

@@ -19,13 +19,13 @@ IRIS: Any = load_iris(return_X_y=True)
 
 
 def regressor(**options):
-    return LowPrecisionRegressor(**{"solver": "bit-centred", "planes": 4, "epochs": 6, "random_state": 3,
-                                    "l2": 1e-3, "tol": 0.0} | options)
+    return LowPrecisionRegressor(**{"solver": "bit-centred", "planes": 4, "epochs": 6,
+                                    "random_state": 3, "l2": 1e-3, "tol": 0.0} | options)
 
 
 def classifier(**options):
-    return LowPrecisionClassifier(**{"solver": "bit-centred", "planes": 4, "epochs": 5, "random_state": 3,
-                                     "l2": 1e-2, "tol": 0.0} | options)
+    return LowPrecisionClassifier(**{"solver": "bit-centred", "planes": 4, "epochs": 5,
+                                     "random_state": 3, "l2": 1e-2, "tol": 0.0} | options)
 
 
 @pytest.mark.parametrize("estimator, data", [

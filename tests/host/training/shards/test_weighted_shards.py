@@ -37,13 +37,13 @@ SKEWED = np.append(np.full(300, 1e-3), np.full(300, 1.0))   # shards of unlike w
 
 
 def regressor(**options):
-    return LowPrecisionRegressor(**{"solver": "bit-centred", "planes": 4, "epochs": 4, "random_state": 3,
-                                    "tol": 0.0, "device": "cpu"} | options)
+    return LowPrecisionRegressor(**{"solver": "bit-centred", "planes": 4, "epochs": 4,
+                                    "random_state": 3, "tol": 0.0, "device": "cpu"} | options)
 
 
 def classifier(**options):
-    return LowPrecisionClassifier(**{"solver": "bit-centred", "planes": 4, "epochs": 4, "random_state": 3,
-                                     "tol": 0.0, "device": "cpu"} | options)
+    return LowPrecisionClassifier(**{"solver": "bit-centred", "planes": 4, "epochs": 4,
+                                     "random_state": 3, "tol": 0.0, "device": "cpu"} | options)
 
 
 @pytest.mark.parametrize("estimator, data, weights", [
