@@ -102,8 +102,9 @@ class BitCentredRun(CentredRun):
         found = self._measure(self.point + self.within(move))
         self.combine(found.point, found.slope, found.rounding)
 
-    def inverse_curvature(self, curvature: Curvature) -> np.ndarray | None:
+    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
         """See :class:`bitstep.training.centred_run.CentredRun`; it is the same everywhere."""
+        del values
         if self._inverse is None:
             self._inverse = curvature.inverse()
         return self._inverse

@@ -240,11 +240,11 @@ class SmoothRun(CentredRun):
             return None
         return move
 
-    def inverse_curvature(self, curvature: Curvature) -> np.ndarray | None:
+    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
         """See :class:`bitstep.training.centred_run.CentredRun`."""
         second = self.objective.rule.second
         assert second is not None
-        return curvature.inverse(second(curvature.values(self.point), self.targets)[:, 0])
+        return curvature.inverse(second(values, self.targets)[:, 0])
 
     def _bfgs(self, slope: np.ndarray, guess: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The move of limited-memory BFGS whose first guess takes a slope to a move."""

@@ -81,9 +81,9 @@ class SoftmaxRun(SmoothRun):
     def look_beside(self) -> None:
         """Its certificate needs no other pass."""
 
-    def inverse_curvature(self, curvature: Curvature) -> np.ndarray | None:
-        """See :class:`bitstep.training.bit_centred_smooth.SmoothRun`."""
-        return curvature.multinomial_inverse(probabilities(curvature.values(self.point)))
+    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        return curvature.multinomial_inverse(probabilities(values))
 
     def _direction(self, planes: int) -> np.ndarray:
         move = super()._direction(planes)

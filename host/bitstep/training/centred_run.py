@@ -148,13 +148,17 @@ class CentredRun(CentredPasses, ABC):
                          self.choice.fit_intercept)
 
     @abstractmethod
-    def inverse_curvature(self, curvature: Curvature) -> np.ndarray | None:
-        """Inverse of the curvature at the point; None if there is none."""
+    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
+        """Inverse of the curvature at the point where the outputs have these values; None if there
+        is none.
+        """
 
     def newton_step(self) -> np.ndarray | None:
         """The step of Newton's method, if the host finds the curvature."""
-        inverse = None if self.curvature is None else self.inverse_curvature(self.curvature)
-        if self.curvature is None or inverse is None:
+        if self.curvature is None:
+            return None
+        inverse = self.inverse_curvature(self.curvature, self.curvature.values(self.point))
+        if inverse is None:
             return None
         self.planes = PLANES        # of the full pass, which is all that such a step reads
         return self.curvature.step(inverse, self.slope)
@@ -174,36 +178,32 @@ class CentredRun(CentredPasses, ABC):
         """
         if self.curvature is None or self.found[-1].gradient > self.choice.tol:
             return
-        state, best = (self.point, self.slope), self.found[-1].point
-        limit = self._objective(self.curvature, self.point) * (1 + SAME)
+        curvature, rule = self.curvature, self.objective.rule
+        point = best = self.point
+        values = curvature.values(point)
+        limit = self._objective(curvature, point, values) * (1 + SAME)
         if len(self.outputs) > 1:       # words round the sum of all classes' models, which is 0
-            models = self._by_output(self.point)
-            self.point = (models - models.mean(axis=0)).ravel()
+            point = (self._by_output(point) - self._by_output(point).mean(axis=0)).ravel()
         for _ in range(SETTLING):
-            self.slope = self._exact_slope(self.curvature)
-            step = self.newton_step()
-            if step is None:
+            inverse = self.inverse_curvature(curvature, values)
+            if inverse is None:
                 break
-            move = self.within(step)
-            self.point = self.point + move
-            if self._objective(self.curvature, self.point) > limit:
+            slope = curvature.slope(rule.derivative(values, self.targets))
+            move = self.within(curvature.step(inverse, slope + self.penalty_slope(point)))
+            point = point + move
+            values = curvature.values(point)
+            if self._objective(curvature, point, values) > limit:
                 break
-            best = self.point
-            if np.abs(move).max() <= SETTLED * np.abs(best).max():
+            best = point
+            if np.abs(move).max() <= SETTLED * np.abs(point).max():
                 break
         self.found[-1] = replace(self.found[-1], point=best)
-        self.point, self.slope = state
 
-    def _objective(self, curvature: Curvature, point: np.ndarray) -> float:
-        """The objective at a point, by the host."""
-        losses = self.objective.rule.value(curvature.values(point), self.targets)[:, 0]
+    def _objective(self, curvature: Curvature, point: np.ndarray, values: np.ndarray) -> float:
+        """The objective at a point where the outputs have these values, by the host."""
+        losses = self.objective.rule.value(values, self.targets)[:, 0]
         return float(curvature.weights @ losses + (
             self.penalties * np.square(self._by_output(point)[:, :-1])).sum() / 2)
-
-    def _exact_slope(self, curvature: Curvature) -> np.ndarray:
-        """Its gradient at the present point."""
-        return self.penalty_slope(self.point) + curvature.slope(
-            self.objective.rule.derivative(curvature.values(self.point), self.targets))
 
     @property
     def ended(self) -> bool:

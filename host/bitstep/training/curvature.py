@@ -60,15 +60,16 @@ class Curvature:
 
     def __init__(self, rows: BitPlaneRows, means: np.ndarray, roots: np.ndarray,
                  varies: np.ndarray, penalties: np.ndarray, fit_intercept: bool):
-        codes = from_bit_planes(rows.stored[0], rows.n_features, PLANES, 0, rows.n_rows)
+        count, size = rows.n_rows, rows.n_features
+        codes = from_bit_planes(rows.stored[0], size, PLANES, 0, count)
         self._means, self._roots, self._fit_intercept = means, roots, fit_intercept
+        self._inputs = np.ones((count, size + fit_intercept))
+        self._columns = self._inputs[:, :size]
+        np.multiply(middle_levels(codes, PLANES), 2.0 ** -PLANES, out=self._columns)
+        self._columns -= means
         # Without those that stay where they are: another weight cannot count on them.
-        columns = middle_levels(codes, PLANES) / 2.0 ** PLANES
-        self._columns = (columns - means) * (varies / roots)
-        self._inputs = np.column_stack([self._columns, np.ones(rows.n_rows)]) \
-            if fit_intercept else self._columns
-        weights = np.ones(rows.n_rows) if rows.weights is None \
-            else rows.weights.astype(np.float64)
+        self._columns *= varies / roots
+        weights = np.ones(count) if rows.weights is None else rows.weights.astype(np.float64)
         self.weights = weights / weights.sum()
         self._penalties = np.append(np.where(varies, penalties / np.square(roots), 1.0),
                                     np.zeros(int(fit_intercept)))

@@ -2,7 +2,7 @@
 
 import warnings
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,8 +87,7 @@ def test_curvature_is_the_change_of_the_gradient(loss, weighted, intercept):
     assert run.curvature is not None
     point = np.append(draws.normal(size=5), 0.3 * intercept)
     move = np.append(draws.normal(size=5), 0.5 * intercept)
-    run.point = point
-    inverse = run.inverse_curvature(run.curvature)
+    inverse = run.inverse_curvature(run.curvature, run.curvature.values(point))
     assert inverse is not None
     # Updates have few bits of which a difference is made, so it is one over some distance.
     bound = 1.0 if loss == Loss.LOGISTIC else 1 + np.abs(point).sum() + np.abs(move).sum()
@@ -256,11 +255,12 @@ def test_what_makes_the_objective_larger_is_not_taken(monkeypatch):
     monkeypatch.setattr(SmoothRun, "settle", lambda run: None)
     as_passes_left_it = LowPrecisionClassifier(random_state=0).fit(*data)
     monkeypatch.undo()
-    settle, step = SmoothRun.settle, cast(Any, SmoothRun.newton_step)
+    settle, step = SmoothRun.settle, Curvature.step
 
     def wrong(run):
-        run.newton_step = lambda: -100 * step(run)
-        settle(run)
+        with monkeypatch.context() as patch:
+            patch.setattr(Curvature, "step", lambda *arguments: -100 * step(*arguments))
+            settle(run)
 
     monkeypatch.setattr(SmoothRun, "settle", wrong)
     model = LowPrecisionClassifier(random_state=0).fit(*data)
