@@ -232,7 +232,7 @@ class SmoothRun(CentredRun):
         """The move of Newton's method, unless a few were poor, or one meets the limit of weights:
         it goes far along directions that hardly matter, which other moves leave alone.
         """
-        if self.poor >= MAX_POOR:
+        if self.curvature is None or self.poor >= MAX_POOR:
             return None
         move = self.newton_step()
         if move is None or (self.within(move) != super().within(move)).any():
