@@ -199,14 +199,16 @@ class Shape:
 
 
 def shape_of(job: TrainingJob, config: PipelineConfig, lookahead: int | None,
-             others: Sequence[TrainingJob] = (), **kind: bool) -> Shape:
+             others: Sequence[TrainingJob] = (), *, gradient: bool = False,
+             derivatives: bool = False) -> Shape:
     """:meth:`Shape.of`, kept with a single job: bit-centred training counts dozens of runs of jobs
     that differ in their model and steps alone (:meth:`bitstep.pipeline.job.TrainingJob.again`).
     """
-    if others:
-        return Shape.of(job, config, lookahead, others, **kind)
-    warm = bool(job.model.any() or job.intercept)
-    like = lookahead, warm, *kind.items()
-    if like not in job.shapes or job.shapes[like].config is not config:
-        job.shapes[like] = Shape.of(job, config, lookahead, **kind)
+    like = lookahead, bool(job.model.any() or job.intercept), gradient, derivatives
+    if others or like not in job.shapes or job.shapes[like].config is not config:
+        shape = Shape.of(job, config, lookahead, others, gradient=gradient,
+                         derivatives=derivatives)
+        if others:
+            return shape
+        job.shapes[like] = shape
     return job.shapes[like]
