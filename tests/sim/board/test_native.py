@@ -13,7 +13,17 @@ from bitstep_sim.testing.random_jobs import random_job
 
 pytest.importorskip("numba", reason="the native device needs numba")
 
-from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH, TABLES, WIDE, losses
+from drawn_jobs import (
+    CONFIGS,
+    FLOAT,
+    LARGE,
+    LOGISTIC,
+    REFETCH,
+    TABLES,
+    WEIGHTED_REFETCH,
+    WIDE,
+    losses,
+)
 
 from bitstep.devices.cpu.device import CpuDevice
 
@@ -36,7 +46,8 @@ def draw(config, rng):
         config, n_features=n_features, n_rows=int(rng.integers(1, 300)), epochs=3, loss=loss,
         seed=int(rng.integers(1 << 30)), batch=batch, correction_period=period,
         proximal_period=batch * int(rng.choice([0, 7])) if config.proximal else 0,
-        warm=bool(rng.integers(2)), copies=int(rng.integers(1, 3)), speed=0.1, **options)
+        warm=bool(rng.integers(2)), copies=int(rng.integers(1, 3)), speed=0.1,
+        weighted=config.row_weights and bool(rng.integers(2)), **options)
 
 
 def outcome(device, job):
@@ -50,8 +61,8 @@ def outcome(device, job):
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("memory", [{}, {"memory_gbps": 0.4}, {"memory_latency": 100}],
                          ids=["plain", "narrow", "far"])
-@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, LARGE],
-                         ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, LARGE,
+                                    WEIGHTED_REFETCH], ids=lambda config: config.name)
 def test_models_and_counters(config, memory):
     rng = np.random.default_rng(int(os.environ["BITSTEP_TEST_SEED"]))
     with SimDevice(config, **memory) as board:
