@@ -91,11 +91,11 @@ MORE_CONFIGS = [
     PipelineConfig(bits=4, bus_width=256, row_ports=4, max_features=200, lookahead=7,
                    refetch=True),
     *(PipelineConfig(bits=bits, max_features=60, lookahead=lookahead,
-                     update_interval=update_interval, refetch=True, row_weights=True, **others)
-      for bits, lookahead, update_interval, others in (
-          (1, 7, 2, {"corrections": False}), (2, 0, 4, {"minibatch": False}),
-          (5, 0, 2, {"proximal": True}), (8, 9, 4, {"proximal": True}),
-          (6, 3, 2, {"bus_width": 128, "row_ports": 2}))),
+                     update_interval=update_interval, refetch=True, row_weights=True,
+                     proximal=bits in (5, 8), corrections=bits != 1, minibatch=bits != 2,
+                     bus_width=128 if bits == 6 else 64, row_ports=2 if bits == 6 else 1)
+      for bits, lookahead, update_interval in (
+          (1, 7, 2), (2, 0, 4), (5, 0, 2), (6, 3, 2), (8, 9, 4))),
     *(PipelineConfig(bits=32, row_format="float32", bus_width=bus_width,
                      row_ports=2 if bus_width == 256 else 1, max_features=3 * lanes - 1,
                      lookahead=lookahead, update_interval=update_interval,

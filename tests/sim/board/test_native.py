@@ -86,6 +86,20 @@ def test_models_and_counters(config, memory):
             assert len(result.epoch_cycles) == 3
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_that_fit_no_row_but_those_of_small_weight(seed):
+    """Rows that are read again: K of the epoch bounds nothing, and every row waits."""
+    job = random_job(WEIGHTED_REFETCH, n_features=19, n_rows=70, loss=Loss.HINGE, warm=True,
+                     cell_half_levels=2, weighted=True, seed=seed)
+    job = dataclasses.replace(
+        job, label_shift=24, weights=np.resize(np.array([1, 0], np.uint16), 70), epochs=tuple(
+            dataclasses.replace(one, mantissa=1 << 17, shift=1) for one in job.epochs))
+    with SimDevice(WEIGHTED_REFETCH) as board:
+        expected, result = board.train(job), CpuDevice(WEIGHTED_REFETCH).train(job)
+    assert np.array_equal(result.models, expected.models)
+    assert result.counters == expected.counters
+
+
 def test_jobs_of_which_one_was_never_over():
     """Rows were skipped that the streams, let go on meanwhile, no longer had. The cycles are those
     that the simulated board counted.
