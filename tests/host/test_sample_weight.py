@@ -291,7 +291,7 @@ def test_hinge_goes_to_the_weighted_optimum(bits):
     plain = LowPrecisionClassifier(loss="hinge", bits=bits, random_state=0, epochs=30)
     assert loss_of(plain.fit(rows, labels)) > 1.1 * best
     assert found.n_samples_seen_ == 3000
-    assert found.counters_["refetched_rows"] > 100
+    assert (found.counters_["refetched_rows"] or 0) > 100
 
 
 @pytest.mark.parametrize("row_weights", [False, True])
@@ -302,7 +302,7 @@ def test_pipeline_of_a_board_has_weights_of_rows_or_not(row_weights):
                                    device=CpuDevice(config))
     model.fit(X, CLASSES > 0, np.random.default_rng(9).uniform(0, 2, len(X)))
     assert (model.n_samples_seen_ == len(X)) == row_weights
-    assert model.counters_["refetched_rows"] > 0
+    assert (model.counters_["refetched_rows"] or 0) > 0
 
 
 def test_certificates_are_of_the_weights_asked_for():
