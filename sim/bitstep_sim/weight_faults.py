@@ -34,8 +34,7 @@ WEIGHT_FAULTS = [
     _on_board("term lost", _PATH, "place.eq(row.place + steps.key[:WEIGHT_BITS])",
               "place.eq(row.place)", "every_loss"),
     _on_board("condition dropped", _PATH,
-              "Mux(pipeline.run.weighted, scaled[WEIGHT_BITS:],\n"
-              "                                        steps.mantissa)",
+              "Mux(weighted, scaled[WEIGHT_BITS:], steps.mantissa)",
               "scaled[WEIGHT_BITS:]", "left_out"),
     _on_board("stage of another row", _PORTS, "before = self.at(name, left + 1)",
               "before = self.at(name, min(left + 2, self._entry))", "every_loss"),

@@ -56,7 +56,7 @@ LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4)
 # Rows that are fetched again with their weights; at night with a fast clock, too.
 WEIGHTED_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=7, refetch=True,
                                   proximal=True, row_weights=True)
-FAST_WEIGHTED_REFETCH = PipelineConfig(bits=7, max_features=60, lookahead=3, refetch=True,
+FAST_WEIGHTED_REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=3, refetch=True,
                                        proximal=True, update_interval=4, row_weights=True)
 # Configurations that share a covering array.
 COVERED = ([*CONFIGS, *WIDE], [REFETCH], [FLOAT, LOGISTIC, *TABLES], [WEIGHTED_REFETCH],
