@@ -263,7 +263,8 @@ class FakeDevice(RegisterDevice):
             rows=tuple(self.rows(copy * self.pair("COPY_STRIDE"), shape[0] * shape[1])
                        .reshape(shape) for copy in range(self.get("COPIES"))),
             bit_plane_rows=n_rows * bool(layout),
-            labels=labels, weights=weights, label_format=label_format, label_shift=self.get("LABEL_SHIFT"),
+            labels=labels, weights=weights, label_format=label_format,
+            label_shift=self.get("LABEL_SHIFT"),
             intercept_level=self.get("INTERCEPT_LEVEL"), batch=self.get("BATCH"),
             correction_period=self.get("CORRECTION_PERIOD"),
             coefficients=coefficients[positions].astype(np.int32), epochs=epochs,
