@@ -256,14 +256,15 @@ class FakeDevice(RegisterDevice):
             coefficients = self.take(self.pair("COEFFICIENTS_ADDRESS"), model_bytes).view("<i4")
         assert config.allows_lookahead(self.get("LOOKAHEAD"), beats)
         assert self.pair("MODEL_OUT_STRIDE") == model_bytes
+        labels, weights = self.labels(n_rows, label_format)
         return TrainingJob(
             # The run's own look-ahead: it has an influence on floating-point rows.
             config=replace(config, lookahead=self.get("LOOKAHEAD")), n_features=n_features,
             rows=tuple(self.rows(copy * self.pair("COPY_STRIDE"), shape[0] * shape[1])
                        .reshape(shape) for copy in range(self.get("COPIES"))),
             bit_plane_rows=n_rows * bool(layout),
-            labels=self.take(self.pair("LABELS_ADDRESS"), label_bytes(n_rows, label_format)),
-            label_format=label_format, label_shift=self.get("LABEL_SHIFT"),
+            labels=labels, weights=weights, label_format=label_format,
+            label_shift=self.get("LABEL_SHIFT"),
             intercept_level=self.get("INTERCEPT_LEVEL"), batch=self.get("BATCH"),
             correction_period=self.get("CORRECTION_PERIOD"),
             coefficients=coefficients[positions].astype(np.int32), epochs=epochs,
@@ -271,6 +272,17 @@ class FakeDevice(RegisterDevice):
             loss=Loss(self.get("LOSS")), proximal_period=self.get("PROXIMAL_PERIOD"),
             box_limit=self.get("BOX_LIMIT"), fine_rows=self.fine_rows(positions),
             cell_half_levels=self.get("CELL_HALF_LEVELS"))
+
+    def labels(self, n_rows, label_format):
+        """Stored labels of a model, and weights of the rows or None."""
+        address = self.pair("LABELS_ADDRESS")
+        if not (self.config.row_weights and self.get("WEIGHTED")):
+            return self.take(address, label_bytes(n_rows, label_format)), None
+        size = 8 if label_format == LabelFormat.INT32 else 4
+        rows = self.take(address, n_rows * size).reshape(n_rows, size)
+        values = 2 * (rows[:, 0] & 1).astype(int) - 1 if label_format == LabelFormat.SIGN else \
+            rows[:, :size // 2].copy().view(f"<i{size // 2}")[:, 0]
+        return pack_labels(values, label_format), rows[:, -2:].copy().view("<u2")[:, 0]
 
     def rows(self, start, n_bytes):
         """Bytes of rows, which each port has a part of."""

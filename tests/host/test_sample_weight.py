@@ -7,8 +7,11 @@ import pytest
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
+from sklearn.svm import LinearSVC
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
+from bitstep.devices.cpu.device import CpuDevice
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.training import copies
 from bitstep.training.choices import OptimumWarning
 from bitstep.training.copies import WeightWarning, weighted_order
@@ -85,11 +88,20 @@ def test_weight_0_is_removal():
 @pytest.mark.parametrize("calls", [1, 2])
 def test_same_bits_on_every_device(calls):
     """Of drawn weights, and of a second fit."""
-    weights = rng.uniform(0, 2, len(X))
+    check_devices(rng.uniform(0, 2, len(X)), calls)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_same_bits_of_rows_that_are_read_again(calls):
+    check_devices(np.random.default_rng(8).uniform(0, 2, len(X)), calls, loss="hinge")
+
+
+def check_devices(weights, calls, **options):
+    """Fits of the golden model and of device cpu."""
     models = []
     for device in ("golden", "cpu"):
         model = LowPrecisionClassifier(epochs=2, random_state=0, device=device,
-                                       class_weight="balanced", warm_start=True)
+                                       class_weight="balanced", warm_start=True, **options)
         for _ in range(calls):
             model.fit(X, CLASSES, sample_weight=weights)
         models.append(model)
@@ -258,6 +270,39 @@ def test_sgd_goes_to_the_weighted_optimum(loss):
         np.testing.assert_allclose(coef, other, atol=0.06)
     assert found[0][0] > 0.84
     assert found[1][0] < 0.6
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_hinge_goes_to_the_weighted_optimum(bits):
+    """With rows that are fetched again, each with its weight; that of all rows alike is far off."""
+    drawn = np.random.default_rng(5)
+    rows = drawn.standard_normal((3000, 4))
+    labels = rows @ [1, -0.5, 0.2, 0] + drawn.standard_normal(3000) > 1.2
+    weights = np.where(labels, 2.0, 1.0) * np.where(rows[:, 3] > 0, 1, 0.2)
+
+    def loss_of(model):
+        margins = (2 * labels - 1) * model.decision_function(rows)
+        return np.average(np.maximum(0, 1 - margins), weights=weights)
+
+    best = loss_of(LinearSVC(loss="hinge", C=10, max_iter=200_000).fit(rows, labels, weights))
+    found = LowPrecisionClassifier(loss="hinge", bits=bits, random_state=0, epochs=30).fit(
+        rows, labels, weights)
+    assert loss_of(found) < 1.02 * best
+    plain = LowPrecisionClassifier(loss="hinge", bits=bits, random_state=0, epochs=30)
+    assert loss_of(plain.fit(rows, labels)) > 1.1 * best
+    assert found.n_samples_seen_ == 3000
+    assert (found.counters_["refetched_rows"] or 0) > 100
+
+
+@pytest.mark.parametrize("row_weights", [False, True])
+def test_pipeline_of_a_board_has_weights_of_rows_or_not(row_weights):
+    """Where it has them, rows that are fetched again have theirs; else they are copied."""
+    config = PipelineConfig(bits=8, max_features=64, refetch=True, row_weights=row_weights)
+    model = LowPrecisionClassifier(loss="hinge", epochs=2, random_state=0,
+                                   device=CpuDevice(config))
+    model.fit(X, CLASSES > 0, np.random.default_rng(9).uniform(0, 2, len(X)))
+    assert (model.n_samples_seen_ == len(X)) == row_weights
+    assert (model.counters_["refetched_rows"] or 0) > 0
 
 
 def test_certificates_are_of_the_weights_asked_for():

@@ -6,6 +6,7 @@ import numpy as np
 from amaranth import Cat, Elaboratable, Module, Shape, Signal, Value
 from amaranth.lib import data
 
+from bitstep.golden.steps import WEIGHT_TURN
 from bitstep.pipeline.levels import unpack_labels
 from bitstep_sim.testing.harness import simulate
 
@@ -311,6 +312,10 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
     """
     config = dut.config
     labels = unpack_labels(job.labels, job.label_format, job.n_rows).tolist()
+    if config.row_weights:
+        weights = np.zeros(job.n_rows, int) if job.weights is None else job.weights
+        labels = [{"labels": label, "weight": weight, "place": WEIGHT_TURN * row & 0xFFFF}
+                  for row, (label, weight) in enumerate(zip(labels, weights.tolist(), strict=True))]
     rng = random.Random(f"{seed}-pipeline")
     results = []
     constant = {
@@ -321,6 +326,8 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         "label_shift": job.label_shift, "loss": job.loss,
         "proximal_period": job.proximal_period, "box_limit": job.box_limit,
         "cell_half_levels": job.cell_half_levels}
+    if config.row_weights:
+        constant["weighted"] = job.weighted
     constant["lookahead_margin"] = \
         job.cell_half_levels * constant["lookahead"] * job.n_features * config.rows.level_limit
 

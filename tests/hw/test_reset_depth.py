@@ -26,7 +26,7 @@ CONFIGS = [
         PipelineConfig(bits=1, max_features=80, lookahead=8),
         PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4),
         PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
-                       update_interval=4),
+                       update_interval=4, row_weights=True),
         PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True),
         PipelineConfig(bits=4, max_features=100, lookahead=4, model_bits=8, rounded_updates=True,
                        codebooks=True, proximal=True),

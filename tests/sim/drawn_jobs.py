@@ -53,8 +53,14 @@ SEVERAL = PipelineConfig(bits=8, max_features=4096, lookahead=3, models=4, proxi
 # Five rows of three features leave a code of a beat unused, and three places of labels.
 PACKED = PipelineConfig(max_features=3, lookahead=0, models=3, packed=True)
 LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4)
+# Rows that are fetched again with their weights; at night with a fast clock, too.
+WEIGHTED_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=7, refetch=True,
+                                  proximal=True, row_weights=True)
+FAST_WEIGHTED_REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=3, refetch=True,
+                                       proximal=True, update_interval=4, row_weights=True)
 # Configurations that share a covering array.
-COVERED = ([*CONFIGS, *WIDE], [REFETCH], [FLOAT, LOGISTIC, *TABLES])
+COVERED = ([*CONFIGS, *WIDE], [REFETCH], [FLOAT, LOGISTIC, *TABLES], [WEIGHTED_REFETCH],
+           [FAST_WEIGHTED_REFETCH])
 
 
 def _every_width():
@@ -84,6 +90,12 @@ MORE_CONFIGS = [
           (1, 7, 2), (1, 0, 4), (2, 4, 2), (4, 7, 4), (5, 0, 2), (6, 9, 4), (7, 3, 2), (8, 7, 2))),
     PipelineConfig(bits=4, bus_width=256, row_ports=4, max_features=200, lookahead=7,
                    refetch=True),
+    *(PipelineConfig(bits=bits, max_features=60, lookahead=lookahead,
+                     update_interval=update_interval, refetch=True, row_weights=True,
+                     proximal=bits in (5, 8), corrections=bits != 1, minibatch=bits != 2,
+                     bus_width=128 if bits == 6 else 64, row_ports=2 if bits == 6 else 1)
+      for bits, lookahead, update_interval in (
+          (1, 7, 2), (2, 0, 4), (5, 0, 2), (6, 3, 2), (8, 9, 4))),
     *(PipelineConfig(bits=32, row_format="float32", bus_width=bus_width,
                      row_ports=2 if bus_width == 256 else 1, max_features=3 * lanes - 1,
                      lookahead=lookahead, update_interval=update_interval,
@@ -118,7 +130,7 @@ FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, looka
                             update_interval=4)
 # Boards that no test by day compiles (conftest.py).
 BY_NIGHT = [*CONFIGS[:4], *WIDE[1:], LARGE, TABLES[1], WEIGHTED[1], *EVERY_CYCLE[1:], FAST_REFETCH,
-            FAST_FLOAT]
+            FAST_FLOAT, FAST_WEIGHTED_REFETCH]
 
 
 def tonight(cases, count):
@@ -170,7 +182,8 @@ def jobs(draw, config):
         correction_period=batch * multiple, proximal_period=batch * steps,
         seed=draw(st.integers(0, (1 << 32) - 1)), loss=loss, cell_half_levels=cell,
         epochs=draw(st.integers(1, 4)), label_format=draw(st.sampled_from(LabelFormat)),
-        copies=draw(st.integers(1, 3)), intercept=draw(st.booleans()), warm=draw(st.booleans()))
+        copies=draw(st.integers(1, 3)), intercept=draw(st.booleans()), warm=draw(st.booleans()),
+        weighted=config.row_weights and draw(st.booleans()))
     if cell and steps:      # a box as narrow as it is for a test of it leaves few rows undecided
         limit = draw(st.sampled_from([job.box_limit, 1 << 20, MODEL_LIMIT]))
         job = dataclasses.replace(job, box_limit=limit)

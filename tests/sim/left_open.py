@@ -8,7 +8,14 @@ from bitstep.cycles import OpenRows
 from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE
 from bitstep.golden.dither import dithers
 from bitstep.golden.integer import IntegerEpoch
-from bitstep.golden.steps import STEP_FRACTION, derivative_step, proximal_step, update_rule
+from bitstep.golden.steps import (
+    MAX_DERIVATIVE_STEP,
+    STEP_FRACTION,
+    derivative_step,
+    proximal_step,
+    row_mantissa,
+    update_rules,
+)
 from bitstep.pipeline.levels import decode, unpack_codes, unpack_labels
 
 
@@ -23,7 +30,10 @@ class StoreEpoch(IntegerEpoch):
         self.waiting = deque()
         self.since = 0
         slack = job.cell_half_levels * lookahead * job.n_features * job.config.rows.level_limit
-        self.slack = ((derivative_step(job, steps) >> STEP_FRACTION) + 1) * slack
+        step = derivative_step(job, steps)
+        self.slack = ((step >> STEP_FRACTION) + 1) * slack
+        self.all_open = step >= MAX_DERIVATIVE_STEP
+        self.rule_of = update_rules(job, steps)
         self.rows, self.outcomes = [], []
 
     def pass_row(self):
@@ -38,20 +48,23 @@ class StoreEpoch(IntegerEpoch):
             self.waiting.append(0)
         self.since += self.lookahead + 1
 
-    def is_open(self, dot, target):
+    def is_open(self, row, dot, target):
         """True if the row is replayed."""
         margin = self.job.cell_half_levels * int(np.abs(self.store).sum()) + self.slack
-        return abs(2 * (dot - target)) <= margin or not self.steps.mantissa
+        steps, weights = self.steps, self.job.weights
+        mantissa = steps.mantissa if weights is None else \
+            row_mantissa(steps.mantissa, int(weights[row]), row, steps.key)
+        return abs(2 * (dot - target)) <= margin or not mantissa or self.all_open
 
     def take(self, row, values, pending):
         """Take a row through the pipeline; as golden, with the order of a store."""
         job = self.job
         dot_row, gradient_row, target, dither = values
-        update_of = update_rule(job, self.steps)
+        update_of = self.rule_of(row)
         dot = int(dot_row.dot(self.model)) + job.intercept_level * self.intercept
         self.pass_row()
         change, outcome = 0, None
-        if self.lookahead and self.is_open(dot, target):
+        if self.lookahead and self.is_open(row, dot, target):
             outcome = BY_CODES
             self.flush()
             assert (self.store == self.model).all()

@@ -13,6 +13,7 @@ from drawn_jobs import (
     REFETCH,
     TABLES,
     WEIGHTED,
+    WEIGHTED_REFETCH,
 )
 
 from bitstep.pipeline.config import PipelineConfig
@@ -86,7 +87,7 @@ def full_pass(config, other=False):
 MODES = {
     **{config.name: (config, plain) for config in (
         *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS, *WEIGHTED,
-        *EVERY_CYCLE)},
+        *EVERY_CYCLE, WEIGHTED_REFETCH)},
     "packed": (PACKED, several), "models": (MODELS, several),
     "bit_planes": (BIT_PLANE_FAST, inner_pass),
     "bit-planes-logistic": (BIT_PLANE_LOGISTIC, inner_pass),

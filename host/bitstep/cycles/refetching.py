@@ -19,12 +19,14 @@ class OpenRows:
     With look-ahead D > 0 these are the rows that are *replayed*: a row i that enters in company and
     for which, in integers of :mod:`bitstep.golden`,
 
-        |2 (z - y)| <= cell sum_j |U_j| + (floor(K / 2^16) + 1) margin,   or mantissa = 0
+        |2 (z - y)| <= cell sum_j |U_j| + (floor(K / 2^16) + 1) margin,   or m_i = 0
 
     with cell = cell_half_levels, margin = cell D n_features level_limit (register
-    LOOKAHEAD_MARGIN), K the derivative step of the epoch with its 16 fraction bits, y = L <<
-    label_shift, and z the dot product of the row's codes with the model that it must see, intercept
-    included, as the golden model has it.
+    LOOKAHEAD_MARGIN), K the derivative step of the epoch with its 16 fraction bits, m_i the
+    mantissa of the row, y = L << label_shift, and z the dot product of the row's codes with the
+    model that it must see, intercept included, as the golden model has it. K is that of the epoch's
+    mantissa even if rows have weights, since no row's own is larger; if it does not fit 47 bits,
+    every row is replayed.
 
     U are the words in the store that the row meets: the model, with a pending correction, but
     without the updates of rows that are less than D + 1 rows before it. Rows without data count as

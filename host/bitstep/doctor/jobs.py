@@ -110,15 +110,20 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     if config.rounded_updates:
         jobs["updates of 8 bits"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
                                              update_bits=8)
-    if config.row_weights:
-        plain = jobs["plain"]
-        weights = np.random.default_rng(1).integers(1, MAX_WEIGHT, plain.n_rows, np.uint16,
-                                                    endpoint=True)
-        jobs["rows with weights"] = replace(plain, weights=weights)
     if config.refetch:
         jobs["rows read again"] = make_job(
             config, n_features=features_of(config, 2), n_rows=50, loss=Loss.HINGE, refetch=True)
+    if config.row_weights:
+        jobs["rows with weights"] = _with_weights(jobs["plain"])
+        if config.refetch:
+            jobs["rows with weights read again"] = _with_weights(jobs["rows read again"])
     return jobs
+
+
+def _with_weights(job):
+    """The job with a weight for each row."""
+    weights = np.random.default_rng(1).integers(1, MAX_WEIGHT, job.n_rows, np.uint16, endpoint=True)
+    return replace(job, weights=weights)
 
 
 def side_by_side_jobs(config: PipelineConfig) -> list[TrainingJob]:

@@ -125,8 +125,7 @@ class Preparing(Parameters):
             X, targets = RowView(X, order), targets[order]
             weights, groups = (part if part is None else part[order] for part in (weights, groups))
         found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk,
-                          along=weights is not None and not chunk
-                          and self._weights_go_along(X.shape[1]))
+                          along=weights is not None and not chunk and self._weights_go_along())
         if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
@@ -135,11 +134,11 @@ class Preparing(Parameters):
             warnings.warn(found.note, WeightWarning, stacklevel=5)
         return found
 
-    def _weights_go_along(self, n_features: int) -> bool:
+    def _weights_go_along(self) -> bool:
         """See :func:`bitstep.training.copies.go_along`."""
-        options, resolved = self._device_options(), self._resolved(1, n_features)
+        options = self._device_options()
         device = options["opened"] if "opened" in options else options["name"]
-        return go_along(device, refetch=resolved.rows.refetch, packed=options["packed"])
+        return go_along(device, packed=options["packed"])
 
     def _columns(self, features: Any, kept: bool, resume: bool, resolved: Resolved) -> Clipped:
         """Features within the ranges in effect."""

@@ -6,7 +6,7 @@ none of them by name; :func:`extras_of` picks those that a configuration asks fo
 
 from typing import Any
 
-from amaranth import Cat, Signal
+from amaranth import C, Cat, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -276,11 +276,9 @@ class Refetching(Extra):
         """Bounds that tell whether a row's codes decide it, into the solver."""
         sequencer, run, solver = pipeline.sequencer, pipeline.run, path.solver
         m.submodules.bounds = bounds = CellBounds(config=self.config)
-        label = delay(m, sequencer.label, self.config.stages.dot.cycles, name="bounds_label")
-        margin = Signal(LOOKAHEAD_MARGIN_WIDTH, reset_less=True)
-        # K, rounded up by any dither, for every update that the model has not met yet.
-        rounded_down = path.derivative_step.value[STEP_FRACTION:]
-        m.d.sync += margin.eq((rounded_down + 1) * run.lookahead_margin)
+        label = delay(m, sequencer.label.labels if self.config.row_weights else sequencer.label,
+                      self.config.stages.dot.cycles, name="bounds_label")
+        margin = self._lookahead_margin(m, pipeline, path.derivative_step)
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
             bounds.last.eq(dotted.last), bounds.cell.eq(run.cell_half_levels),
@@ -293,6 +291,21 @@ class Refetching(Extra):
             solver.lookahead_margin.eq(margin),
             solver.replay_alone.eq(sequencer.replay_alone), solver.discard.eq(sequencer.discard),
         ]
+
+    def _lookahead_margin(self, m, pipeline, step):
+        """Bound of what the updates that the model has not met yet add to it: K of the epoch,
+        rounded up by any dither, for each. No row's own K is larger.
+        """
+        margin = Signal(LOOKAHEAD_MARGIN_WIDTH, reset_less=True)
+        bound = (step.value[STEP_FRACTION:] + 1) * pipeline.run.lookahead_margin
+        if not self.config.row_weights:
+            m.d.sync += margin.eq(bound)
+            return margin
+        # The rows' own K may fit where that of the epoch does not: then every row is left open.
+        known = delay(m, pipeline.start, 1 + step.latency, name="step_known")
+        with m.If(known):
+            m.d.sync += margin.eq(Mux(step.too_large, C(-1, LOOKAHEAD_MARGIN_WIDTH), bound))
+        return margin
 
 
 def extras_of(config):

@@ -138,9 +138,11 @@ class ModelPath:
             scaled = multiply(m, mantissa, row.weight, stages=stages, valid=None,
                               addend=delay(m, place, stages - 1, name=self.named("place")),
                               name=self.named("weighted"), width=MANTISSA_WIDTH + WEIGHT_BITS + 1)
+            weighted = pipeline.run.weighted
+            if self.config.refetch:     # at an epoch's start its K, which bounds those of all rows
+                weighted = weighted & ~pipeline.start
             mantissa = Signal.like(steps.mantissa, name=self.named("own"), reset_less=True)
-            m.d.sync += mantissa.eq(Mux(pipeline.run.weighted, scaled[WEIGHT_BITS:],
-                                        steps.mantissa))
+            m.d.sync += mantissa.eq(Mux(weighted, scaled[WEIGHT_BITS:], steps.mantissa))
             wait = entered - stages - 1     # from the mantissa until the row enters
             then = wait - step.latency
         scale = {"mantissa": delay(m, mantissa, wait, name=self.named("own")),

@@ -54,6 +54,8 @@ def cover(configs: list[PipelineConfig], *, salt: str = "") -> list[dict]:
     if any(config.refetch for config in configs):
         factors["cell"] = [0, 1, 2, 4]
         factors["box"] = ["narrow", "wide"]
+    if any(config.row_weights for config in configs):
+        factors["weighted"] = [False, True]
     rows: Any = make({name: list(range(len(values))) for name, values in factors.items()},
                      strength=3, salt=salt)
     counts, met = dict.fromkeys(configs, 0), {config: set() for config in configs}
@@ -109,7 +111,8 @@ def _draw(row, seed):
         correction_period=batch * period,
         proximal_period=batch * row.get("proximal", 0) * config.proximal, seed=seed,
         loss=loss, cell_half_levels=cell, epochs=row["epochs"], label_format=row["labels"],
-        copies=row["copies"], intercept=row["intercept"], warm=row["warm"])
+        copies=row["copies"], intercept=row["intercept"], warm=row["warm"],
+        weighted=row.get("weighted", False))
     if cell and job.proximal_period and row["box"] == "wide":   # a narrow one leaves few undecided
         job = replace(job, box_limit=MODEL_LIMIT)
     return job, job.lookahead if config.row_format == "float32" else d

@@ -162,17 +162,19 @@ def test_names_and_numbers_are_not_mistaken_for_each_other(table, tmp_path, caps
         capsys, "train", coded, "--init", names)
 
 
-def test_class_weights_are_those_of_the_estimator(table, tmp_path):
-    options = {"balanced": "balanced", "a b=2.5,M=0.5": {"a b": 2.5, "M": 0.5}}
+@pytest.mark.parametrize("options, parameters", [([], {}), (["--model", "svm"], {"loss": "hinge"})],
+                         ids=["default", "svm"])
+def test_class_weights_are_those_of_the_estimator(table, tmp_path, options, parameters):
+    weights = {"balanced": "balanced", "a b=2.5,M=0.5": {"a b": 2.5, "M": 0.5}}
     train_set, _ = split(load(table), 60, seed=4)
     labels = np.array(sorted(NAMES))[train_set.labels.astype(int)]
-    for asked, weight in options.items():
+    for asked, weight in weights.items():
         model = tmp_path / "m.npz"
         assert train(table, "--epochs", 2, "--train-rows", 60, "--seed", 4, "--class-weight", asked,
-                     "--out", model) == 0
+                     "--out", model, *options) == 0
         # These rows are shuffled.
         expected = LowPrecisionClassifier(epochs=2, random_state=4, class_weight=weight,
-                                          shuffle=False)
+                                          shuffle=False, **parameters)
         expected.fit(train_set.features, labels)
         loaded = LowPrecisionClassifier.load(model)
         np.testing.assert_array_equal(loaded.coef_, expected.coef_)

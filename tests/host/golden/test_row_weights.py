@@ -10,7 +10,8 @@ from bitstep.golden.sgd import train
 from bitstep.golden.steps import row_mantissa, update_rules
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
-from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.memory import pack_codes, pack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RunResult
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
@@ -44,6 +45,28 @@ def test_an_update_by_hand():
         1 << 17, (1 << 18) - 4, 0, 1 << 16]     # 2^16 2^17 2^-16 and so on
 
 
+READ_AGAIN = PipelineConfig(bits=4, max_features=64, refetch=True, proximal=True, row_weights=True)
+
+
+@pytest.mark.parametrize("weight, word", [
+    (0, 80000), (16384, 505216), (32768, 930432), (65535, 1780838), (1, 80026)])
+def test_a_row_that_is_read_again_by_hand(weight, word):
+    """Code 3 stands for values from 2.5 to 3.5 levels, so 2 z for products from 400000 to 560000,
+    with 2^19 between. The row's own value is 13288 / 2^12 levels: it is active. The mantissa is
+    twice the weight and the update four times that, without a fraction; the word changes by
+    13288 / 2^12 times the update, rounded.
+    """
+    job = random_job(READ_AGAIN, n_features=1, n_rows=1, loss=Loss.HINGE, cell_half_levels=1,
+                     intercept=False, epochs=1)
+    job = replace(
+        job, rows=(pack_codes(np.array([[3]], np.uint8), 4, 64),), label_shift=18,
+        fine_rows=np.array([[13288]], np.int16), model=np.array([80000], np.int32),
+        labels=pack_labels(np.array([1]), LabelFormat.SIGN), epochs=(EpochSteps(1 << 17, 2),),
+        weights=np.array([weight], np.uint16))
+    epoch, = train(job)
+    assert (epoch.model.tolist(), epoch.refetched_rows, epoch.overflow) == ([word], 1, 0)
+
+
 def jobs():
     """Jobs of every loss and row format."""
     for config in (
@@ -58,6 +81,10 @@ def jobs():
             for batch, period in ((1, 0), (4, 20)):
                 yield random_job(config, n_features=17, n_rows=60, loss=loss, batch=batch,
                                  correction_period=period, weighted=True, **few)
+    for options in ({}, {"lookahead": 3, "correction_period": 7}, {"proximal_period": 9}):
+        config = replace(READ_AGAIN, lookahead=options.pop("lookahead", 0))
+        yield random_job(config, n_features=17, n_rows=90, loss=Loss.HINGE, cell_half_levels=2,
+                         warm=True, copies=2, weighted=True, **options)
     planes = PipelineConfig(bits=16, row_format="bit_planes", max_features=64, row_weights=True)
     for loss in Loss:
         config = replace(planes, loss_family="logistic", update_interval=6) \
@@ -74,6 +101,7 @@ def test_cpu(job):
     result = CpuDevice(job.config).train(job)
     np.testing.assert_array_equal(result.models, [one.model for one in expected])
     assert result.intercepts.tolist() == [one.intercept for one in expected]
+    assert (result.counters["refetched_rows"] or 0) == sum(one.refetched_rows for one in expected)
     plain = list(train(replace(job, weights=None)))
     assert (plain[-1].model != expected[-1].model).any()
 
@@ -90,7 +118,5 @@ def test_pipelines_without_weights_refuse_them():
     job = random_job(CONFIG, n_features=3, n_rows=4, weighted=True)
     with pytest.raises(ValueError, match=r"no weights of rows.*row_weights=True"):
         replace(job, config=replace(CONFIG, row_weights=False))
-    for other in ({"refetch": True, "proximal": False},
-                  {"packed": True, "lookahead": 0, "proximal": False, "max_features": 8}):
-        with pytest.raises(ValueError, match="row_weights=True"):
-            replace(CONFIG, **other)
+    with pytest.raises(ValueError, match="row_weights=True"):
+        replace(CONFIG, packed=True, lookahead=0, proximal=False, max_features=8)

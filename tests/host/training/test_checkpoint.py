@@ -53,6 +53,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
                      {"fit_intercept": False}),
     "hinge, refetching": ({"bits": 4, "encoding": "nearest", "fine_rows": True, "copies": 2},
                           {"loss": "HINGE", "refetch": True, "l2": 0.01}, {}),
+    "hinge, refetching with weights": (
+        {"bits": 4, "encoding": "nearest", "fine_rows": True, "copies": 2,
+         "weights": np.resize(np.array([65535, 9000, 40000], np.uint16), 90)},
+        {"loss": "HINGE", "refetch": True, "l2": 0.01}, {}),
     "hinge, refetching of drawn codes": (
         {"bits": 2, "encoding": "stochastic", "fine_rows": True, "copies": 2},
         {"loss": "HINGE", "refetch": True, "l1": 0.001}, {}),

@@ -130,14 +130,15 @@ def test_stalls_change_nothing(stall):
           label_format=LabelFormat.SIGN)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("bits, cell, lookahead, update_interval", [
     (5, 2, 4, 2), *(pytest.param(*others, marks=pytest.mark.slow)
                     for others in ((3, 1, 0, 2), (3, 1, 4, 4), (8, 2, 4, 2)))])
-def test_refetching(bits, cell, lookahead, update_interval):
+def test_refetching(bits, cell, lookahead, update_interval, weighted):
     config = PipelineConfig(bits=bits, lookahead=lookahead, update_interval=update_interval,
-                            refetch=True, proximal=True, **SMALL)
+                            refetch=True, proximal=True, row_weights=weighted, **SMALL)
     check(config, n_features=min(config.rows.lanes + 1, 15), n_rows=60, epochs=2, loss=Loss.HINGE,
-          cell_half_levels=cell, correction_period=7, warm=True, stall=0.2)
+          cell_half_levels=cell, correction_period=7, warm=True, stall=0.2, weighted=weighted)
     check(config, n_features=15, n_rows=40, epochs=2, loss=Loss.HINGE, cell_half_levels=cell,
           proximal_period=9, warm=True)
 

@@ -9,6 +9,7 @@ from drawn_jobs import (
     LOGISTIC,
     PROFILE,
     REFETCH,
+    WEIGHTED_REFETCH,
     WIDE,
     fresh_seed,
     jobs,
@@ -56,7 +57,7 @@ def check_config(config, memories, examples, compare):
     check()
 
 
-ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *WIDE, LARGE]
+ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *WIDE, LARGE, WEIGHTED_REFETCH]
 
 
 # By day the jobs of test_equivalence.py are counted, too.

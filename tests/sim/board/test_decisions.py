@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from drawn_jobs import REFETCH, allowed_lookahead
+from drawn_jobs import REFETCH, WEIGHTED_REFETCH, allowed_lookahead
 from simulated import TestedDevice, lookahead_registers, open_board
 
 from bitstep.pipeline.config import PipelineConfig
@@ -35,8 +35,11 @@ def close_job(config, n_features, cell, seed):
     # Most labels agree with the model, so that rows are inactive, too.
     agree = np.sign(job.fine_rows.astype(np.int64) @ model) + 0.5
     labels = np.where(rng.random(N_ROWS) < 0.8, np.sign(agree), labels).astype(np.int64)
+    # No weight is so small that an update is 0.
+    weights = rng.integers(1 << 12, 1 << 16, N_ROWS).astype(np.uint16)
     return dataclasses.replace(job, model=model, intercept=int(rng.normal(0, size / 4)),
-                               labels=pack_labels(labels, LabelFormat.SIGN))
+                               labels=pack_labels(labels, LabelFormat.SIGN),
+                               weights=weights if config.row_weights else None)
 
 
 def first_rows(job, count):
@@ -44,6 +47,7 @@ def first_rows(job, count):
     labels = unpack_labels(job.labels, LabelFormat.SIGN, job.n_rows)[:count]
     return dataclasses.replace(job, rows=tuple(copy[:count] for copy in job.rows),
                                fine_rows=job.fine_rows[:count],
+                               weights=None if job.weights is None else job.weights[:count],
                                labels=pack_labels(labels, LabelFormat.SIGN))
 
 
@@ -102,8 +106,9 @@ def check_width(config, seeds):
     assert wrong > 0, "no row needed to be fetched again"
 
 
-def test_no_decision_is_wrong():
-    check_width(REFETCH, 15)
+@pytest.mark.parametrize("config", [REFETCH, WEIGHTED_REFETCH], ids=lambda config: config.name)
+def test_no_decision_is_wrong(config):
+    check_width(config, 15)
 
 
 @pytest.mark.slow

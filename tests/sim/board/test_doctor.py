@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from drawn_jobs import EVERY_CYCLE, FLOAT, LOGISTIC, REFETCH, WEIGHTED
+from drawn_jobs import EVERY_CYCLE, FLOAT, LOGISTIC, REFETCH, WEIGHTED, WEIGHTED_REFETCH
 from drawn_jobs import WIDE as SEVERAL_PORTS
 from uart_line import SYSTEM, Faulty, flipped, write_manifest
 
@@ -53,7 +53,7 @@ def named(report, title):
 @pytest.mark.parametrize("config",
                          [CONFIG, DOUBLE, pytest.param(WIDE, marks=pytest.mark.slow), FLOAT,
                           LOGISTIC, REFETCH, BIT_PLANES, ROUNDED, PACKED, TWO, WEIGHTED[0],
-                          EVERY_CYCLE[0], SEVERAL_PORTS[0]],
+                          EVERY_CYCLE[0], SEVERAL_PORTS[0], WEIGHTED_REFETCH],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)
@@ -85,8 +85,9 @@ def test_weights_that_do_nothing(monkeypatch):
         return right(self, replace(job, weights=None), **options)
 
     monkeypatch.setattr(SimDevice, "train", train)
-    report = diagnose(SimDevice(WEIGHTED[0], memory_bytes=8 * MIB))
-    assert "weights differ" in named(report, "training (rows with weights)")
+    report = diagnose(SimDevice(WEIGHTED_REFETCH, memory_bytes=8 * MIB))
+    for title in ("training (rows with weights)", "training (rows with weights read again)"):
+        assert "weights differ" in named(report, title)
 
 
 def test_register_that_should_not_be_there():

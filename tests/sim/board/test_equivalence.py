@@ -8,12 +8,14 @@ import pytest
 from counted import CLOCK_HZ, are_close, are_equal, counters_of
 from drawn_jobs import (
     CONFIGS,
+    FAST_WEIGHTED_REFETCH,
     FLOAT,
     LOGISTIC,
     MORE_CONFIGS,
     PROFILE,
     REFETCH,
     TABLES,
+    WEIGHTED_REFETCH,
     WIDE,
     covering_rows,
     fresh_seed,
@@ -56,7 +58,7 @@ def check_config(config, examples):
     check()
 
 
-ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE]
+ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, WEIGHTED_REFETCH, FAST_WEIGHTED_REFETCH]
 
 
 def check_rows(config, salt=""):
@@ -113,7 +115,8 @@ def test_board_keeps_nothing_between_runs(config):
                 intercept=number % 5 != 0, label_format=LabelFormat(number % 3)))
 
 
-@pytest.mark.parametrize("config", [REFETCH, FLOAT, LOGISTIC], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [REFETCH, FLOAT, LOGISTIC, WEIGHTED_REFETCH],
+                         ids=lambda config: config.name)
 def test_board_keeps_nothing_of_losses_and_steps(config):
     """One board for many jobs: losses, proximal steps, refetching and corrections change."""
     with open_board(config, stall_probability=0.1) as board:
@@ -126,7 +129,8 @@ def test_board_keeps_nothing_of_losses_and_steps(config):
                 n_rows=5 + 7 * number, seed=number, epochs=1 + number % 3, loss=loss,
                 cell_half_levels=cell, proximal_period=number % 5 * config.proximal,
                 correction_period=number % 4 and config.lookahead + number,
-                warm=number % 3 == 1, intercept=number % 5 != 0))
+                warm=number % 3 == 1, intercept=number % 5 != 0,
+                weighted=config.row_weights and number % 4 != 2))
 
 
 def test_counts_of_more_than_16_bits():

@@ -16,6 +16,7 @@ from drawn_jobs import (
     EVERY_CYCLE,
     FAST_FLOAT,
     FAST_REFETCH,
+    FAST_WEIGHTED_REFETCH,
     FEW_BITS,
     FLOAT,
     LARGE,
@@ -25,6 +26,7 @@ from drawn_jobs import (
     SEVERAL,
     TABLES,
     WEIGHTED,
+    WEIGHTED_REFETCH,
     WIDE,
     tonight,
 )
@@ -38,7 +40,7 @@ from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
 ALL = [*CONFIGS, *WIDE, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES, *WEIGHTED,
-       *EVERY_CYCLE]
+       *EVERY_CYCLE, WEIGHTED_REFETCH, FAST_WEIGHTED_REFETCH]
 MEMORIES = {"near": {"memory_latency": 9},
             "far": {"memory_latency": 300, "stall_probability": 0.2, "stall_seed": 3}}
 ERRORS = {"rows": Error.ROW_READ, "rows1": Error.ROW_READ, "rows2": Error.ROW_READ,

@@ -13,7 +13,17 @@ from bitstep_sim.testing.random_jobs import random_job
 
 pytest.importorskip("numba", reason="the native device needs numba")
 
-from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH, TABLES, WIDE, losses
+from drawn_jobs import (
+    CONFIGS,
+    FLOAT,
+    LARGE,
+    LOGISTIC,
+    REFETCH,
+    TABLES,
+    WEIGHTED_REFETCH,
+    WIDE,
+    losses,
+)
 
 from bitstep.devices.cpu.device import CpuDevice
 
@@ -36,7 +46,8 @@ def draw(config, rng):
         config, n_features=n_features, n_rows=int(rng.integers(1, 300)), epochs=3, loss=loss,
         seed=int(rng.integers(1 << 30)), batch=batch, correction_period=period,
         proximal_period=batch * int(rng.choice([0, 7])) if config.proximal else 0,
-        warm=bool(rng.integers(2)), copies=int(rng.integers(1, 3)), speed=0.1, **options)
+        warm=bool(rng.integers(2)), copies=int(rng.integers(1, 3)), speed=0.1,
+        weighted=config.row_weights and bool(rng.integers(2)), **options)
 
 
 def outcome(device, job):
@@ -50,8 +61,8 @@ def outcome(device, job):
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("memory", [{}, {"memory_gbps": 0.4}, {"memory_latency": 100}],
                          ids=["plain", "narrow", "far"])
-@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, LARGE],
-                         ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, LARGE,
+                                    WEIGHTED_REFETCH], ids=lambda config: config.name)
 def test_models_and_counters(config, memory):
     rng = np.random.default_rng(int(os.environ["BITSTEP_TEST_SEED"]))
     with SimDevice(config, **memory) as board:
@@ -73,6 +84,20 @@ def test_models_and_counters(config, memory):
                     assert result.counters[name] == expected.counters[name]
             assert result.epoch_cycles is not None
             assert len(result.epoch_cycles) == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_that_fit_no_row_but_those_of_small_weight(seed):
+    """Rows that are read again: K of the epoch bounds nothing, and every row waits."""
+    job = random_job(WEIGHTED_REFETCH, n_features=19, n_rows=70, loss=Loss.HINGE, warm=True,
+                     cell_half_levels=2, weighted=True, seed=seed)
+    job = dataclasses.replace(
+        job, label_shift=24, weights=np.resize(np.array([1, 0], np.uint16), 70), epochs=tuple(
+            dataclasses.replace(one, mantissa=1 << 17, shift=1) for one in job.epochs))
+    with SimDevice(WEIGHTED_REFETCH) as board:
+        expected, result = board.train(job), CpuDevice(WEIGHTED_REFETCH).train(job)
+    assert np.array_equal(result.models, expected.models)
+    assert result.counters == expected.counters
 
 
 def test_jobs_of_which_one_was_never_over():

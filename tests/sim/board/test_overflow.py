@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from drawn_jobs import FLOAT, LOGISTIC, PROFILE, REFETCH, fresh_seed, jobs
+from drawn_jobs import FLOAT, LOGISTIC, PROFILE, REFETCH, WEIGHTED_REFETCH, fresh_seed, jobs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simulated import compare, open_board
@@ -128,7 +128,8 @@ def test_range_of_a_correction(board, word, coefficient, expected, rows, period)
 
 @pytest.mark.by_day(2)
 @pytest.mark.parametrize("config, speed", [
-    *((CONFIG, speed) for speed in (3, 30, 1000)), (REFETCH, 1000), (FLOAT, 1000)],
+    *((CONFIG, speed) for speed in (3, 30, 1000)), (REFETCH, 1000), (FLOAT, 1000),
+    (WEIGHTED_REFETCH, 1000)],
     ids=lambda value: value.name if isinstance(value, PipelineConfig) else str(value))
 def test_random_jobs_that_diverge(config, speed):
     """Steps that are too large by far, from the second epoch on."""

@@ -6,13 +6,24 @@ import numpy as np
 import pytest
 from bit_plane_runs import CLOCK_HZ
 from centred_runs import check_training
-from simulated import TestedDevice, check_models, open_board
+from counted import are_equal, counters_of
+from drawn_jobs import FAST_WEIGHTED_REFETCH, WEIGHTED_REFETCH
+from simulated import (
+    TestedDevice,
+    check_against_golden,
+    check_models,
+    lookahead_registers,
+    open_board,
+)
 
 from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.register_device import DerivativeRun
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.job import MODEL_LIMIT
+from bitstep.pipeline.memory import pack_codes
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import BadConfigurationError, RangeOverflowError
@@ -134,6 +145,93 @@ def test_gradient_of_all_rows(config, loss, power):
     assert found.intercept == expected.intercept
     if planes:
         np.testing.assert_array_equal(found.derivatives, expected.derivatives)
+
+
+@pytest.fixture(scope="module", params=[
+    WEIGHTED_REFETCH, pytest.param(FAST_WEIGHTED_REFETCH, marks=pytest.mark.slow)],
+    ids=lambda config: config.name)
+def again(request):
+    """A board whose pipeline fetches rows again."""
+    with open_board(request.param, clock_hz=CLOCK_HZ) as device:
+        yield device
+
+
+def hinge_job(board, *, open_share="some", weights=None, n_rows=70, **options):
+    """A job of hinge loss. Its codes leave some rows open, or all, or none but with replays."""
+    job = random_job(board.config, **{
+        "n_features": 19, "n_rows": n_rows, "loss": Loss.HINGE, "cell_half_levels": 2,
+        "warm": True, "weighted": True, "epochs": 2, **options})
+    if open_share == "all":     # words so large that no code decides a row, and tiny steps
+        rng = np.random.default_rng(3)
+        large = rng.integers(1 << 24, 1 << 25, job.n_features) * rng.choice([-1, 1], job.n_features)
+        rows = np.zeros((n_rows, job.n_features), np.uint8)
+        job = replace(job, model=large.astype(np.int32), intercept=0, label_shift=12,
+                      rows=(pack_codes(rows, board.config.bits, board.config.bus_width),),
+                      fine_rows=rng.integers(-99, 100, rows.shape).astype(np.int16),
+                      epochs=tuple(replace(one, mantissa=999, shift=1) for one in job.epochs))
+    if open_share == "none":
+        job = replace(job, model=np.zeros_like(job.model), intercept=0, epochs=tuple(
+            replace(one, mantissa=1, shift=7) for one in job.epochs))
+    if weights is not None:
+        pattern = np.resize(np.array(weights, np.uint16), n_rows)
+        job = replace(job, weights=pattern)
+    return job
+
+
+def check_again(board, job, lookahead):
+    """Models of golden, counters of the cycle model; rows that were fetched again."""
+    device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
+    are_equal(*counters_of(board.config, job, lookahead, {}, check_against_golden(device, job)))
+    return [epoch.refetched_rows for epoch in train(job)]
+
+
+@pytest.mark.parametrize("lookahead", [0, 1, 3])
+@pytest.mark.parametrize("n_rows", [1, 2, 70])
+@pytest.mark.parametrize("open_share, count", [("all", 1), ("none", 0)])
+def test_all_rows_are_read_again_or_none(again, lookahead, n_rows, open_share, count):
+    """The last one, too, and the only one."""
+    job = hinge_job(again, open_share=open_share, n_rows=n_rows)
+    assert check_again(again, job, lookahead) == [count * n_rows] * 2
+    assert check_again(again, replace(job, weights=None), lookahead) == [count * n_rows] * 2
+
+
+@pytest.mark.parametrize("lookahead", [0, 3])
+@pytest.mark.parametrize("open_share", ["some", "all"])
+@pytest.mark.parametrize("weights", [[0], [1], [65535], [0, 65535], [65535, 1, 1], [1, 0, 65534]],
+                         ids=str)
+def test_corner_weights_of_rows_that_are_read_again(again, lookahead, open_share, weights):
+    job = hinge_job(again, open_share=open_share, weights=weights)
+    assert sum(check_again(again, job, lookahead)) > 0
+    if weights == [0]:
+        assert all((epoch.model == job.model).all() for epoch in train(job))
+
+
+@pytest.mark.parametrize("lookahead", [0, 3])
+@pytest.mark.parametrize("period, steps", [(0, 0), (3, 0), (0, 4), (7, 5)])
+def test_rows_that_are_read_again_with_steps_between(again, lookahead, period, steps):
+    """Of two copies, in runs with weights and, in turn, without."""
+    for seed in range(4):
+        job = hinge_job(again, correction_period=period, proximal_period=steps, copies=2, seed=seed)
+        job = job if seed % 2 == 0 else replace(job, weights=None)
+        assert sum(check_again(again, replace(job, box_limit=MODEL_LIMIT), lookahead)) > 10
+
+
+@pytest.mark.parametrize("lookahead", [0, 3])
+def test_a_step_that_fits_no_row_that_is_read_again_but_those_of_small_weight(again, lookahead):
+    """K of the epoch, whose lowest 47 bits are 0, is no bound any more: with look-ahead every row
+    waits for those before.
+    """
+    job = hinge_job(again, weights=[1, 0], epochs=1)
+    job = replace(job, label_shift=24, epochs=tuple(
+        replace(one, mantissa=1 << 17, shift=1) for one in job.epochs))
+    assert derivative_step(job, job.epochs[0]) == 4 * MAX_DERIVATIVE_STEP
+    assert sum(check_again(again, job, lookahead)) > 0
+    device = TestedDevice(again, registers=lookahead_registers(job, lookahead))
+    large = replace(job, weights=np.full_like(job.weights, 65535))
+    assert next(iter(train(large))).overflow
+    with pytest.raises(RangeOverflowError):
+        device.train(large)
+    assert sum(check_again(again, job, lookahead)) > 0      # after a run that left the range
 
 
 @pytest.mark.slow

@@ -59,13 +59,13 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
         decode(rows, row, shape, arrays, dot_levels, gradient_levels)
         product = (dot(dot_levels, seen) << state[SEEN_EXPONENT]) \
             + epoch.level * state[SEEN_INTERCEPT]
+        own = rule_of_row(rule, arrays.weights, row, epoch.key)
+        if own.derivative_step < 0:
+            return UPDATE
         if epoch.cell:
-            wrong = take_row(row, fine[row], rule, epoch, arrays, flight, product, targets[i],
-                             dithers[i])
+            wrong = take_row(row, fine[row], own, rule.derivative_step, epoch, arrays, flight,
+                             product, targets[i], dithers[i])
         else:
-            own = rule_of_row(rule, arrays.weights, row, epoch.key)
-            if own.derivative_step < 0:
-                return UPDATE
             update = update_of(own, product >> PAIR_BITS, product & LOW_MASK, targets[i],
                                dithers[i])
             wrong = apply(epoch, model, gradient_levels, update, state)

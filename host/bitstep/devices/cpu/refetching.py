@@ -22,6 +22,7 @@ from bitstep.devices.cpu.words import (
     dot,
     move_intercept,
 )
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, STEP_FRACTION
 
 ROW, OUTCOME = range(2)     # columns of the open rows
 SLOT, COUNT, SINCE = range(3)   # entries of ``place``
@@ -71,7 +72,7 @@ def _pass_row(flight):
 
 
 @compiled
-def take_row(row, fine, rule, epoch, arrays, flight, product, target, dither):
+def take_row(row, fine, rule, step, epoch, arrays, flight, product, target, dither):
     """Decide and apply a row whose levels are decoded; return 0 or an Overflow.
 
     Parameters
@@ -79,6 +80,9 @@ def take_row(row, fine, rule, epoch, arrays, flight, product, target, dither):
     row : int
     fine : ndarray of int16, shape (n_features,)
     rule : Rule
+        With the row's own mantissa.
+    step : int
+        Derivative step of the epoch, which bounds those of rows; 2**47 if it is larger.
     epoch : Epoch
     arrays : Arrays
     flight : Flight
@@ -88,7 +92,8 @@ def take_row(row, fine, rule, epoch, arrays, flight, product, target, dither):
     levels, model, state = arrays.dot_levels, arrays.model, arrays.state
     depth = flight.updates.size
     fetched = undecided(epoch, levels, model, product, target)
-    replayed = depth > 1 and _left_open(rule, epoch, model, flight, product - target)
+    replayed = depth > 1 and _left_open(rule.mantissa, step, epoch, model, flight,
+                                        product - target)
     if replayed:
         drain(flight, depth)
     if fetched:
@@ -129,12 +134,12 @@ def undecided(epoch, levels, model, product, target):
 
 
 @compiled
-def _left_open(rule, epoch, model, flight, difference):
+def _left_open(mantissa, step, epoch, model, flight, difference):
     """True if the words in the store do not decide a row (:class:`bitstep.cycles.OpenRows`).
 
     The row that is the oldest in flight has reached the store when this one meets it.
     """
-    if rule.mantissa == 0:
+    if mantissa == 0 or step >= MAX_DERIVATIVE_STEP:
         return True
     total = np.int64(0)
     oldest, depth = flight.place[SLOT], flight.updates.size
@@ -148,7 +153,7 @@ def _left_open(rule, epoch, model, flight, difference):
                 other = (oldest + age) % depth
                 word += flight.updates[other] * np.int64(flight.levels[other, j])
         total += abs(word)
-    margin = ((rule.derivative_step >> 16) + 1) * epoch.lookahead_margin
+    margin = ((step >> STEP_FRACTION) + 1) * epoch.lookahead_margin
     return abs(2 * difference) <= epoch.cell * total + margin
 
 

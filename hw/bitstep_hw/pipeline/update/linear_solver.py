@@ -177,7 +177,8 @@ class LinearSolver(wiring.Component):
         m.d.comb += [
             decision.dot_valid.eq(history.stage_valid[history.dotted]),
             decision.margin_valid.eq(history.stage_valid[history.dotted - 1]),
-            decision.mantissa.eq(mantissa),
+            decision.mantissa.eq(self.steps.at("mantissa", history.dotted - 1)
+                                 if self.config.row_weights else mantissa),
             decision.valid.eq(history.stage_valid[1] & ~history.stage_idle[1]),
             decision.distance.eq(distance), decision.positive.eq(positive),
             *(getattr(decision, name).eq(getattr(self, name)) for name in (

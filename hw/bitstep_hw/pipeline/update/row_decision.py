@@ -40,7 +40,7 @@ class RowDecision(wiring.Component):
     margin_valid : In(1)
         The same, a cycle later.
     mantissa : In(18)
-        Mantissa of the step size; constant during an epoch.
+        With ``margin_valid``: mantissa of the row's step size.
     dot_margin : In
         With ``dot_valid``: bound of the doubled difference between the row's dot product and that
         of the fine row, with the same model.

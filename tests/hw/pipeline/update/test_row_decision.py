@@ -13,9 +13,9 @@ FLAGS = ["o_decided", "o_undecided", "o_replay", "o_positive"]
 QUIET = {"dot_valid": 0, "margin_valid": 0, "valid": 0}
 
 
-def decide(rows, *, update_interval=2, **constant):
+def decide(rows, *, mantissa=0, update_interval=2, **constant):
     """Flags of each row, in FLAGS's order, with ``forgotten`` first; rows are
-    ``update_interval`` cycles apart.
+    ``update_interval`` cycles apart, and have ``mantissa`` unless they say another.
     """
     config = PipelineConfig(bits=4, max_features=48, lookahead=2,
                             update_interval=update_interval, refetch=True)
@@ -24,7 +24,8 @@ def decide(rows, *, update_interval=2, **constant):
     for start, row in enumerate(rows):
         start *= update_interval
         cycles[start] |= {"dot_valid": 1, "dot_margin": row["dot_margin"]}
-        cycles[start + 1] |= {"margin_valid": 1, "undecided": row["undecided"]}
+        cycles[start + 1] |= {"margin_valid": 1, "undecided": row["undecided"],
+                              "mantissa": row.get("mantissa", mantissa)}
         cycles[start + judged] |= {name: row[name] for name in (
             "valid", "distance", "positive", "replay_alone", "discard")}
     dut = once(RowDecision, config=config)
@@ -68,6 +69,22 @@ def test_margins_are_exact(update_interval):
     assert len(set(expected)) == 2
     assert decide(rows, update_interval=update_interval, mantissa=mantissa, refetching=1,
                   lookahead_margin=lookahead_margin) == expected
+
+
+@pytest.mark.parametrize("update_interval", [2, 4])
+def test_rows_with_mantissas_of_their_own(update_interval):
+    """At the margin and beyond it, beside rows whose mantissa would decide otherwise."""
+    rng, rows, expected = random.Random(update_interval), [], []
+    for number in range(40):
+        mantissa = [0, 1, (1 << 18) - 1, rng.getrandbits(18)][rng.randrange(4)]
+        distance = mantissa * 500 + number % 2
+        rows.append({"dot_margin": 700, "undecided": 0, "valid": 1, "mantissa": mantissa,
+                     "distance": rng.choice([-1, 1]) * distance,
+                     "positive": 0, "replay_alone": 0, "discard": 0})
+        replay = distance <= mantissa * 500
+        expected.append((replay, not replay, 0, replay, 0))
+    assert decide(rows, update_interval=update_interval, refetching=1,
+                  lookahead_margin=300) == expected
 
 
 def test_no_row_is_replayed_where_none_is_fetched():
