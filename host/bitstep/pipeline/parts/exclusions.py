@@ -78,7 +78,6 @@ EXCLUSIONS = (
               "a row that is read again would hold up its batch"),
     Exclusion("batches without waiting", "bit-plane rows",
               "full passes over bit planes take rows at least 2 cycles apart"),
-    Exclusion("row weights", "packed rows", "each row of a beat would need a step of its own"),
     Exclusion("row weights", "refetching", "a row that is read again would need its step a second "
               "time"),
 )
