@@ -281,7 +281,7 @@ def prepare(arguments: argparse.Namespace,
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
         along = go_along(getattr(arguments, "device", None) or default_device(),
-                         refetch=request.refetch, packed=getattr(arguments, "packed", False))
+                         refetch=request.refetch)
         train_set, classes, weights, deviation = weighted_rows(train_set, weight, request.seed,
                                                                along)
         rows = rows_of(request, train_set, fine_rows=request.refetch, weights=weights)

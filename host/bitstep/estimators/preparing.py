@@ -139,7 +139,7 @@ class Preparing(Parameters):
         """See :func:`bitstep.training.copies.go_along`."""
         options, resolved = self._device_options(), self._resolved(1, n_features)
         device = options["opened"] if "opened" in options else options["name"]
-        return go_along(device, refetch=resolved.rows.refetch, packed=options["packed"])
+        return go_along(device, refetch=resolved.rows.refetch)
 
     def _columns(self, features: Any, kept: bool, resume: bool, resolved: Resolved) -> Clipped:
         """Features within the ranges in effect."""
