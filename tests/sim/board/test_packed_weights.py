@@ -7,6 +7,7 @@ import pytest
 from drawn_jobs import PACKED, PACKED_WEIGHTS, tonight
 from simulated import TestedDevice, check_models, compare, open_board
 
+import bitstep
 from bitstep.cycles import Memory, count_epochs
 from bitstep.cycles.shape import Shape
 from bitstep.golden.sgd import train
@@ -219,6 +220,25 @@ def test_abort(board, cycles):
     with pytest.raises(AbortedError):
         device.train_models(jobs)
     check_models(board, jobs_of(3, CORNERS, n_rows=60, correction_period=4, batch=2))
+
+
+def test_estimators():
+    """On the pipeline of ``PACKED_WEIGHTS``, three classes in one pass: the model of device cpu,
+    and no copies of rows.
+    """
+    clone = pytest.importorskip("sklearn.base").clone
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(90, 3))
+    y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=90), [-0.8, 0.8])
+    plain = bitstep.LowPrecisionClassifier(
+        loss="squared_hinge", bits=4, batch=4, epochs=3, random_state=0, solver="sgd",
+        class_weight="balanced", device="cpu")
+    packed = clone(plain).set_params(device={"name": "sim", "packed": True, "models": 3})
+    weights = rng.uniform(0.5, 2, 90)
+    expected = plain.fit(X, y, weights)
+    np.testing.assert_array_equal(packed.fit(X, y, weights).coef_, expected.coef_)
+    assert packed.counters_["beats"] == 3 * 90 / 5
+    assert expected.counters_["beats"] == 3 * 3 * 90
 
 
 @pytest.mark.slow
