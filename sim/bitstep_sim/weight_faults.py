@@ -59,7 +59,7 @@ WEIGHT_FAULTS = [
                     "Mux(turn_ends, 0, Mux(issue, model + 1, model))",
                     "Mux(issue, model + 1, model)", "batches"),
     _of_packed_rows("mantissa of the slot for rows without weights", _PACKED,
-                    "kept=chosen.mantissa", "kept=mantissa", "label_formats"),
+                    "kept=kept", "kept=mantissa", "label_formats"),
     _of_packed_rows("delay too short", _PACKED,
                     "self._after(m, chosen.label_shift, wait, \"late_label_shift\")",
                     "chosen.label_shift", "batches"),

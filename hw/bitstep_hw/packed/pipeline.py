@@ -221,7 +221,7 @@ class PackedPipeline(PipelineFrame):
         statements = [solvers.shift.eq(self._after(m, steps.shift, since - 1, "shift"))]
         shift = self._after(m, chosen.shift, wait, "late_shift")
         label_shift = self._after(m, chosen.label_shift, wait, "late_label_shift")
-        for row, (step, own) in enumerate(zip(self.steps_of_rows, self._own_mantissas(m, chosen),
+        for row, (step, own) in enumerate(zip(self.steps_of_rows, self._own_mantissas(m),
                                               strict=True)):
             mantissa = self._after(m, own, wait, f"own_{row}")  # 18 bits, where K has 47
             self._connect_step(m, step, mantissa, shift, label_shift)
@@ -237,9 +237,9 @@ class PackedPipeline(PipelineFrame):
         m.d.comb += [step.factor.eq(self.run.derivative_bound), step.mantissa.eq(mantissa),
                      step.shift.eq(shift), step.label_shift.eq(label_shift)]
 
-    def _own_mantissas(self, m, chosen):
-        """Mantissas of the beat's rows by their weights, in the cycle of ``chosen``, the step of
-        the slot. So the epoch's mantissa is chosen a cycle earlier, with the slot.
+    def _own_mantissas(self, m):
+        """Mantissas of the beat's rows by their weights, a cycle after the slot, as the step of its
+        model is there. So the mantissa that they are made of is chosen a cycle earlier.
         """
         beat, mantissa = self.sequencer.labels, self.steps.mantissa
         if self.has_more_models:
@@ -248,11 +248,11 @@ class PackedPipeline(PipelineFrame):
                 for number, entry in enumerate(self.all_steps):
                     with m.Case(number):
                         m.d.sync += mantissa.eq(entry.mantissa)
-        found = []
+        kept, found = self._after(m, mantissa, 1, "slot_mantissa"), []
         for row in range(self.config.rows.rows_per_beat):
             own = Signal(MANTISSA_WIDTH, name=f"own_{row}")
             m.d.comb += own.eq(row_mantissa(
-                m, self.run, self.steps.key, mantissa=mantissa, kept=chosen.mantissa,
+                m, self.run, self.steps.key, mantissa=mantissa, kept=kept,
                 weight=beat.weight if self.config.rows.label_rows == 1 else beat.weight[row],
                 place=beat.place + WEIGHT_TURN * row, stages=1,
                 name=lambda name, row=row: f"{name}_{row}"))
