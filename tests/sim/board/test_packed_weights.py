@@ -10,6 +10,7 @@ from simulated import TestedDevice, check_models, compare, open_board
 import bitstep
 from bitstep.cycles import Memory, count_epochs
 from bitstep.cycles.shape import Shape
+from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.memory import pack_labels
@@ -182,6 +183,24 @@ def test_a_step_that_fits_all_rows_of_a_beat_but_one(board, loss, place):
     with pytest.raises(RangeOverflowError) as error:
         board.train(beyond)
     assert error.value.overflow == Overflow.UPDATE
+
+
+@pytest.mark.parametrize("speeds", [[0.5, 3000, 0.5], [3000], [0.5, 0.5, 3000]])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_range_of_one_model_ends_no_other(board, speeds, batch):
+    jobs = jobs_of(3, n_rows=61, epochs=6, speeds=speeds, batch=batch)
+    found = board.train_models(jobs)
+    expected = CpuDevice(PACKED_WEIGHTS).train_models(jobs)
+    for mine, other in zip(found, expected, strict=True):
+        if isinstance(mine, RangeOverflowError):
+            assert isinstance(other, RangeOverflowError)
+            assert mine.overflow & other.overflow == other.overflow
+            assert mine.epoch == other.epoch
+        mine, other = (getattr(outcome, "result", outcome) for outcome in (mine, other))
+        assert np.array_equal(mine.models, other.models)
+        assert np.array_equal(mine.intercepts, other.intercepts)
+    assert any(isinstance(outcome, RangeOverflowError) for outcome in found)
+    check_models(board, jobs_of(3, n_rows=61, warm=True))
 
 
 def test_largest_shift_of_a_step(board):
