@@ -111,6 +111,8 @@ class LabelUnpacker(wiring.Component):
     def _split(self, m, word, width, numbers):
         """Rows that take so many bits, together or each."""
         per_word, shifted, last = numbers
+        if self.weights and self.rows > 1:
+            word = word[:AUX_WIDTH]     # what takes more is used up as soon as it is given
         m.d.comb += [per_word.eq(max(AUX_WIDTH // width, 1)), shifted.eq(word >> width),
                      last.eq(max(width // AUX_WIDTH, 1) - 1)]
 
