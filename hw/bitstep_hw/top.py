@@ -134,7 +134,7 @@ class Top(wiring.Component):
         m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
         m.submodules.labels = labels = LabelUnpacker(
             models=config.models, streams=config.rows.label_streams, rows=config.rows.label_rows,
-            weights=config.row_weights)
+            weights=config.row_weights, rows_per_beat=config.rows.rows_per_beat)
         self._connect_pipeline(m, bank, control, pipeline, labels)
         beat_entered = self._front_end.connect_rows(m, control, rows, pipeline)
         if config.models > 1:

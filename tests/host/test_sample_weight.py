@@ -1,5 +1,6 @@
 """``sample_weight`` and ``class_weight`` of the estimators and of the search."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,36 @@ def check_devices(weights, calls, **options):
         models.append(model)
     assert_same(*models)
     assert models[0].n_samples_seen_ >= calls * len(X)
+
+
+@pytest.mark.parametrize("name", ["golden", "cpu"])
+@pytest.mark.parametrize("options", [
+    {"loss": "squared_hinge"}, {"loss": "hinge", "refetch": False, "batch": 3, "l2": 0.01}])
+def test_weights_of_packed_rows_go_along_with_them(name, options):
+    """The model is that of rows that are not packed, and as many rows are read."""
+    models = [LowPrecisionClassifier(
+        epochs=2, random_state=0, solver="sgd", bits=4, class_weight="balanced",
+        device={"name": name, "packed": packed}, **options).fit(X, CLASSES, sample_weight=WHOLE)
+        for packed in (True, False)]
+    assert_same(*models)
+    packed, plain = (one.counters_["beats"] or 0 for one in models)
+    assert packed == plain / 2      # two rows in a beat
+    # Of copies there would be as many as the weights of 1 to 12 say.
+    assert plain <= 2 * 3 * 1.25 * np.count_nonzero(WHOLE)
+
+
+def test_weights_of_packed_rows_are_copies_on_a_board_without():
+    config = PipelineConfig(bits=4, max_features=6, lookahead=0, packed=True)
+    options: dict[str, Any] = {"epochs": 2, "random_state": 0, "solver": "sgd", "bits": 4,
+                               "shuffle": False}
+    with_weights, without = (replace(config, row_weights=chosen) for chosen in (True, False))
+    found = [LowPrecisionRegressor(device=CpuDevice(one), **options).fit(X, TARGETS, WHOLE)
+             for one in (with_weights, without)]
+    repeated = LowPrecisionRegressor(device=CpuDevice(without), **options)
+    assert_same(found[1], repeated.fit(X[ORDER], TARGETS[ORDER]))
+    assert (found[0].coef_ != found[1].coef_).any()
+    read = [model.counters_["beats"] or 0 for model in found]
+    assert 0 < read[0] < read[1]
 
 
 def test_balanced_finds_the_rare_class():

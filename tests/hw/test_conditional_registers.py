@@ -30,6 +30,7 @@ CONFIGS = [
     PipelineConfig(bits=4, max_features=48, lookahead=15, update_interval=1, proximal=True),
     PipelineConfig(bits=8, max_features=40, lookahead=19, loss_family="logistic",
                    update_interval=1, row_weights=True),
+    PipelineConfig(max_features=3, lookahead=0, models=2, packed=True, row_weights=True),
     # Each part of these is in one of the others.
     *(pytest.param(config, marks=pytest.mark.slow) for config in (
         SMALL, FLOAT, PipelineConfig(bits=1, max_features=128, lookahead=0, update_interval=4),

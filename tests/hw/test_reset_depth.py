@@ -3,6 +3,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from amaranth import Module, Signal
@@ -22,6 +23,7 @@ BIT_PLANE_LOGISTIC = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features
 CONFIGS = [
     PACKED,
     *(pytest.param(config, marks=pytest.mark.slow) for config in (
+        replace(PACKED, row_weights=True),
         BIT_PLANE_LOGISTIC,
         PipelineConfig(bits=1, max_features=80, lookahead=8),
         PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4),

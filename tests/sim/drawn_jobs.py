@@ -52,6 +52,8 @@ FEW_BITS = PipelineConfig(bits=8, max_features=4096, lookahead=8, proximal=True,
 SEVERAL = PipelineConfig(bits=8, max_features=4096, lookahead=3, models=4, proximal=True)
 # Five rows of three features leave a code of a beat unused, and three places of labels.
 PACKED = PipelineConfig(max_features=3, lookahead=0, models=3, packed=True)
+# The same, of rows that may have weights: those of a beat have a step each.
+PACKED_WEIGHTS = dataclasses.replace(PACKED, row_weights=True)
 LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4)
 # Rows that are fetched again with their weights; at night with a fast clock, too.
 WEIGHTED_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=7, refetch=True,

@@ -10,6 +10,7 @@ from drawn_jobs import (
     FLOAT,
     LOGISTIC,
     PACKED,
+    PACKED_WEIGHTS,
     REFETCH,
     TABLES,
     WEIGHTED,
@@ -61,7 +62,7 @@ def several(config, other=False):
     """A run with as many models as a pipeline has; another one has one less."""
     loss = Loss.LOGISTIC if config.loss_family == "logistic" else Loss.LEAST_SQUARES
     jobs = random_jobs(config, config.models - other, **sizes(3, 13, other), batch=4, warm=True,
-                       loss=loss, speeds=[0.3, 0.1])
+                       loss=loss, speeds=[0.3, 0.1], weighted=config.row_weights and not other)
     return lambda device: device.train_models(jobs)
 
 
@@ -88,7 +89,8 @@ MODES = {
     **{config.name: (config, plain) for config in (
         *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS, *WEIGHTED,
         *EVERY_CYCLE, WEIGHTED_REFETCH)},
-    "packed": (PACKED, several), "models": (MODELS, several),
+    "packed": (PACKED, several), "packed-weights": (PACKED_WEIGHTS, several),
+    "models": (MODELS, several),
     "bit_planes": (BIT_PLANE_FAST, inner_pass),
     "bit-planes-logistic": (BIT_PLANE_LOGISTIC, inner_pass),
     "gradient": (BIT_PLANE_FAST, full_pass), "gradient-logistic": (BIT_PLANE_LOGISTIC, full_pass),

@@ -280,8 +280,7 @@ def prepare(arguments: argparse.Namespace,
                                  label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        along = go_along(getattr(arguments, "device", None) or default_device(),
-                         packed=getattr(arguments, "packed", False))
+        along = go_along(getattr(arguments, "device", None) or default_device())
         train_set, classes, weights, deviation = weighted_rows(train_set, weight, request.seed,
                                                                along)
         rows = rows_of(request, train_set, fine_rows=request.refetch, weights=weights)

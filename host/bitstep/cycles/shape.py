@@ -27,8 +27,8 @@ def _sizes(config: PipelineConfig, n_features: int, n_rows: int, models: int, sh
     per_beat = rows.model_lanes // 2
     # Of packed rows, those of a beat are taken together, with their labels.
     entries = ceil_div(n_rows, rows.rows_per_beat)
-    row_bits = row_label_bits(
-        label_format, (1 if shared else rows.label_streams) * rows.label_rows, weighted)
+    row_bits = rows.label_rows * row_label_bits(
+        label_format, 1 if shared else rows.label_streams, weighted)
     return {
         "rows": entries, "beats": beats,
         "label_words": ceil_div(entries * row_bits, 8 * WORD_BYTES),

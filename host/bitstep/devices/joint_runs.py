@@ -8,7 +8,7 @@ import numpy as np
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import share_labels, share_rows
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import pack_labels, pack_weighted_labels, place_packed_labels
+from bitstep.pipeline.memory import pack_labels, pack_weighted_labels, place_packed
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import DeviceError, Outcome, RangeOverflowError, RunResult
 from bitstep.pipeline.shapes import label_bytes
@@ -70,30 +70,21 @@ def stored_labels_of(jobs: Sequence[TrainingJob],
     if first.label_format == LabelFormat.SIGN and not all(job.labels.size for job in jobs):
         raise DeviceError("A job without labels counts all as 0, so its label_format must be INT16 "
                           "or INT32, not SIGN, whose labels are +1 and -1")
-    if config.packed:
-        return _packed_labels_of(jobs, config)
     shared = share_labels(jobs)
-    if first.weights is not None:
-        return pack_weighted_labels(
-            _side_by_side(jobs[:1], 1) if shared
-            else _side_by_side(jobs, config.rows.label_streams),
-            first.weights, first.label_format), shared
+    if config.packed or first.weights is not None:
+        labels, weights = _side_by_side(jobs[:1], 1) if shared \
+            else _side_by_side(jobs, config.rows.label_streams), first.weights
+        if config.packed:
+            labels = place_packed(labels, config, _unused_label(first.label_format))
+            weights = None if weights is None else place_packed(weights, config, 0)
+        return pack_labels(labels.reshape(-1), first.label_format) if weights is None \
+            else pack_weighted_labels(labels, weights, first.label_format), shared
     if shared:
         if not first.labels.size:       # all count as 0
             return np.zeros(label_bytes(first.n_rows, first.label_format), np.uint8), True
         return first.labels, True
     labels = _side_by_side(jobs, config.rows.label_streams)
     return pack_labels(labels.reshape(-1), first.label_format), False
-
-
-def _packed_labels_of(jobs, config):
-    """:func:`stored_labels_of` for packed rows, where the labels of a beat's rows stand
-    together."""
-    shared, first = share_labels(jobs), jobs[0]
-    labels = _side_by_side(jobs[:1], 1) if shared \
-        else _side_by_side(jobs, config.rows.label_streams)
-    placed = place_packed_labels(labels, config, _unused_label(first.label_format))
-    return pack_labels(placed.reshape(-1), first.label_format), shared
 
 
 def _side_by_side(jobs, streams):

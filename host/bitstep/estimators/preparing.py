@@ -138,7 +138,7 @@ class Preparing(Parameters):
         """See :func:`bitstep.training.copies.go_along`."""
         options = self._device_options()
         device = options["opened"] if "opened" in options else options["name"]
-        return go_along(device, packed=options["packed"])
+        return go_along(device)
 
     def _columns(self, features: Any, kept: bool, resume: bool, resolved: Resolved) -> Clipped:
         """Features within the ranges in effect."""

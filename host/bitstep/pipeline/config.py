@@ -112,7 +112,7 @@ class PipelineConfig:
         and none of ``proximal``, ``refetch`` and ``codebooks``.
     row_weights : bool
         True if rows can have weights, beside their labels (costs a multiplier a model, and the
-        largest derivative's step for each row). Not with ``packed``.
+        largest derivative's step for each row; of packed rows for each row of a beat).
     row_ports : {1, 2, 4}
         Memory ports that the row bus is made of, of at least 64 bits each. Memory holds the rows in
         as many slices, which are read side by side (docs/memory-layout.md). Results and cycles are

@@ -180,30 +180,30 @@ def place_rows(memory: np.ndarray, copies: Sequence[np.ndarray], config: Pipelin
             start = end
 
 
-def place_packed_labels(labels: np.ndarray, config: PipelineConfig, unused: int) -> np.ndarray:
-    """Labels in the order in which a pipeline for packed rows reads them.
+def place_packed(of_rows: np.ndarray, config: PipelineConfig, unused: int) -> np.ndarray:
+    """Labels or weights of rows in the order in which a pipeline for packed rows reads them.
 
     Parameters
     ----------
-    labels : ndarray of int64, shape (n_rows, n_streams)
-        Labels side by side of each row.
+    of_rows : ndarray of int64 or uint16, shape (n_rows,) or (n_rows, n_streams)
+        Labels side by side of each row, or weights.
     config : PipelineConfig
         A pipeline for packed rows.
     unused : int
-        Label at places that belong to no row.
+        Number at places that belong to no row.
 
     Returns
     -------
-    ndarray of int64, shape (beats * config.rows.label_rows, n_streams)
-        Each beat's labels begin at a multiple of ``config.rows.label_rows`` rows.
+    ndarray, dtype of ``of_rows``, shape (beats * config.rows.label_rows, ...)
+        Those of each beat begin at a multiple of ``config.rows.label_rows`` rows.
     """
-    per_beat = config.rows.rows_per_beat
-    n_beats = ceil_div(len(labels), per_beat)
-    whole = np.full((n_beats * per_beat, labels.shape[1]), unused, np.int64)
-    whole[:len(labels)] = labels
-    placed = np.full((n_beats, config.rows.label_rows, labels.shape[1]), unused, np.int64)
-    placed[:, :per_beat] = whole.reshape(n_beats, per_beat, -1)
-    return placed.reshape(-1, labels.shape[1])
+    per_beat, row_shape = config.rows.rows_per_beat, of_rows.shape[1:]
+    n_beats = ceil_div(len(of_rows), per_beat)
+    whole = np.full((n_beats * per_beat, *row_shape), unused, of_rows.dtype)
+    whole[:len(of_rows)] = of_rows
+    placed = np.full((n_beats, config.rows.label_rows, *row_shape), unused, of_rows.dtype)
+    placed[:, :per_beat] = whole.reshape(n_beats, per_beat, *row_shape)
+    return placed.reshape(-1, *row_shape)
 
 
 def _join_neighbours(words: np.ndarray, width: int, gap: int) -> None:

@@ -229,7 +229,7 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
                 _left_out_of_chunk(copies, order) if chunk else _left_out(copies, order))
 
 
-def go_along(device: Any, *, packed: bool) -> bool:
+def go_along(device: Any) -> bool:
     """True if weights go along with the rows to a device: its pipeline has ``row_weights``, or is
     made for the rows. Else copies stand for them.
 
@@ -237,12 +237,7 @@ def go_along(device: Any, *, packed: bool) -> bool:
     ----------
     device : str or Device
         A device on a board has the pipeline that was built for it.
-    packed : bool
-        What the pipeline is asked for, which does not go together with weights
-        (:mod:`bitstep.pipeline.parts.exclusions`).
     """
-    if packed:
-        return False
     return device in MADE if isinstance(device, str) else bool(device.config.row_weights)
 
 

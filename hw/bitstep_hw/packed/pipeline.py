@@ -6,7 +6,8 @@ from amaranth import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
 
-from bitstep.pipeline.parts.widths import BOUND_WIDTH, MAX_LABEL_SHIFT
+from bitstep.golden.steps import WEIGHT_TURN
+from bitstep.pipeline.parts.widths import BOUND_WIDTH, MANTISSA_WIDTH, MAX_LABEL_SHIFT
 from bitstep_hw.packed.dots import RowDistances
 from bitstep_hw.packed.sequencer import InterleavingSequencer
 from bitstep_hw.packed.solvers import RowSolvers
@@ -14,11 +15,12 @@ from bitstep_hw.packed.sums import RowSums
 from bitstep_hw.packed.words import PackedWords
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.beat_dithers import BeatDithers
-from bitstep_hw.parts.run import label_shape
+from bitstep_hw.parts.run import row_shape
 from bitstep_hw.pipeline.frame import PipelineFrame
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.rows.decoder import decode
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
+from bitstep_hw.pipeline.update.row_mantissa import row_mantissa
 
 _DOT, _GRADIENT = 0, 1      # samples of a code
 
@@ -41,8 +43,8 @@ class PackedPipeline(PipelineFrame):
     -------
     models : In(5)
         With more than one model: as the register MODELS.
-    i_labels : In(stream.Signature(label_shape(label_rows * models)))
-        Labels of a beat, those of a row side by side.
+    i_labels : In(stream.Signature(row_shape))
+        Labels of a beat, those of a row side by side, and with ``row_weights`` its weights.
     run, steps, start, done, ...
         Those of :class:`bitstep_hw.pipeline.frame.PipelineFrame`; ``start`` and ``unload`` are
         at least 2 cycles after the end of a command.
@@ -53,24 +55,30 @@ class PackedPipeline(PipelineFrame):
         self.dithers = BeatDithers(rows_per_beat=config.rows.rows_per_beat)
         self.words = PackedWords(config=config)
         self.distances = RowDistances(config=config)
-        self.step = DerivativeStep(bound_width=0)
+        # Of the slot's model; with weights, of each of its rows.
+        self.steps_of_rows = [DerivativeStep(bound_width=0) for _ in range(
+            config.rows.rows_per_beat if config.row_weights else 1)]
         self.solvers = RowSolvers(config=config)
         self.sums = RowSums(config=config)
         self.engine: Any = CorrectionEngine(config=config) \
             if config.stages.corrections else None
-        super().__init__(config, labels=label_shape(config.rows.label_rows * config.models),
+        super().__init__(config, labels=row_shape(config),
                          more={"models": In(5)} if config.models > 1 else {})
 
     def elaborate(self, platform):
         m = Module()
-        for name in ("sequencer", "dithers", "words", "port", "distances", "step", "solvers",
-                     "sums"):
+        for name in ("sequencer", "dithers", "words", "port", "distances"):
             m.submodules[name] = getattr(self, name)
+        for row, step in enumerate(self.steps_of_rows):
+            m.submodules["step" + (f"_{row}" if row else "")] = step
+        m.submodules.solvers = self.solvers
+        m.submodules.sums = self.sums
         self._sequence(m)
         self._connect_port(m)
-        steps = self._steps_of_slot(m)
+        chosen = self._steps_of_slot(m)
+        steps = self._after(m, chosen, self.config.stages.store.words - 1, "slot_step")
         self._measure(m, steps)
-        self._solve(m, steps)
+        self._solve(m, chosen, steps)
         self._change(m)
         if self.config.corrections:
             m.submodules.engine = self.engine
@@ -113,9 +121,7 @@ class PackedPipeline(PipelineFrame):
         self.connect_selection(m)
 
     def _steps_of_slot(self, m):
-        """The step of the slot's model, a cycle before its words are multiplied; the update of the
-        largest derivative, which takes longer, begins before it.
-        """
+        """The step of the slot's model, a cycle after the slot."""
         layout = data.StructLayout({
             "mantissa": self.steps.mantissa.shape(), "shift": self.steps.shift.shape(),
             "label_shift": self.steps.label_shift.shape()})
@@ -126,14 +132,13 @@ class PackedPipeline(PipelineFrame):
                 with m.Case(number):
                     m.d.sync += [steps.mantissa.eq(entry.mantissa), steps.shift.eq(entry.shift),
                                  steps.label_shift.eq(label_shift)]
-        m.d.comb += [self.step.factor.eq(self.run.derivative_bound),
-                     self.step.mantissa.eq(steps.mantissa), self.step.shift.eq(steps.shift),
-                     self.step.label_shift.eq(steps.label_shift)]
-        return self._after(m, steps, self.config.stages.store.words - 1, "slot_step")
+        return steps
 
     def _labels(self):
         """Labels of the beat's rows, of the slot's model."""
         models, labels = self.config.models, self.sequencer.labels
+        if self.config.row_weights:
+            labels = labels.labels
         if self.config.rows.label_rows * models == 1:
             return [labels]
         per_row = [[labels[row * models + model] for model in range(models)]
@@ -174,12 +179,13 @@ class PackedPipeline(PipelineFrame):
                 m.d.sync += register.eq(level)
                 m.d.comb += levels[row][lane].eq(register)
 
-    def _solve(self, m, steps):
-        """Updates of the rows, from the cycle of their distances on."""
+    def _solve(self, m, chosen, steps):
+        """Updates of the rows, from the cycle of their distances on; ``chosen``: the slot's step a
+        cycle after it, ``steps``: when its words are multiplied.
+        """
         solvers, slot = self.solvers, self.sequencer.slot
         measured = self.config.stages.dot.cycles       # cycles from a slot to its distances
         since = measured - self.config.stages.store.words      # and from its step
-        largest = measured - 1 - self.step.latency      # and from its largest derivative
         signs = Cat(Value.cast(label)[-1] for label in self._labels())
         bound, scaled = Signal.like(solvers.bound), Signal(BOUND_WIDTH + MAX_LABEL_SHIFT)
         m.d.comb += scaled.eq(self.run.derivative_bound << steps.label_shift)
@@ -190,16 +196,68 @@ class PackedPipeline(PipelineFrame):
             solvers.rows.eq(self._after(m, slot.rows, measured, "measured_rows")),
             solvers.positive.eq(~self._after(m, signs, measured, "negative")),
             solvers.dithers.eq(self._after(m, self.sequencer.dithers, measured - 1, "dithers")),
-            solvers.mantissa.eq(self._after(m, steps.mantissa, since, "mantissa")),
-            solvers.shift.eq(self._after(m, steps.shift, since - 1, "shift")),
-            solvers.derivative_step.eq(
-                self._after(m, self.step.value, largest, "derivative_step")),
-            solvers.step_too_large.eq(
-                self._after(m, self.step.too_large, largest, "step_too_large")),
+            *self._scale(m, chosen, steps, since),
             solvers.loss.eq(self.run.loss),
             *(to.eq(distance) for to, distance in zip(solvers.distances, self.distances.o,
                                                       strict=True)),
         ]
+
+    def _scale(self, m, chosen, steps, since):
+        """Statements that give the solvers what they scale rows by; ``since``: cycles from
+        ``steps`` to the distances.
+        """
+        solvers, latency = self.solvers, self.steps_of_rows[0].latency
+        wait = self.config.stages.dot.cycles - 1 - latency      # in all, for largest derivatives
+        if not self.config.row_weights:
+            (step,) = self.steps_of_rows
+            self._connect_step(m, step, chosen.mantissa, chosen.shift, chosen.label_shift)
+            return [
+                solvers.mantissa.eq(self._after(m, steps.mantissa, since, "mantissa")),
+                solvers.shift.eq(self._after(m, steps.shift, since - 1, "shift")),
+                solvers.derivative_step.eq(self._after(m, step.value, wait, "derivative_step")),
+                solvers.step_too_large.eq(
+                    self._after(m, step.too_large, wait, "step_too_large")),
+            ]
+        statements = [solvers.shift.eq(self._after(m, steps.shift, since - 1, "shift"))]
+        shift = self._after(m, chosen.shift, wait, "late_shift")
+        label_shift = self._after(m, chosen.label_shift, wait, "late_label_shift")
+        for row, (step, own) in enumerate(zip(self.steps_of_rows, self._own_mantissas(m),
+                                              strict=True)):
+            mantissa = self._after(m, own, wait, f"own_{row}")  # 18 bits, where K has 47
+            self._connect_step(m, step, mantissa, shift, label_shift)
+            statements += [
+                solvers.mantissa[row].eq(self._after(m, mantissa, latency, f"mantissa_{row}")),
+                solvers.derivative_step[row].eq(step.value),
+                solvers.step_too_large[row].eq(step.too_large),
+            ]
+        return statements
+
+    def _connect_step(self, m, step, mantissa, shift, label_shift):
+        """Inputs of a largest derivative."""
+        m.d.comb += [step.factor.eq(self.run.derivative_bound), step.mantissa.eq(mantissa),
+                     step.shift.eq(shift), step.label_shift.eq(label_shift)]
+
+    def _own_mantissas(self, m):
+        """Mantissas of the beat's rows by their weights, a cycle after the slot, as the step of its
+        model is there. So the mantissa that they are made of is chosen a cycle earlier.
+        """
+        beat, mantissa = self.sequencer.labels, self.steps.mantissa
+        if self.has_more_models:
+            mantissa = Signal.like(mantissa, name="next_mantissa", reset_less=True)
+            with m.Switch(self.sequencer.next_model):
+                for number, entry in enumerate(self.all_steps):
+                    with m.Case(number):
+                        m.d.sync += mantissa.eq(entry.mantissa)
+        kept, found = self._after(m, mantissa, 1, "slot_mantissa"), []
+        for row in range(self.config.rows.rows_per_beat):
+            own = Signal(MANTISSA_WIDTH, name=f"own_{row}")
+            m.d.comb += own.eq(row_mantissa(
+                m, self.run.weighted, self.steps.key, mantissa=mantissa, kept=kept,
+                weight=beat.weight if self.config.rows.label_rows == 1 else beat.weight[row],
+                place=beat.place + WEIGHT_TURN * row, stages=1,
+                name=lambda name, row=row: f"{name}_{row}"))
+            found.append(own)
+        return found
 
     def _change(self, m):
         """Changes of the model, and the flags of what left its range."""

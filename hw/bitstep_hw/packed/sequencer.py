@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep_hw.packed.slot import slot_layout
 from bitstep_hw.parts.arithmetic import delay
-from bitstep_hw.parts.run import label_shape
+from bitstep_hw.parts.run import row_shape
 
 
 class InterleavingSequencer(wiring.Component):
@@ -41,9 +41,12 @@ class InterleavingSequencer(wiring.Component):
         Strobe: all of the epoch's updates are applied and judged.
     i_rows : In(stream.Signature(bus_width)), i_labels, i_dithers : In(stream.Signature(...))
         Beats; the labels of their rows, ``label_rows`` of them for each model, those of a row side
-        by side; the dithers of their rows.
+        by side, and their weights (:func:`bitstep_hw.parts.run.row_shape`); the dithers of their
+        rows.
     slot : Out(slot_layout), beat : Out(bus_width), labels, dithers : Out
         A slot, and what its beat comes with.
+    next_model : Out
+        With ``row_weights`` and several models: the model of the next cycle's slot.
     entered : Out(1)
         Strobe: a beat is taken.
     wait_rows, wait_labels, wait_update, wait_correction, flushing : Out(1)
@@ -53,7 +56,7 @@ class InterleavingSequencer(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        labels = label_shape(config.rows.label_rows * config.models)
+        labels = row_shape(config)
         dithers = config.rows.rows_per_beat * DITHER_WIDTH
         super().__init__({
             "rows": In(32), "batch": In(32), "period": In(32), "models": In(5),
@@ -66,6 +69,8 @@ class InterleavingSequencer(wiring.Component):
             "labels": Out(labels), "dithers": Out(dithers), "entered": Out(1),
             "wait_rows": Out(1), "wait_labels": Out(1), "wait_update": Out(1),
             "wait_correction": Out(1), "flushing": Out(1),
+            **({"next_model": Out(range(config.models))}
+               if config.row_weights and config.models > 1 else {}),
         })
 
     def elaborate(self, platform):
@@ -129,6 +134,9 @@ class InterleavingSequencer(wiring.Component):
             m.d.sync += [model.eq(Mux(turn_ends, 0, model + 1)), first.eq(turn_ends)]
         with m.If(self.start | self.stop):
             m.d.sync += [model.eq(0), first.eq(1)]
+        if self.config.row_weights:     # no slot follows a start or a stop at once
+            m.d.comb += self.next_model.eq(
+                Mux(turn_ends, 0, Mux(issue, model + 1, model)))
         return first
 
     def _wait_for_updates(self, m, ends):

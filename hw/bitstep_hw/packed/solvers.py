@@ -23,7 +23,7 @@ class RowSolvers(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``dot_width`` and ``rows_per_beat``.
+        Gives ``dot_width``, ``rows_per_beat`` and ``row_weights``.
 
     Members
     -------
@@ -38,7 +38,8 @@ class RowSolvers(wiring.Component):
     mantissa, shift : In
         Step of the model; ``shift`` one cycle before the slot, too.
     derivative_step : In(47), step_too_large : In(1)
-        K with 16 fraction bits, and that it is too large; with the slot.
+        K with 16 fraction bits, and that it is too large; with the slot. With ``row_weights`` these
+        and ``mantissa`` are each row's own, arrays of ``rows_per_beat``.
     bound : In(dot_width + 1)
         Of the Huber loss: the largest distance that is not clipped; with the slot.
     loss : In(Loss)
@@ -52,12 +53,16 @@ class RowSolvers(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         rows = config.rows.rows_per_beat
+
+        def scaling(width):
+            return In(width).array(rows) if config.row_weights else In(width)
+
         super().__init__({
             "valid": In(1), "rows": In(rows),
             "distances": In(signed(config.rows.dot_width + 1)).array(rows), "positive": In(rows),
             "dithers": In(rows * DITHER_WIDTH),
-            "mantissa": In(MANTISSA_WIDTH), "shift": In(range(MAX_SHIFT + 1)),
-            "derivative_step": In(STEP_WIDTH), "step_too_large": In(1), "loss": In(Loss),
+            "mantissa": scaling(MANTISSA_WIDTH), "shift": In(range(MAX_SHIFT + 1)),
+            "derivative_step": scaling(STEP_WIDTH), "step_too_large": scaling(1), "loss": In(Loss),
             "bound": In(config.rows.dot_width + 1),
             "o": Out(signed(UPDATE_WIDTH)).array(rows), "overflowed": Out(1),
         })
@@ -68,15 +73,31 @@ class RowSolvers(wiring.Component):
         valid = delay(m, self.valid, 1, name="valid")
         taking = delay(m, Mux(self.valid, self.rows, 0), 1, name="taking")
         shift = delay(m, self.shift, 2, name="shift")
-        step = delay(m, self.derivative_step[STEP_FRACTION:], 1, name="step")
-        step_too_large = delay(m, self.step_too_large, 1, name="step_too_large")
+        steps, step_too_large = self._late_steps(m, taking)
         for row in range(self.config.rows.rows_per_beat):
-            self._solve(m, row, taking[row], shift, step, wrong)
+            self._solve(m, row, taking[row], shift, steps[row], wrong)
         m.d.sync += self.overflowed.eq(valid & (
             (wrong & taking).any()
             | (((self.loss == Loss.HINGE) | (self.loss == Loss.HUBER)) & step_too_large
                & taking.any())))
         return m
+
+    def _late_steps(self, m, taking):
+        """Whole numbers of K, of each row, a cycle late; a flag that that of a row which takes part
+        is too large, or, without weights, that of the model.
+        """
+        if not self.config.row_weights:
+            step = delay(m, self.derivative_step[STEP_FRACTION:], 1, name="step")
+            too_large = delay(m, self.step_too_large, 1, name="step_too_large")
+            return [step] * self.config.rows.rows_per_beat, too_large
+        steps = [delay(m, step[STEP_FRACTION:], 1, name=f"step_{row}")
+                 for row, step in enumerate(self.derivative_step)]
+        too_large = delay(m, Cat(*self.step_too_large), 1, name="step_too_large")
+        return steps, (too_large & taking).any()
+
+    def _of_row(self, numbers, row):
+        """That of a row among what rows are scaled by."""
+        return numbers[row] if self.config.row_weights else numbers
 
     def _solve(self, m, row, takes, shift, step, wrong):
         """Update of a row."""
@@ -96,11 +117,12 @@ class RowSolvers(wiring.Component):
         late_dither = delay(m, dither, 1, name=f"dither_{row}")
         with m.If(self.valid):
             m.d.sync += [
-                exact.eq(distance * self.mantissa + addend),
+                exact.eq(distance * self._of_row(self.mantissa, row) + addend),
                 positive.eq(self.positive[row]),
                 active.eq(Mux(self.positive[row], distance[-1], ~distance[-1] & distance.any())),
                 above.eq(distance > self.bound), below.eq(distance < -self.bound),
-                up.eq((self.derivative_step[:STEP_FRACTION] + late_dither)[STEP_FRACTION]),
+                up.eq((self._of_row(self.derivative_step, row)[:STEP_FRACTION]
+                       + late_dither)[STEP_FRACTION]),
             ]
         shifted = Signal(signed(width - SHIFT_UNIT), name=f"shifted_{row}")
         with m.Switch(shift):

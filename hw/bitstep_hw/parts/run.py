@@ -31,17 +31,23 @@ def label_shape(models):
 
 
 def row_shape(config):
-    """Shape of what belongs to a row beside its values: its label, or those of several models; in
-    pipelines with weights of rows a structure of these (``labels``), its weight and the place of
-    its mantissa's dither (:func:`bitstep.golden.steps.row_mantissa`), that of row 0 being 0.
+    """Shape of what belongs to a row beside its values, or to the rows of a beat that are taken
+    together: labels, those of a row side by side; in pipelines with weights of rows
+    :func:`weighted_shape`.
     """
-    return weighted_shape(config.models) if config.row_weights else label_shape(config.models)
+    rows = config.rows.label_rows
+    return weighted_shape(config.models, rows) if config.row_weights \
+        else label_shape(rows * config.models)
 
 
-def weighted_shape(models):
-    """Shape of a row's labels with its weight."""
-    return data.StructLayout({"labels": label_shape(models), "weight": WEIGHT_BITS,
-                              "place": WEIGHT_BITS})
+def weighted_shape(models, rows=1):
+    """Shape of the labels and weights of rows that are taken together, with the place of the first
+    row's dither (:func:`bitstep.golden.steps.row_mantissa`), that of row 0 being 0.
+    """
+    return data.StructLayout({
+        "labels": label_shape(rows * models),
+        "weight": WEIGHT_BITS if rows == 1 else data.ArrayLayout(WEIGHT_BITS, rows),
+        "place": WEIGHT_BITS})
 
 
 def reads_derivatives(run):

@@ -1,17 +1,16 @@
 """The part of the pipeline that each model has of its own."""
 
-from amaranth import C, Mux, Signal
+from amaranth import C, Signal
 from amaranth.lib import wiring
 
-from bitstep.pipeline.parts.widths import MANTISSA_WIDTH
-from bitstep.pipeline.shapes import WEIGHT_BITS
-from bitstep_hw.parts.arithmetic import delay, multiply
+from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.products.dot_product import DotProduct
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 from bitstep_hw.pipeline.update.row_decision import bound_width
+from bitstep_hw.pipeline.update.row_mantissa import row_mantissa
 from bitstep_hw.pipeline.update.update_queue import UpdateQueue
 
 SOLVERS = {"linear": LinearSolver, "logistic": LogisticSolver}
@@ -127,22 +126,18 @@ class ModelPath:
 
     def _scale(self, m, pipeline, steps, row, entered):
         """What the solver scales a row by when it enters, ``entered`` cycles after its last slot,
-        by name; with ``row_weights`` from the row's own mantissa, ``mantissa weight / 2^16``
-        rounded by a dither of its own (:func:`bitstep.golden.steps.row_mantissa`).
+        by name; with ``row_weights`` from the row's own mantissa.
         """
         step, mantissa, wait, then = self.derivative_step, steps.mantissa, 0, 0
         if self.config.row_weights:
             stages = 2 if self.config.clock.fast else 1
-            place = Signal(WEIGHT_BITS, name=self.named("place"))
-            m.d.comb += place.eq(row.place + steps.key[:WEIGHT_BITS])
-            scaled = multiply(m, mantissa, row.weight, stages=stages, valid=None,
-                              addend=delay(m, place, stages - 1, name=self.named("place")),
-                              name=self.named("weighted"), width=MANTISSA_WIDTH + WEIGHT_BITS + 1)
             weighted = pipeline.run.weighted
             if self.config.refetch:     # at an epoch's start its K, which bounds those of all rows
                 weighted = weighted & ~pipeline.start
             mantissa = Signal.like(steps.mantissa, name=self.named("own"), reset_less=True)
-            m.d.sync += mantissa.eq(Mux(weighted, scaled[WEIGHT_BITS:], steps.mantissa))
+            m.d.sync += mantissa.eq(row_mantissa(
+                m, weighted, steps.key, mantissa=steps.mantissa, weight=row.weight,
+                place=row.place, stages=stages, kept=steps.mantissa, name=self.named))
             wait = entered - stages - 1     # from the mantissa until the row enters
             then = wait - step.latency
         scale = {"mantissa": delay(m, mantissa, wait, name=self.named("own")),

@@ -1,6 +1,6 @@
 """Unpacker of labels: the dense stream of words as a stream of labels."""
 
-from amaranth import C, Cat, Module, Mux, Signal
+from amaranth import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -28,15 +28,17 @@ class LabelUnpacker(wiring.Component):
     rows : int
         Rows whose labels are given together, a power of two.
     weights : bool
-        True if rows can have weights; then labels are given for one row at a time.
+        True if rows can have weights.
+    rows_per_beat : int
+        Rows among those that are given together; the places behind them belong to no row.
 
     Members
     -------
     i : In(stream.Signature(64))
         Stored labels.
     o : Out(stream.Signature(label_shape(rows * models)))
-        Labels, those of a row side by side; with ``weights`` a structure of these, the weight and
-        the place of its dither (:func:`bitstep_hw.parts.run.row_shape`).
+        Labels, those of a row side by side; with ``weights`` a structure of these, the weights and
+        the place of the first row's dither (:func:`bitstep_hw.parts.run.weighted_shape`).
     label_format : In(2)
         A :class:`bitstep.pipeline.registers.LabelFormat`; constant during a run.
     shared : In(1)
@@ -48,12 +50,12 @@ class LabelUnpacker(wiring.Component):
         Drops what is left of a word: the next label is the first of a new stream.
     """
 
-    def __init__(self, *, models=1, streams=1, rows=1, weights=False):
-        assert not (weights and rows > 1)
+    def __init__(self, *, models=1, streams=1, rows=1, weights=False, rows_per_beat=1):
         self.models, self.streams, self.rows, self.weights = models, streams, rows, weights
+        self._turn = rows_per_beat * WEIGHT_TURN    # from a place that is given to the next
         super().__init__({
             "i": In(stream.Signature(AUX_WIDTH)),
-            "o": Out(stream.Signature(weighted_shape(models) if weights
+            "o": Out(stream.Signature(weighted_shape(models, rows) if weights
                                       else label_shape(rows * models))),
             "label_format": In(2),
             **({"weighted": In(1)} if weights else {}),
@@ -64,7 +66,7 @@ class LabelUnpacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         labels = self.streams * self.rows
-        self._words = max(1, self.streams if self.weights else labels // 2)     # of a row, at most
+        self._words = max(1, labels if self.weights else labels // 2)     # given together, at most
         word = Signal(self._words * AUX_WIDTH)
         left = Signal(range(AUX_WIDTH + 1))
         per_word, shifted = Signal.like(left), Signal.like(word)
@@ -109,29 +111,36 @@ class LabelUnpacker(wiring.Component):
     def _split(self, m, word, width, numbers):
         """Rows that take so many bits, together or each."""
         per_word, shifted, last = numbers
+        if self.weights and self.rows > 1:
+            word = word[:AUX_WIDTH]     # what takes more is used up as soon as it is given
         m.d.comb += [per_word.eq(max(AUX_WIDTH // width, 1)), shifted.eq(word >> width),
                      last.eq(max(width // AUX_WIDTH, 1) - 1)]
 
     def _split_weighted(self, m, word, label_format, numbers):
         """Rows with weights, which stand in the highest bits of each."""
-        widths = [row_label_bits(label_format, streams, True) for streams in (self.streams, 1)]
+        widths = self._weighted_widths(label_format)
         for width, takes in zip(widths[:self.models], (1, self.shared) if self.models > 1 else (1,),
                                 strict=True):
             with m.If(takes):
-                self._split(m, word, width, numbers)
-                m.d.comb += self.o.payload.weight.eq(word[width - WEIGHT_BITS:width])
+                self._split(m, word, self.rows * width, numbers)
+                m.d.comb += Value.cast(self.o.payload.weight).eq(Cat(
+                    word.word_select(row, width)[-WEIGHT_BITS:] for row in range(self.rows)))
+
+    def _weighted_widths(self, label_format):
+        """Bits of a row with a weight: with labels of all models, and with one that they share."""
+        return [row_label_bits(label_format, streams, True) for streams in (self.streams, 1)]
 
     def _count(self, m):
-        """Places of the dithers of rows."""
+        """Places of the dithers of rows, of which those in ``rows`` follow from the first."""
         place = Signal(WEIGHT_BITS)
         m.d.comb += self.o.payload.place.eq(place)
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += place.eq(place + WEIGHT_TURN)
+            m.d.sync += place.eq(place + self._turn)
         with m.If(self.restart):
             m.d.sync += place.eq(0)
 
     def _take(self, m, word, label_format):
-        """Labels of a row out of the lowest bits."""
+        """Labels out of the lowest bits."""
         width = LABEL_BITS[label_format]
         labels = self.o.payload.labels if self.weights else self.o.payload
         outputs = [labels] if self.models * self.rows == 1 else list(labels)
@@ -140,6 +149,13 @@ class LabelUnpacker(wiring.Component):
             stored = word.word_select(row * self.streams + model, width)
             if self.models > 1:
                 stored = Mux(self.shared, word.word_select(row, width), stored)
+            if self.weights and row:        # behind other rows' weights
+                first, alone = (word.word_select(row, each)
+                                for each in self._weighted_widths(label_format))
+                own = first.word_select(model, width)
+                if self.models > 1:
+                    own = Mux(self.shared, alone[:width], own)
+                stored = Mux(self.weighted, own, stored)
             m.d.comb += output.eq(Mux(stored[0], 1, -1) if label_format == LabelFormat.SIGN
                                   else stored.as_signed())
 

@@ -197,6 +197,21 @@ def test_class_weights_of_numbers_and_resuming(numbers, tmp_path, capsys):
         capsys, "train", *options[:-1], "5=2", "--device", "golden", "--resume", state)
 
 
+def test_class_weights_of_packed_rows(tmp_path):
+    """They go along with the rows, so a packed row is read once an epoch, as others are."""
+    model, report = tmp_path / "m.npz", tmp_path / "r.json"
+    found = []
+    for more in ([], ["--packed"]):
+        assert train("breast_cancer", "--model", "svm", "--no-refetch", "--bits", 2, "--epochs", 3,
+                     "--class-weight", "0=2.5,1=0.5", "--seed", 1, "--solver", "sgd",
+                     "--train-rows", 100, "--out", model, "--report", report, *more) == 0
+        found.append((json.loads(report.read_text()),
+                      LowPrecisionClassifier.load(model).coef_.tolist()))
+    (padded, coef), (packed, same) = found
+    assert coef == same
+    assert padded["dataset"]["train_rows"] == packed["dataset"]["train_rows"] == 100
+
+
 @pytest.mark.parametrize("weight, message", [
     ("even", "must be balanced, or each class once with its weight"),
     ("M=1,M=2", "each class once"), ("=2", "each class once"), ("M=-1", "a number of at least 0"),

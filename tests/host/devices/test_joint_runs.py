@@ -68,6 +68,27 @@ def test_equal_labels_are_stored_once():
     assert stored is jobs[0].labels
 
 
+def test_weights_of_packed_rows_stand_beside_their_labels():
+    """Three rows of 21 bits fill a beat, whose fourth place belongs to no row; so do two places of
+    the second beat. A row has two labels of 16 bits, 16 bits of 0, and its weight.
+    """
+    config = PipelineConfig(bits=3, max_features=7, lookahead=0, models=2, packed=True,
+                            row_weights=True)
+    weights, labels = np.array([1, 2, 65535, 4], np.uint16), (10, 20, -30, 40)
+    rows = (np.zeros((4, 8), np.uint8),)
+    jobs = [job_of(some, LabelFormat.INT16, config=config, weights=weights, rows=rows,
+                   intercept_level=3) for some in (labels, labels[::-1])]
+    stored, shared = stored_labels_of(jobs, config)
+    assert not shared
+    assert stored.view("<u2").reshape(-1, 4).astype("<i4").tolist() == [
+        [10, 40, 0, 1], [20, (1 << 16) - 30, 0, 2], [(1 << 16) - 30, 20, 0, 65535], [0] * 4,
+        [40, 10, 0, 4], *[[0] * 4] * 3]
+    stored, shared = stored_labels_of(jobs[:1], config)     # of two, which share it
+    assert shared
+    assert stored.view("<u2").tolist() == [10, 1, 20, 2, (1 << 16) - 30, 65535, 0, 0,
+                                           40, 4, 0, 0, 0, 0, 0, 0]
+
+
 def test_signs_cannot_be_absent():
     """Memory has no 0 of format SIGN, which all labels of such a job count as."""
     config = PipelineConfig(bits=16, max_features=8, row_format=BIT_PLANES)

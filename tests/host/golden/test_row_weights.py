@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bitstep.cycles.shape import Shape
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.golden.steps import row_mantissa, update_rules
@@ -118,5 +119,24 @@ def test_pipelines_without_weights_refuse_them():
     job = random_job(CONFIG, n_features=3, n_rows=4, weighted=True)
     with pytest.raises(ValueError, match=r"no weights of rows.*row_weights=True"):
         replace(job, config=replace(CONFIG, row_weights=False))
-    with pytest.raises(ValueError, match="row_weights=True"):
-        replace(CONFIG, packed=True, lookahead=0, proximal=False, max_features=8)
+
+
+@pytest.mark.parametrize("models", [1, 3])
+def test_packed_rows(models):
+    """Those of every other pipeline, bit for bit, and their labels and weights take 32 bits a
+    row: of a beat of 2 rows of 8 codes, a word.
+    """
+    config = replace(CONFIG, packed=True, lookahead=0, proximal=False, max_features=8,
+                     models=models)
+    drawn = random_jobs(config, models, n_features=7, n_rows=61, weighted=True, batch=3,
+                        correction_period=6, loss=Loss.HINGE)
+    other = replace(CONFIG, models=models)
+    assert all(job.weights is not None for job in drawn)
+    for job, result in zip(drawn, CpuDevice(config).train_models(drawn), strict=True):
+        assert isinstance(result, RunResult)
+        expected = [one.model for one in train(replace(job, config=other))]
+        np.testing.assert_array_equal(result.models, expected)
+        np.testing.assert_array_equal(result.models, [one.model for one in train(job)])
+    with_weights, without = (Shape.of(job, config, None).label_words for job in (
+        drawn[0], replace(drawn[0], weights=None)))
+    assert (with_weights, without) == (31, 1)

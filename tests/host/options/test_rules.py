@@ -91,7 +91,6 @@ COMMANDS = {
     "batches without waiting, batches of one row": "rtl --update-interval 1 --no-minibatch",
     "batches without waiting, refetching": "rtl --update-interval 1 --refetch",
     "batches without waiting, bit-plane rows": "rtl --update-interval 1 --bit-planes",
-    "row weights, packed rows": "rtl --row-weights --packed",
     "length of packed rows": "rtl --packed --features 5",
 }
 # Rules that need the shape or the labels of the data: a file, and arguments.

@@ -8,7 +8,7 @@ from support import put, put_all_of, ticks
 
 from bitstep.golden.steps import WEIGHT_TURN
 from bitstep.pipeline.levels import unpack_labels
-from bitstep.pipeline.memory import pack_weighted_labels
+from bitstep.pipeline.memory import pack_labels, pack_weighted_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_sim.testing.cases import each
@@ -228,6 +228,67 @@ def test_rows_with_weights(label_format, models, streams, shared, stall):
             put_all_of(ctx, dut, {"restart": 0})
 
     random.seed(f"{label_format}-{models}")
+    simulate(dut, testbench, limit=20_000)
+
+
+@each("label_format", LabelFormat)
+@pytest.mark.parametrize("models, streams", [(1, 1), (3, 4)])
+@pytest.mark.parametrize("rows, rows_per_beat", [(2, 2), (8, 5)])
+@each("shared", [0, 1])
+@each("weighted", [0, 1])
+def test_rows_with_weights_together(label_format, models, streams, rows, rows_per_beat, shared,
+                                    weighted):
+    """Those of a beat; after a restart within the words of one, others from place 0."""
+    rng = np.random.default_rng([models, rows])
+    bits = {LabelFormat.INT16: 16, LabelFormat.INT32: 32}.get(label_format)
+    dut = once(LabelUnpacker, models=models, streams=streams, rows=rows, weights=True,
+               rows_per_beat=rows_per_beat)
+    per_row = 1 if shared and models > 1 else streams
+    words, expected = [], []
+    for n_beats in (9, 4):
+        n_rows = n_beats * rows
+        labels = rng.choice([-1, 1], (n_rows, per_row)) if bits is None else \
+            rng.integers(-1 << bits - 1, 1 << bits - 1, (n_rows, per_row))
+        weights = rng.integers(0, 1 << 16, n_rows).astype(np.uint16)
+        weights[:3] = 0, 65535, 1
+        stored = pack_weighted_labels(labels, weights, label_format) if weighted else \
+            pack_labels(labels.reshape(-1), label_format)
+        words.append(stored.view("<u8").tolist())
+        given = np.broadcast_to(labels, (n_rows, models)) if per_row == 1 else labels[:, :models]
+        expected.append([
+            (beat.reshape(-1).tolist(), some.tolist() if weighted else None,
+             WEIGHT_TURN * rows_per_beat * number % (1 << 16))
+            for number, (beat, some) in enumerate(zip(
+                given.reshape(n_beats, rows, models), weights.reshape(n_beats, rows),
+                strict=True))])
+
+    async def testbench(ctx):
+        put_all_of(ctx, dut, {"label_format": label_format.value, "weighted": weighted})
+        if models > 1:
+            put(ctx, dut.shared, shared)
+        for some, beats in zip(words, expected, strict=True):
+            received, left = [], list(some)
+            while len(received) < len(beats) - 1:       # some words of the last one are taken
+                put(ctx, dut.i.valid, bool(left) and random.random() >= 0.2)
+                put(ctx, dut.i.payload, left[0] if left else 0)
+                put(ctx, dut.o.ready, random.random() >= 0.2)
+                taken = ctx.get(dut.i.valid) and ctx.get(dut.i.ready)
+                if ctx.get(dut.o.valid) and ctx.get(dut.o.ready):
+                    beat = ctx.get(dut.o.payload)
+                    received.append((
+                        [beat.labels[place] for place in range(rows * models)],
+                        [beat.weight[row] for row in range(rows)] if weighted else None,
+                        beat.place))
+                await ctx.tick()
+                if taken:
+                    del left[0]
+            assert received == beats[:-1]
+            put_all_of(ctx, dut, {"restart": 1})
+            put(ctx, dut.i.valid, 0)
+            await ctx.tick()
+            put_all_of(ctx, dut, {"restart": 0})
+
+    random.seed(f"{label_format}-{models}-{rows}")
     simulate(dut, testbench, limit=20_000)
 
 

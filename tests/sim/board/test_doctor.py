@@ -7,7 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from drawn_jobs import EVERY_CYCLE, FLOAT, LOGISTIC, REFETCH, WEIGHTED, WEIGHTED_REFETCH
+from drawn_jobs import (
+    EVERY_CYCLE,
+    FLOAT,
+    LOGISTIC,
+    PACKED_WEIGHTS,
+    REFETCH,
+    WEIGHTED,
+    WEIGHTED_REFETCH,
+)
 from drawn_jobs import WIDE as SEVERAL_PORTS
 from uart_line import SYSTEM, Faulty, flipped, write_manifest
 
@@ -53,6 +61,7 @@ def named(report, title):
 @pytest.mark.parametrize("config",
                          [CONFIG, DOUBLE, pytest.param(WIDE, marks=pytest.mark.slow), FLOAT,
                           LOGISTIC, REFETCH, BIT_PLANES, ROUNDED, PACKED, TWO, WEIGHTED[0],
+                          pytest.param(PACKED_WEIGHTS, marks=pytest.mark.slow),
                           EVERY_CYCLE[0], SEVERAL_PORTS[0], WEIGHTED_REFETCH],
                          ids=lambda config: config.name)
 def test_all_is_well(config):

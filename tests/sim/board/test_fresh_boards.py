@@ -22,6 +22,7 @@ from drawn_jobs import (
     LARGE,
     LOGISTIC,
     PACKED,
+    PACKED_WEIGHTS,
     REFETCH,
     SEVERAL,
     TABLES,
@@ -98,12 +99,15 @@ def several_jobs():
             (1, 2, 9, LabelFormat.SIGN)])]
 
 
-def packed_jobs():
-    """Runs of three models, of two, and of one."""
+def packed_jobs(config):
+    """Runs of three models, of two, and of one; in pipelines with weights of rows that of two has
+    none.
+    """
     return [Training(tuple(random_jobs(
-        PACKED, count, n_features=n_features, n_rows=n_rows, batch=batch,
+        config, count, n_features=n_features, n_rows=n_rows, batch=batch,
         correction_period=4 * batch, warm=True, epochs=3 - number, seed=number,
-        label_format=label_format, copies=1 + number % 2)))
+        label_format=label_format, copies=1 + number % 2,
+        weighted=config.row_weights and number != 1)))
         for number, (count, n_features, n_rows, batch, label_format) in enumerate([
             (3, 3, 41, 2, LabelFormat.INT16), (2, 2, 63, 4, LabelFormat.INT32),
             (1, 3, 17, 1, LabelFormat.SIGN)])]
@@ -131,7 +135,8 @@ def bit_plane_jobs(cut_off):
 LONG = {
     "few-bits": (FEW_BITS, few_bits_jobs, 53),
     "several": (SEVERAL, several_jobs, 101),
-    "packed": (PACKED, packed_jobs, 3),
+    "packed": (PACKED, functools.partial(packed_jobs, PACKED), 3),
+    "packed-weights": (PACKED_WEIGHTS, functools.partial(packed_jobs, PACKED_WEIGHTS), 3),
     **{f"bit_planes-{kind}": (BIT_PLANES, functools.partial(bit_plane_jobs, kind), stride)
        for kind, stride in (("training", 37), ("gradient", 17), ("derivatives", 11))},
 }
@@ -284,7 +289,8 @@ def test_abort_with_hundreds_of_features(memory, stride):
 
 
 every_long_run = pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.slow if name == "several" else ()) for name in LONG])
+    pytest.param(name, marks=pytest.mark.slow if name in ("several", "packed-weights") else ())
+    for name in LONG])
 
 
 @pytest.mark.by_day(2)

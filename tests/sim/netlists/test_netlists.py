@@ -47,6 +47,8 @@ CONFIGS = {
     "packed": PipelineConfig(bits=8, max_features=4, packed=True, lookahead=0, corrections=True),
     "packed_two_levels": PipelineConfig(bits=8, row_format="two_levels", max_features=8,
                                         packed=True, **_LITTLE),
+    "packed_weights": PipelineConfig(bits=8, max_features=4, packed=True, row_weights=True,
+                                     **_LITTLE),
     "refetch": PipelineConfig(bits=8, max_features=64, refetch=True, **_LITTLE),
 }
 
@@ -66,7 +68,8 @@ def jobs_of(config, seed, **options):
     n_features = options.pop("n_features", config.max_features - (not rows.packed))
     batch = 12 if config.update_interval == 1 else 3 if config.minibatch else 1
     chosen = {"n_rows": 60, "batch": batch,
-              "correction_period": 12 * config.corrections, "seed": seed} | options
+              "correction_period": 12 * config.corrections, "seed": seed,
+              "weighted": config.row_weights} | options
     if config.row_format == formats.BIT_PLANES:
         return [random_bit_plane_job(config, n_features=n_features, planes=(4, 2, 16), **chosen)]
     if config.refetch:

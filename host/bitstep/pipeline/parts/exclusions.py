@@ -13,7 +13,6 @@ TRAITS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "proximal steps": {"proximal": bool},
     "few bits": {"model_bits": bool, "rounded_updates": bool},
     "packed rows": {"packed": bool},
-    "row weights": {"row_weights": bool},
     "several models": {"models": lambda models: models is not None and models > 1},
     "look-ahead": {"lookahead": lambda rows: rows not in (None, "auto", 0)},
     "slow updates": {"update_interval": lambda cycles: cycles not in (None, 2)},
@@ -78,7 +77,6 @@ EXCLUSIONS = (
               "a row that is read again would hold up its batch"),
     Exclusion("batches without waiting", "bit-plane rows",
               "full passes over bit planes take rows at least 2 cycles apart"),
-    Exclusion("row weights", "packed rows", "each row of a beat would need a step of its own"),
 )
 
 

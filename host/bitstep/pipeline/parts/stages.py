@@ -434,8 +434,10 @@ class PackedDotProduct(DotProduct):
 
     @property
     def tree(self) -> int:
-        """Registers in the adder tree, which adds the intercept and the label, too."""
-        return ceil_div((self.rows.lanes + 1).bit_length(), 2)
+        """Registers in the adder tree, which adds the intercept and the label, too. Of the shortest
+        rows there is one more without corrections: the largest derivative takes as long.
+        """
+        return max(ceil_div((self.rows.lanes + 1).bit_length(), 2), 3 - self.words)
 
     @property
     def cycles(self) -> int:

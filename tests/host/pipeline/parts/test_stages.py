@@ -104,3 +104,13 @@ def test_packed_rows_have_stages_of_their_own():
     assert (stages.store.words, stages.dot.tree, stages.dot.cycles) == (2, 2, 5)
     assert (stages.store.sum, stages.latency, stages.start_delay) == (1, 10, 6)
     assert stages.required_lookahead(1) == 0
+
+
+@pytest.mark.parametrize("features, corrections, cycles", [
+    (1, True, 4), (2, True, 4), (3, True, 5), (1, False, 4), (2, False, 4), (3, False, 4),
+    (14, False, 4), (15, False, 5)])
+def test_dot_products_of_packed_rows_take_as_long_as_the_largest_derivative(features, corrections,
+                                                                           cycles):
+    """A cycle to the step of the slot's model, and 3 to the derivative."""
+    stages = C(max_features=features, packed=True, lookahead=0, corrections=corrections).stages
+    assert stages.dot.cycles == cycles
