@@ -7,7 +7,7 @@ has are those of :data:`bitstep.pipeline.parts.exclusions.TRAITS`, and rules bet
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -64,6 +64,18 @@ class RuleError(ValueError):
         self.rule = rule
 
 
+KNOWN_TYPES = (type(None), bool, int, float, str)
+KEPT = 64                   # requests whose check is kept: all rules take as long as a pass
+_CHECKED: dict[Hashable, None] = {}
+
+
+def keep(kept: dict[Hashable, Any], like: Hashable, value: Any) -> None:
+    """Keep what was found out about requests that are alike, in place of the oldest."""
+    while len(kept) >= KEPT:
+        kept.pop(next(iter(kept)), None)
+    kept[like] = value
+
+
 @dataclass(frozen=True)
 class Request:
     """Options that a user gives, what is known of the data, and defaults.
@@ -113,8 +125,22 @@ class Request:
 
     def check(self) -> None:
         """Raise RuleError for the first rule that is broken, of those that can be decided yet."""
-        for rule in RULES:
-            rule.check(self)
+        if self.like not in _CHECKED:
+            for rule in RULES:
+                rule.check(self)
+            if self.like is not None:
+                keep(_CHECKED, self.like, None)
+
+    @cached_property
+    def like(self) -> Hashable:
+        """What requests that are checked alike have in common: words, names, and values with their
+        types, as 1 and True are equal; None if there are other values than these.
+        """
+        values = [(name, value) for part in (self.asked, self.defaults, self.facts)
+                  for name, value in (("", None), *part.items())]
+        if not all(isinstance(value, KNOWN_TYPES) for _, value in values):
+            return None
+        return self.words, *((name, type(value), value) for name, value in values)
 
     def say(self, name: str) -> str:
         """An option with its value, or a fact."""

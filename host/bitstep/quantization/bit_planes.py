@@ -2,7 +2,7 @@
 
 import functools
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -187,7 +187,7 @@ class BitPlaneRows:
             sums.add(_sums(self.codes(planes, start, stop), planes,
                            None if self.weights is None else self.weights[start:stop]))
         count = self.n_rows if self.weights is None else int(self.weights.sum(dtype=np.int64))
-        return _moments(sums.of_levels(count), count, planes)
+        return _moments(sums.of_levels(count)[None], count, [planes])[0]
 
     @property
     def mean_square(self) -> float:
@@ -304,11 +304,14 @@ class _Sums:
         return np.stack([2 * first + count, 4 * (second + first) + count], axis=-2)
 
 
-def _moments(sums: np.ndarray, count: int, planes: int = PLANES) -> np.ndarray:
-    """Means and variances of columns, from sums of levels and of their squares."""
-    return np.array([[int(first) / (count << planes) for first in sums[0]],
-                     [int(count * second - first * first) / (count * count << 2 * planes)
-                      for first, second in sums.T]])
+def _moments(sums: np.ndarray, count: int, planes: Sequence[int]) -> np.ndarray:
+    """Means and variances of columns at some precisions, from sums of levels and of their squares
+    as Python's integers, of which quotients are rounded once.
+    """
+    units = np.array([count << number for number in planes], object)[:, None]
+    first, second = sums[:, 0], sums[:, 1]
+    return np.stack([first / units, (count * second - first * first) / (units * units)],
+                    axis=1).astype(np.float64)
 
 
 class BitPlaneEncoder:
@@ -372,8 +375,7 @@ class BitPlaneEncoder:
     @cached_property
     def _code_moments(self) -> np.ndarray:
         """Means and variances of columns at every precision, shape (16, 2, n_features)."""
-        return np.array([_moments(sums, self._count, planes) for planes, sums in enumerate(
-            self._sums.of_levels(self._count), start=1)])
+        return _moments(self._sums.of_levels(self._count), self._count, range(1, PLANES + 1))
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the array of all rows."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.options.models import MODELS, Model, model_of
-from bitstep.options.rules import Request, why_not_centred
+from bitstep.options.rules import Request, keep, why_not_centred
 from bitstep.options.table import (
     AUTO,
     DEFAULT_EPOCHS,
@@ -41,9 +41,7 @@ from bitstep.training.schedules import (
     schedule_steps,
 )
 
-KNOWN_TYPES = (type(None), bool, int, float, str)
-CHECKED = 64                # requests whose check is kept: some 500 rules take as long as a pass
-_CHECKED: dict[Hashable, Request] = {}
+_CHECKED: dict[Hashable, Request] = {}      # what became of requests
 
 
 class OptimumWarning(UserWarning):
@@ -193,7 +191,7 @@ def check_options(request: Request) -> Request:
     RuleError
         If options do not go together.
     """
-    like = _like(request)
+    like = request.like
     if like not in _CHECKED:
         for name, value in request.asked.items():
             if value is not None:
@@ -203,20 +201,8 @@ def check_options(request: Request) -> Request:
         checked.check()
         if like is None:
             return checked
-        while len(_CHECKED) >= CHECKED:
-            _CHECKED.pop(next(iter(_CHECKED)), None)
-        _CHECKED[like] = checked
+        keep(_CHECKED, like, checked)
     return _CHECKED[like]
-
-
-def _like(request: Request) -> Hashable:
-    """What requests that are checked alike have in common: words, names, and values with their
-    types, as 1 and True are equal; None if there are other values than these.
-    """
-    values = [(name, value) for part in (request.asked, request.defaults, request.facts)
-              for name, value in (("", None), *part.items())]
-    return (request.words, *((name, type(value), value) for name, value in values)) \
-        if all(isinstance(value, KNOWN_TYPES) for _, value in values) else None
 
 
 def _with_solver(request: Request) -> Request:

@@ -21,7 +21,7 @@ from bitstep.pipeline.bit_planes import PLANES, from_bit_planes, middle_levels
 from bitstep.quantization import BitPlaneRows
 from bitstep.training.code_columns import joined
 
-PRODUCTS = 1 << 21          # of pairs of columns in all rows, at most
+PRODUCTS = 1 << 22          # of pairs of columns in all rows, at most
 VALUES = 1 << 17            # of all rows: 1 MB of numbers
 LEAST = 1e-9                # of the mean curvature, in directions that nothing bends
 

@@ -1,6 +1,7 @@
 """Pipelines that suit data and an objective."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from bitstep.checks import check_choice, check_integer
 from bitstep.pipeline.config import PipelineConfig
@@ -74,15 +75,18 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     return config.with_lookahead(int(n_features))
 
 
+_pipeline = lru_cache(64, typed=True)(pipeline_for)     # a check takes longer than a pass
+
+
 def pipeline_of(rows: QuantizedRows | BitPlaneRows, objective: Objective,
                 lookahead: int | str = "auto", packed: bool = False,
                 few_bits: tuple[int, int] = (0, 0)) -> PipelineConfig:
     """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
-    return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
-                        bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
-                        refetch=objective.refetch, proximal=objective.proximal,
-                        codebooks=rows.codebooks is not None, packed=packed,
-                        few_bits=few_bits, row_weights=rows.weight_sums.weighted)
+    return _pipeline(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
+                     bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
+                     refetch=objective.refetch, proximal=objective.proximal,
+                     codebooks=rows.codebooks is not None, packed=packed, few_bits=few_bits,
+                     row_weights=rows.weight_sums.weighted)
 
 
 def pipeline_of_all(rows: QuantizedRows | BitPlaneRows,

@@ -142,7 +142,7 @@ def test_many_products_are_left_to_inner_passes(monkeypatch):
 
 
 @pytest.mark.parametrize("rows, features, few", [
-    (512, 64, True), (513, 64, False), (2, 128, True), (2, 129, False),
+    (1024, 64, True), (1025, 64, False), (2, 161, True), (2, 162, False),
     (1 << 17, 1, True), ((1 << 17) + 1, 1, False)])
 def test_limit(rows, features, few):
     sizes: Any = SimpleNamespace(n_rows=rows, n_features=features, stored=(None,))

@@ -20,6 +20,7 @@ from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
 from bitstep.quantization.kernels import unpacked_codes
 
+SMALL = 1 << 22                 # bytes for which memory always has room
 ROOM = 0.5                      # share of the free memory that decoded rows may take
 PORTION_VALUES = 1 << 18        # values of a portion of rows that are not kept: 0.5 MB
 
@@ -104,7 +105,8 @@ class DecodedRows:
             found = self._kept.get(id(stored))
         if found is not None and found[1] >= job.n_rows:
             return found[2]
-        if 2 * job.n_rows * job.n_features > ROOM * available_memory():
+        size = 2 * job.n_rows * job.n_features
+        if size > SMALL and size > ROOM * available_memory():
             return None
         codes = np.empty((job.n_rows, job.n_features), np.int16)
         parts = [slice(first, first + n_rows) for first, n_rows in portions(job)]
