@@ -38,7 +38,7 @@ def check(config, *, lookahead=None, stall=0.0, dut=None, **options):
     return [cycles for *_, cycles in results]
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("row_format, bits", [
     pytest.param(*each, marks=[] if each in BY_DAY else pytest.mark.slow) for each in FORMATS])
 def test_every_format(row_format, bits):
@@ -59,6 +59,7 @@ def test_lanes_without_a_feature(row_format, bits, update_interval):
         check(config, n_features=n_features, n_rows=9, seed=bits)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 7])
@@ -69,12 +70,14 @@ def test_update_interval_and_look_aheads(update_interval, lookahead, n_features)
     check(config, n_features=n_features, n_rows=14, epochs=1, seed=update_interval)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("lookahead", range(5))
 def test_look_ahead_of_a_run(lookahead):
     config = PipelineConfig(bits=8, lookahead=4, **SMALL)
     check(config, n_features=9, n_rows=14, lookahead=lookahead)
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("batch", [2, 3, 4, 5, 9, 40])
 @pytest.mark.parametrize("period", [0, 1, 3])
