@@ -4,7 +4,7 @@ import random
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from amaranth import Cat, Elaboratable, Module, Shape, Signal, Value
+from amaranth import Elaboratable, Module, Shape, Signal, Value
 from amaranth.lib import data
 
 from bitstep.pipeline.levels import unpack_labels
@@ -367,12 +367,14 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
             ctx.set(dut.fine_job.ready, 1)
         overflowed = 0
         for cycle in range(limit):
+            offers = []
             for name, values in waiting.items():
                 port = getattr(dut, name)
                 offered = bool(values) and rng.random() >= stall
-                put(ctx, port.valid, offered)
+                offers.append((port.valid, offered))
                 if offered:
-                    put(ctx, port.payload, values[0])
+                    offers.append((port.payload, values[0]))
+            put_at_once(ctx, offers)
             for name, values in waiting.items():
                 port = getattr(dut, name)
                 if ctx.get(port.valid) and ctx.get(port.ready):
