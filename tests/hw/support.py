@@ -99,7 +99,8 @@ def put_at_once(ctx, pairs):
                 state.update((number + half & mask) - half)
             else:
                 engine.set_value(part, number)
-    engine.step_design()
+    if engine._state.pending:       # of what keeps its value, nothing follows
+        engine.step_design()
 
 
 def put(ctx, port, value):

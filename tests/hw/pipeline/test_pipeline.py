@@ -146,7 +146,7 @@ def test_refetching(bits, cell, lookahead, update_interval):
 
 
 @pytest.mark.parametrize("lookahead, update_interval, epochs", [
-    (0, 2, 1), (4, 4, 1), *(pytest.param(*others, 3, marks=pytest.mark.slow)
+    (0, 2, 1), (4, 4, 2), *(pytest.param(*others, 3, marks=pytest.mark.slow)
                             for others in ((0, 2), (4, 2), (4, 4)))])
 def test_refetching_with_small_updates(lookahead, update_interval, epochs):
     """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
