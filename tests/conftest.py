@@ -2,6 +2,7 @@
 line of progress, which a busy machine would show and an idle one would not.
 """
 
+import gc
 import math
 import os
 import secrets
@@ -31,6 +32,14 @@ def pytest_configure(config):
         from bitstep_sim.board import units
         # By day a board runs a few seconds, for which `-O2` would compile half as long again.
         units.FAST = ("-O1", "-march=native")
+
+
+def pytest_collection_finish():
+    """Leave what was collected to itself: to look through it for circles takes time, again and
+    again while components are elaborated.
+    """
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.hookimpl(tryfirst=True)

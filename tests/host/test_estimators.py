@@ -41,10 +41,10 @@ def expected_failures(estimator):
 # has few epochs: by default it takes 1,000 of the 40 rows of a check. OTHERS have those.
 CONTRACT = [
     LowPrecisionRegressor(), LowPrecisionRegressor(bits=32, l1=0.01, box=1e6, epochs=50),
-    LowPrecisionRegressor(bits=2, encoding="double", batch=24, epochs=100),
+    LowPrecisionRegressor(bits=2, encoding="double", batch=24, epochs=50),
     LowPrecisionClassifier(),
     LowPrecisionClassifier(loss="hinge", epochs=30),
-    LowPrecisionClassifier(loss="log_loss", solver="sgd", batch=1000, l2=0.01, epochs=50)]
+    LowPrecisionClassifier(loss="log_loss", solver="sgd", batch=1000, l2=0.01, epochs=20)]
 OTHERS = [
     LowPrecisionRegressor(bits=32, l1=0.01, box=1e6),
     LowPrecisionRegressor(bits=2, encoding="double", batch=24),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw.top import verilog_of
+from bitstep_sim.board.verilog import generate
 
 STUB = Path(__file__).with_suffix(".tcl")
 SMALL = PipelineConfig(bits=4, max_features=32, lookahead=0)
@@ -44,7 +44,8 @@ def bitstream(payload=b"bits", part=b"7z020clg400"):
 
 @functools.cache
 def verilog(config):
-    return verilog_of(config)
+    """Verilog of a pipeline, from the cache folder unless the code is another."""
+    return generate(config, flat=False)
 
 
 def tclsh():

@@ -1,9 +1,10 @@
 """Helpers of the component tests."""
 
 import random
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from amaranth import Cat, Elaboratable, Module, Shape, Signal, Value
+from amaranth import Elaboratable, Module, Shape, Signal, Value
 from amaranth.lib import data
 
 from bitstep.golden.steps import WEIGHT_TURN
@@ -35,9 +36,29 @@ class Clocked(Elaboratable):
         return m
 
 
+_STATES = WeakKeyDictionary()   # by engine of a simulation, and by the id of a signal
+
+
+def _states(engine):
+    return _STATES.setdefault(engine, {})
+
+
+def _state(engine, signal):
+    """What sets a signal: its state, which keeps the signal and so its id, a mask, and half the
+    range of numbers if they are signed.
+    """
+    simulated = engine._state
+    state = simulated.slots[simulated.get_signal(signal)]
+    assert state.signal is signal
+    assert not state.is_comb, f"{signal!r} is driven by the component"
+    return state, (1 << len(signal)) - 1, 1 << len(signal) - 1 if signal.shape().signed else 0
+
+
 def _parts(port, value):
     """Pairs of a value of Amaranth and the integer that it gets."""
-    if isinstance(value, (list, tuple, np.ndarray)):
+    if isinstance(port, Signal):
+        yield port, int(value)
+    elif isinstance(value, (list, tuple, np.ndarray)):
         if isinstance(port, data.View):
             yield port.as_value(), _packed(port.shape(), value)
         else:
@@ -63,15 +84,24 @@ def _packed(layout, elements):
 def put_at_once(ctx, pairs):
     """Set ports, given with their values. The simulator settles once for all of them, which takes
     longer than anything else in most tests.
+
+    What is set is the state of a signal, as ``ctx.set`` sets it of a concatenation: that builds
+    one for each call, and asks for the width of each part three times.
     """
-    values, packed, offset = [], 0, 0
+    engine = ctx._engine
+    states = _states(engine)
     for port, value in pairs:
         for part, number in _parts(port, value):
-            values.append(part)
-            packed |= (number & (1 << len(part)) - 1) << offset
-            offset += len(part)
-    if values:
-        ctx.set(Cat(values), packed)
+            if isinstance(part, Signal):
+                known = states.get(id(part))
+                if known is None:
+                    known = states[id(part)] = _state(engine, part)
+                state, mask, half = known
+                state.update((number + half & mask) - half)
+            else:
+                engine.set_value(part, number)
+    if engine._state.pending:       # of what keeps its value, nothing follows
+        engine.step_design()
 
 
 def put(ctx, port, value):
@@ -81,6 +111,8 @@ def put(ctx, port, value):
 
 def take(ctx, port):
     """Value of a port; a list for an array of ports."""
+    if isinstance(port, Signal):
+        return ctx.get(port)
     if isinstance(port, list):
         return [take(ctx, element) for element in port]
     if isinstance(port, data.View) and isinstance(port.shape(), data.ArrayLayout):
@@ -343,12 +375,14 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
             ctx.set(dut.fine_job.ready, 1)
         overflowed = 0
         for cycle in range(limit):
+            offers = []
             for name, values in waiting.items():
                 port = getattr(dut, name)
                 offered = bool(values) and rng.random() >= stall
-                put(ctx, port.valid, offered)
+                offers.append((port.valid, offered))
                 if offered:
-                    put(ctx, port.payload, values[0])
+                    offers.append((port.payload, values[0]))
+            put_at_once(ctx, offers)
             for name, values in waiting.items():
                 port = getattr(dut, name)
                 if ctx.get(port.valid) and ctx.get(port.ready):

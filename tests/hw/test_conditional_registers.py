@@ -39,7 +39,7 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_no_register_is_made_inside_a_condition(config):
     assert registers_in_conditions(Top(config)) == []

@@ -198,7 +198,7 @@ def fresh_seed(name):
 
 
 @functools.lru_cache
-def covering_rows(salt=""):
-    """Rows of two arrays, in each of which every three options' values meet in other company."""
-    return [row for configs in COVERED for part in ("first", "second")
+def covering_rows(salt="", parts=("first", "second")):
+    """Rows of arrays, in each of which every three options' values meet in other company."""
+    return [row for configs in COVERED for part in parts
             for row in cover(configs, salt=f"{part} {salt}")]

@@ -22,6 +22,7 @@ from bitstep_sim.coverage import (
 )
 from bitstep_sim.fault_runs import fault_of, run_fault
 from bitstep_sim.faults import FAULTS
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.random_jobs import random_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +84,7 @@ def sources(tmp_path_factory):
                            ignore=shutil.ignore_patterns("__pycache__"))
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind} {fault.mutation.file}")
+@each("fault", FAULTS)
 def test_fault_follows_the_source(fault, sources):
     path = sources / fault.mutation.file
     text = path.read_text("utf-8")

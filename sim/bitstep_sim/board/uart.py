@@ -2,18 +2,20 @@
 
 import ctypes
 import functools
+import hashlib
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
 from bitstep.devices.uart.protocol import WORD_BYTES
 from bitstep.pipeline.results import DeviceError
+from bitstep.writing import write_text
 from bitstep_hw.boards.serial.sdram.controller import WORD_BITS
 from bitstep_hw.boards.serial.system import SerialSystem, SystemConfig
 from bitstep_hw.top import to_rtlil
-from bitstep_sim.board import verilator
+from bitstep_sim.board import code, verilator
 from bitstep_sim.board.sdram_chip import SdramChip, SdramViolation
-from bitstep_sim.board.verilog import simplified
+from bitstep_sim.board.verilog import simple_form, simplified, tools
 
 MAIN = Path(str(resources.files("bitstep_sim.board") / "uart_cpp" / "uart_board.cpp"))
 
@@ -35,8 +37,16 @@ _CONTROL = ("cke", "csn", "rasn", "casn", "wen", "d_oe")    # bits of what C++ h
 
 
 @functools.cache
+@verilator.kept_files()
 def _rtl(config: SystemConfig) -> str:
-    return simplified(to_rtlil(SerialSystem(config)))
+    """Verilog of a system, from the cache folder if the code is the one that made it."""
+    parts = (repr(config), code.code_digest(SerialSystem.__module__), tools(), simple_form())
+    key = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    path = verilator.cache_folder() / f"line-{key}.v"
+    with verilator.locked(path, None, f"generates {config.pipeline.name} on a line"):
+        if not path.exists():
+            write_text(path, simplified(to_rtlil(SerialSystem(config))))
+        return path.read_text()
 
 
 class UartBoard:

@@ -254,9 +254,14 @@ def _key(verilog: str, trace: bool, compiler: str, verilator: Verilator) -> str:
     sources = sorted(path for path in CPP.rglob("*") if path.suffix in (".h", ".cpp"))
     for part in (verilog, *(path.read_text() for path in sources), inspect.getsource(lanes),
                  repr((trace, VERILATOR_FLAGS, CXX_FLAGS, units.FAST, units.SLOW)),
-                 verilator.version, _output(compiler, "--version"), _target(compiler)):
+                 verilator.version, _version(compiler), _target(compiler)):
         digest.update(hashlib.sha256(part.encode()).digest())
     return digest.hexdigest()[:32]
+
+
+@functools.cache
+def _version(compiler: str) -> str:
+    return _output(compiler, "--version")
 
 
 @functools.cache

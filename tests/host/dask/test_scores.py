@@ -50,6 +50,7 @@ def fitted(client, kind, features, targets):
     return model.fit(features, targets)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("make", [chunked, unknown, framed])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("labels", [NUMBERS, NAMES, NUMBERS == 1])
@@ -65,6 +66,7 @@ def test_accuracy(client, make, weighted, labels):
     assert type(found) is float
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("make", [chunked, unknown, framed])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("targets", [Y, Y + 1e6, np.stack([Y, Y ** 2, 0 * Y + 3], axis=1)])

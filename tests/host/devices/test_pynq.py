@@ -473,15 +473,16 @@ def test_manifest_of_the_flow_is_readable(tmp_path):
     """The manifest that the hardware's side writes is the one that this side reads."""
     flow = pytest.importorskip("bitstep_hw.boards.vivado.flow")
     from bitstep_hw.boards.zynq import BOARDS
+    config = PipelineConfig(bits=8, max_features=8, lookahead=0, minibatch=False, corrections=False)
     path = tmp_path / "x.bit"
     path.write_bytes(b"bits")
     path.with_suffix(".hwh").write_text("<x/>")
-    made = flow.manifest(BOARDS["kv260"], CONFIG, path, path.with_suffix(".hwh"),
+    made = flow.manifest(BOARDS["kv260"], config, path, path.with_suffix(".hwh"),
                          tools={"vivado": "2022.1"}, slack_ns={"setup": 0.5})
     made.write(path.with_suffix(".json"))
     found = read_bitstream(path)
     assert found.manifest == made
-    assert (made.board, made.config, made.clock_hz) == ("kv260", CONFIG, 125e6)
+    assert (made.board, made.config, made.clock_hz) == ("kv260", config, 125e6)
     assert made.clock_mhz == {"constraint": 125, "achieved": pytest.approx(133.33)}
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bitstep.golden.dither import dithers, epoch_key, round_dithered
+from bitstep.golden.dither import dithers, epoch_key, epoch_keys, round_dithered
 
 # Key 0: block 0 is the published vector 6b200159 99ba4efe of Threefry.
 FIRST = [0x0159, 0x6B20, 0x4EFE, 0x99BA]
@@ -114,10 +114,11 @@ def test_epochs_are_independent():
 
 def test_epoch_keys_differ():
     """Of 100 seeds and 100 epochs no two keys are equal: chance has 1 in 86 against it."""
-    keys = {epoch_key(seed, epoch) for seed in range(100) for epoch in range(100)}
+    keys = {key for seed in range(100) for key in epoch_keys(seed, 0, 100)}
     assert len(keys) == 10_000
     assert all(0 <= key < 1 << 32 for key in keys)
     assert isinstance(epoch_key(0xFFFF_FFFF, 0xFFFF_FFFF), int)
+    assert epoch_keys(7, 3, 5) == [epoch_key(7, epoch) for epoch in range(3, 8)]
 
 
 def test_keys_are_no_dithers():
@@ -125,4 +126,4 @@ def test_keys_are_no_dithers():
     seed = 5
     words = dithers(seed, 4000).reshape(-1, 2)
     halves = set((words[:, 0] | words[:, 1] << 16).tolist())
-    assert not halves & {epoch_key(seed, epoch) for epoch in range(1000)}
+    assert not halves & set(epoch_keys(seed, 0, 1000))

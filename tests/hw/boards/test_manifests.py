@@ -7,7 +7,7 @@ import pytest
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import MAP_VERSION
-from bitstep_hw.top import identity
+from bitstep_sim.board.verilog import identity
 
 MANIFESTS = sorted((Path(__file__).parents[3] / "bitstreams").glob("*.json"))
 

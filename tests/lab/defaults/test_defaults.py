@@ -59,7 +59,14 @@ def test_rows_that_are_drawn():
     assert np.array_equal(again.features, many.features)
 
 
-def test_rows_are_evenly_spaced_and_in_order(monkeypatch):
+@pytest.fixture
+def few_problems(monkeypatch):
+    """Only those whose data scikit-learn brings."""
+    monkeypatch.setattr(problems, "SETS", ())
+    monkeypatch.setattr(problems, "GENERATORS", {})
+
+
+def test_rows_are_evenly_spaced_and_in_order(few_problems):
     whole, short = (next(one for one in problems.problems(max_rows=rows) if one.name == "digits")
                     for rows in (6000, 100))
     np.testing.assert_array_equal(short.features, whole.features[np.arange(100) * 1797 // 100])
@@ -131,7 +138,7 @@ def test_summary_counts_what_is_below():
     assert "| set 3 |" in contest.tables(found)
 
 
-def test_contest_trains_whom_it_is_told():
+def test_contest_trains_whom_it_is_told(few_problems):
     chosen = [one for one in problems.problems() if one.name == "wine"]
     seen = []
     [found] = contest.contest(chosen, ["1 bit"], ours={"epochs": 1}, on_result=seen.append)
@@ -150,14 +157,14 @@ def test_contest_trains_whom_it_is_told():
     (["--draw", "9"], "--draw must be at least 10, not 9"),
     (["--only", "nothing"], "no problem's name begins with nothing"),
     (["--set", "bits"], "--set must be followed by NAME=VALUE")])
-def test_command_refuses(arguments, message, monkeypatch, capsys):
+def test_command_refuses(few_problems, arguments, message, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["defaults", *arguments])
     with pytest.raises(SystemExit):
         command.main()
     assert message in capsys.readouterr().err
 
 
-def test_data_that_are_missing(monkeypatch, tmp_path):
+def test_data_that_are_missing(few_problems, monkeypatch, tmp_path):
     def no_data(name, **_):
         raise DataError(f"{name}: the download failed")
 

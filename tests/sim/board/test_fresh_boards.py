@@ -133,12 +133,12 @@ def bit_plane_jobs(cut_off):
 # of 72 cycles and more, outlast the 64 for which a run settles at its end. Those of packed rows do
 # not: their models have at most 33 words of 64 bits.
 LONG = {
-    "few-bits": (FEW_BITS, few_bits_jobs, 53),
+    "few-bits": (FEW_BITS, few_bits_jobs, 71),
     "several": (SEVERAL, several_jobs, 101),
     "packed": (PACKED, functools.partial(packed_jobs, PACKED), 3),
     "packed-weights": (PACKED_WEIGHTS, functools.partial(packed_jobs, PACKED_WEIGHTS), 3),
     **{f"bit_planes-{kind}": (BIT_PLANES, functools.partial(bit_plane_jobs, kind), stride)
-       for kind, stride in (("training", 37), ("gradient", 17), ("derivatives", 11))},
+       for kind, stride in (("training", 71), ("gradient", 17), ("derivatives", 11))},
 }
 
 
@@ -247,7 +247,7 @@ def cycles_of(sweep, stride):
 
 # Cycles between two ends that CI tries; `-m slow` tries all. Runs with a far memory are long, and
 # mostly waiting.
-STRIDES = {"near": 4, "far": 13}
+STRIDES = {"near": 9, "far": 29}
 
 
 every_config = pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)

@@ -86,7 +86,7 @@ def test_every_length(mode):
     """Each at some cycles of the run."""
     rng = random.Random(mode)
     check_resets(mode, lambda cycles: [
-        (rng.randrange(cycles + 20), length) for length in LENGTHS for _ in range(6)])
+        (rng.randrange(cycles + 20), length) for length in LENGTHS for _ in range(3)])
 
 
 @pytest.mark.slow

@@ -54,8 +54,8 @@ JOB = random_job(PIPELINE, n_features=40, n_rows=60, seed=1)
 ])
 def test_same_models_as_the_golden_model(line, manifest, options):
     device = open_device(line, manifest)
-    result = check(device, random_job(PIPELINE, n_features=40, n_rows=60, seed=1, **options))
-    assert result.counters["beats"] == len(result.models) * 60 * 3
+    result = check(device, random_job(PIPELINE, n_features=40, n_rows=20, seed=1, **options))
+    assert result.counters["beats"] == len(result.models) * 20 * 3
     assert device.link.repeated == 0
     assert line.framing_errors == 0
 

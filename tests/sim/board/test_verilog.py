@@ -39,7 +39,7 @@ def test_an_identity_is_kept_for_one_configuration_one_code_and_one_version(cach
     if what == "code":
         monkeypatch.setattr(code, "code_digest", lambda: "another")
     elif what == "tools":
-        monkeypatch.setattr(verilog, "_tools", lambda: "another")
+        monkeypatch.setattr(verilog, "tools", lambda: "another")
     else:
         config = PipelineConfig(bits=5)
     assert verilog.identity(config) == 2

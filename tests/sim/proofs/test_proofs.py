@@ -129,6 +129,7 @@ def test_mutations_follow_the_source(prop):
             assert mutation.new in (folder / "bitstep_hw" / mutation.file).read_text()
 
 
+@pytest.mark.by_day(1)     # `make prove-mutations` has all of them
 @NEEDS_PROVER
 @pytest.mark.parametrize("name, place", [
     ("splitter-bursts", 1),                     # a counter too narrow

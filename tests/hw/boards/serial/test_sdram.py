@@ -15,6 +15,7 @@ from bitstep_hw.boards.serial.sdram.memory import RUN, SdramMemory
 from bitstep_hw.boards.serial.sdram.timing import N_BYTES, SdramCycles, SdramTiming
 from bitstep_hw.boards.serial.uart import MIN_DIVISOR
 from bitstep_sim.board.sdram_chip import ALLIANCE_7, MICRON_75, SdramChip, SdramViolation
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 BASE, SIZE, ROW_BITS = 0x1000_0000, 1 << 16, 4
@@ -382,7 +383,7 @@ def test_cycles_by_hand():
         assert found[mhz].refresh + found[mhz].refresh_delay == period
 
 
-@pytest.mark.parametrize("mhz", range(6, 101))
+@each("mhz", range(6, 101))
 def test_the_host_has_its_word_before_the_next_byte(mhz):
     """The fastest line has 8 cycles a bit, 10 bits a byte; the link does not listen meanwhile."""
     assert SdramCycles(SdramTiming(), mhz * 1_000_000).wait < 10 * MIN_DIVISOR

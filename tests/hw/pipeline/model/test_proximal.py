@@ -84,6 +84,7 @@ def test_extremes(threshold, limit):
     check(CONFIGS[0], 24, [(words[at:at + 24], threshold, limit) for at in (0, 24)])
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("config, n_features", [
     *((CONFIGS[0], count) for count in (1, 2, 3, 7, 8, 9, 16, 23, 24)),
     *((CONFIGS[1], count) for count in (1, 2, 20, 21, 22, 41, 42, 43, 63)),

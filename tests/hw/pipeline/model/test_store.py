@@ -97,7 +97,7 @@ def kinds_and_places(config, rng, gap, beats):
     return kinds, places
 
 
-@pytest.mark.by_day(10)
+@pytest.mark.by_day(6)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("config", [*CONFIGS, *FAST], ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
@@ -107,7 +107,7 @@ def test_slots(config, gap, beats):
     check_slots(config, gap, beats)
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(5)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("config", EVERY_CYCLE, ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.2, 0.5])

@@ -171,7 +171,7 @@ CORRECTED = [
 ]
 
 
-@pytest.mark.by_day(24)
+@pytest.mark.by_day(14)
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("update_interval", [2, 4])
 @pytest.mark.parametrize("stall", [0.0, 0.5])

@@ -224,7 +224,7 @@ EPOCHS = [
 ]
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(5)
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("replays, refetches", [(0.2, 0.5), (0.8, 0.1)])
 @pytest.mark.parametrize("number", range(len(EPOCHS)))
@@ -249,6 +249,7 @@ def test_no_row_and_every_row_comes_again(replays, refetches):
         assert [row for _, row in epoch.replayed] == list(range(20 if replays else 0))
 
 
+@pytest.mark.by_day(5)
 @each("batch", [1, 3])
 @pytest.mark.parametrize("number", [
     number if "proximal_period" in epoch else pytest.param(number, marks=pytest.mark.slow)
