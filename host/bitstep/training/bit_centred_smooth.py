@@ -229,13 +229,13 @@ class SmoothRun(CentredRun):
             return self._refined(max(planes, self.least, LEAST_REFINED))
 
     def _newton(self) -> np.ndarray | None:
-        """The move of Newton's method, unless a few were poor, or one meets the limit of weights:
-        it goes far along directions that hardly matter, which other moves leave alone.
+        """The move of Newton's method, unless a few were poor: it goes far along directions that
+        hardly matter, up to the limit of weights, and other moves leave these alone.
         """
         if self.curvature is None or self.poor >= MAX_POOR:
             return None
         move = self.newton_step()
-        if move is None or (self.within(move) != super().within(move)).any():
+        if move is None:
             self.poor, self.slow = MAX_POOR, True
             return None
         return move

@@ -75,6 +75,16 @@ def test_bit_centred(tmp_path, rows, capsys):
     np.testing.assert_array_equal(loaded.coef_, found["coef"])
 
 
+def test_few_rows_have_full_passes(tmp_path):
+    """And a training that goes on, or again, leaves planes open as this one did."""
+    out = tmp_path / "model.npz"
+    found = report_of(tmp_path, "diabetes", "--out", out)
+    assert [entry["planes"] for entry in found["history"]] == [16]
+    assert found["config"]["planes"] == "auto"
+    loaded = LowPrecisionRegressor.load(out)
+    assert (loaded.solver, loaded.planes) == ("bit-centred", "auto")
+
+
 def test_automatic_planes_are_the_default_of_a_file(tmp_path, rows):
     found = report_of(tmp_path, rows, "--epochs", 3, "--schedule", "constant")
     assert found["history"][0]["planes"] == 2
