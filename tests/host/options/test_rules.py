@@ -17,6 +17,7 @@ from bitstep.options.words import COMMAND_LINE, PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.exclusions import EXCLUSIONS, TRAITS
 from bitstep.quantization import quantize, save_quantized
+from bitstep.training.choices import check_options
 
 HINGE = {"loss": "hinge"}
 HUBER = {"loss": "huber"}
@@ -386,3 +387,16 @@ def test_every_option_says_what_it_becomes():
     assert replace(OPTIONS["l2"], name="l1").flag == "--l1"
     assert {model.sklearn_loss for model in MODELS.values()} == {
         "squared_error", "huber", "squared_hinge", "hinge", "log_loss"}
+
+
+def test_checks_that_are_kept_are_those_of_the_same_values():
+    """1, True and 1.0 are equal, and so are requests of them; a request is not what it was before.
+    """
+    for _ in range(2):
+        assert check_options(Request(PYTHON, {"model": "linreg", "batch": 1}))["batch"] == 1
+        for value in (True, 1.0):
+            with pytest.raises(ValueError, match="batch must be an integer"):
+                check_options(Request(PYTHON, {"model": "linreg", "batch": value}))
+        with pytest.raises(RuleError):
+            Request(PYTHON, {"solver": "bit-centred", "l1": 0.1}).check()
+        Request(PYTHON, {"solver": "bit-centred", "l1": None}).check()
