@@ -357,3 +357,16 @@ def test_every_number_of_epochs_is_counted_once():
         for epochs in range(1, 61):
             count_epochs(job, epochs=epochs)
     assert run._known_run.cache_info().misses == 60
+
+
+def test_sizes_that_are_kept_are_those_of_the_run():
+    """A model that is not zeros is loaded, and another pipeline takes other cycles."""
+    job = make_job()
+    again = job.again(np.full_like(job.model, 5), 3, job.epochs)
+    fresh = dataclasses.replace(again)
+    slower = dataclasses.replace(job.config, update_interval=4)
+    cold, warm = count_epochs(job), count_epochs(again)
+    assert cold != warm
+    assert warm == count_epochs(fresh)
+    assert count_epochs(job, config=slower) == count_epochs(dataclasses.replace(job), config=slower)
+    assert count_epochs(job) == cold
