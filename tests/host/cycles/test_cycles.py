@@ -361,7 +361,7 @@ def test_every_number_of_epochs_is_counted_once():
 
 def test_sizes_that_are_kept_are_those_of_the_run():
     """A model that is not zeros is loaded, and another pipeline takes other cycles."""
-    job = make_job()
+    job = make_job(np.ones((20, 3), int), np.ones(20, int))
     again = job.again(np.full_like(job.model, 5), 3, job.epochs)
     fresh = dataclasses.replace(again)
     slower = dataclasses.replace(job.config, update_interval=4)
