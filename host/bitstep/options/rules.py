@@ -9,7 +9,7 @@ has are those of :data:`bitstep.pipeline.parts.exclusions.TRAITS`, and rules bet
 import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,15 +65,6 @@ class RuleError(ValueError):
 
 
 KNOWN_TYPES = (type(None), bool, int, float, str)
-KEPT = 64                   # requests whose check is kept: all rules take as long as a pass
-_CHECKED: dict[Hashable, None] = {}
-
-
-def keep(kept: dict[Hashable, Any], like: Hashable, value: Any) -> None:
-    """Keep what was found out about requests that are alike, in place of the oldest."""
-    while len(kept) >= KEPT:
-        kept.pop(next(iter(kept)), None)
-    kept[like] = value
 
 
 @dataclass(frozen=True)
@@ -125,11 +116,7 @@ class Request:
 
     def check(self) -> None:
         """Raise RuleError for the first rule that is broken, of those that can be decided yet."""
-        if self.like not in _CHECKED:
-            for rule in RULES:
-                rule.check(self)
-            if self.like is not None:
-                keep(_CHECKED, self.like, None)
+        kept_if_alike(_check_rules, self)
 
     @cached_property
     def like(self) -> Hashable:
@@ -154,6 +141,33 @@ class Request:
         source = "of the file" if name in STORED and "stored_encoding" in self.facts \
             else "by default"
         return f"{self.words.say(name, value)} ({source})"
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """A request that is equal to those that are checked alike."""
+
+    like: Hashable
+    request: Request = field(compare=False)
+
+
+def kept_if_alike(check: Callable[[Request], Any], request: Request) -> Any:
+    """``check(request)``, or what it returned for a request that is alike: all rules take as long
+    as a pass over few rows.
+    """
+    if request.like is None:
+        return check(request)
+    return _kept(check, _Alike(request.like, request))
+
+
+@lru_cache(128)
+def _kept(check: Callable[[Request], Any], alike: _Alike) -> Any:
+    return check(alike.request)
+
+
+def _check_rules(request: Request) -> None:
+    for rule in RULES:
+        rule.check(request)
 
 
 @dataclass(frozen=True)

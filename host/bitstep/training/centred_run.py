@@ -246,8 +246,8 @@ class CentredRun(CentredPasses, ABC):
 
     def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Take the state of :meth:`kept`."""
-        for name in self.NUMBERS:
-            setattr(self, name, numbers[name])
+        for name in self.NUMBERS:       # checkpoints from before a number have its first value
+            setattr(self, name, numbers.get(name, getattr(self, name)))
         self.point, self.slope = arrays["point"].copy(), arrays["slope"].copy()
         self.moves, self.changes = arrays["moves"].copy(), arrays["changes"].copy()
         self.found[:] = [

@@ -4,14 +4,14 @@ Estimators, the command line, races and reports resolve their options here.
 """
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bitstep.options.models import MODELS, Model, model_of
-from bitstep.options.rules import Request, keep, why_not_centred
+from bitstep.options.rules import Request, kept_if_alike, why_not_centred
 from bitstep.options.table import (
     AUTO,
     DEFAULT_EPOCHS,
@@ -40,8 +40,6 @@ from bitstep.training.schedules import (
     centred_step,
     schedule_steps,
 )
-
-_CHECKED: dict[Hashable, Request] = {}      # what became of requests
 
 
 class OptimumWarning(UserWarning):
@@ -191,18 +189,17 @@ def check_options(request: Request) -> Request:
     RuleError
         If options do not go together.
     """
-    like = request.like
-    if like not in _CHECKED:
-        for name, value in request.asked.items():
-            if value is not None:
-                also = ", or auto" * (OPTIONS[name].auto and request.words is PYTHON)
-                OPTIONS[name].kind.check(request.words.say(name, None), value, also)
-        checked = _with_defaults(_with_solver(request))
-        checked.check()
-        if like is None:
-            return checked
-        keep(_CHECKED, like, checked)
-    return _CHECKED[like]
+    return kept_if_alike(_checked, request)
+
+
+def _checked(request: Request) -> Request:
+    for name, value in request.asked.items():
+        if value is not None:
+            also = ", or auto" * (OPTIONS[name].auto and request.words is PYTHON)
+            OPTIONS[name].kind.check(request.words.say(name, None), value, also)
+    request = _with_defaults(_with_solver(request))
+    request.check()
+    return request
 
 
 def _with_solver(request: Request) -> Request:

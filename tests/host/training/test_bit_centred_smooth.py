@@ -525,3 +525,13 @@ def test_refining_takes_more_planes_where_codes_are_too_few(left, refines, least
             point=point, slope=left * slope))
         run.outer_step(4, 4)
     assert run.least == least
+
+
+def test_a_state_from_before_a_number_has_its_first_value():
+    data = make(20, 2)
+    one, other = (SmoothRun(data, None, data.rows.config, Objective(),  # type: ignore[arg-type]
+                            BitCentred(planes=[4], step=1.0)) for _ in range(2))
+    numbers, arrays = one.kept()
+    del numbers["poor"]
+    other.restore(numbers, arrays)
+    assert other.poor == 0

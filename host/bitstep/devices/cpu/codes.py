@@ -95,8 +95,9 @@ class DecodedRows:
     def kept(self, job: TrainingJob, number: int) -> np.ndarray | None:
         """All rows of a copy or more, decoded once; None where memory has no room for them."""
         stored = job.rows[number]
-        found = self._kept.get(id(stored))
-        if len(self._kept) == len(job.rows) == 1 and found is not None \
+        kept = self._kept
+        found = kept.get(id(stored))
+        if len(kept) == len(job.rows) == 1 and found is not None \
                 and found[0]() is stored and found[1] >= job.n_rows:
             return found[2]         # as of almost all passes
         with self._lock:
