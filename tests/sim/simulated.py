@@ -5,9 +5,10 @@ import contextlib
 import numpy as np
 
 from bitstep.cycles import Memory, count_epochs
+from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.registers import OFFSETS, Overflow
-from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.results import RangeOverflowError, RunResult
 from bitstep_sim.board.device import SimDevice
 from bitstep_sim.testing.changed_device import ChangedDevice
 
@@ -119,3 +120,18 @@ def compare(result, expected):
     for model, intercept, epoch in zip(result.models, result.intercepts, expected, strict=True):
         np.testing.assert_array_equal(model, epoch.model)
         assert intercept == epoch.intercept
+
+
+def check_ranges(board, jobs):
+    """Train models of which some leave their range: each as device ``cpu`` does."""
+    found = board.train_models(jobs)
+    expected = CpuDevice(board.config).train_models(jobs)
+    for mine, other in zip(found, expected, strict=True):
+        if isinstance(mine, RangeOverflowError):
+            assert isinstance(other, RangeOverflowError)
+            assert mine.overflow & other.overflow == other.overflow
+            assert mine.epoch == other.epoch
+        mine, other = (getattr(outcome, "result", outcome) for outcome in (mine, other))
+        assert np.array_equal(mine.models, other.models)
+        assert np.array_equal(mine.intercepts, other.intercepts)
+    assert any(isinstance(outcome, RangeOverflowError) for outcome in found)

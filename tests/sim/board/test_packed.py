@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn_jobs import PACKED as SEVERAL
-from simulated import TestedDevice, compare, open_board
+from simulated import TestedDevice, check_ranges, compare, open_board
 from simulated import check_models as check
 
 import bitstep
 from bitstep.cli import main
 from bitstep.cycles import Memory
-from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.memory import pack_labels
@@ -176,17 +175,7 @@ def test_memory_that_stalls_at_random():
 @pytest.mark.parametrize("batch", [1, 4])
 def test_range_of_one_model_ends_no_other(several, speeds, batch):
     jobs = random_jobs(SEVERAL, 3, n_features=3, n_rows=61, epochs=6, speeds=speeds, batch=batch)
-    found = several.train_models(jobs)
-    expected = CpuDevice(SEVERAL).train_models(jobs)
-    for mine, other in zip(found, expected, strict=True):
-        if isinstance(mine, RangeOverflowError):
-            assert isinstance(other, RangeOverflowError)
-            assert mine.overflow & other.overflow == other.overflow
-            assert mine.epoch == other.epoch
-        mine, other = (getattr(outcome, "result", outcome) for outcome in (mine, other))
-        assert np.array_equal(mine.models, other.models)
-        assert np.array_equal(mine.intercepts, other.intercepts)
-    assert any(isinstance(outcome, RangeOverflowError) for outcome in found)
+    check_ranges(several, jobs)
     check(several, random_jobs(SEVERAL, 3, n_features=3, n_rows=61, warm=True))
 
 
