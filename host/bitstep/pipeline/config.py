@@ -27,6 +27,7 @@ from bitstep.pipeline.parts.widths import (
     LEAST_PORT_WIDTH,
     MAX_FEATURES,
     MAX_LOOKAHEAD,
+    ceil_div,
     MAX_MODELS,
     MAX_PACKED_MODELS,
     ROW_PORTS,
@@ -75,7 +76,13 @@ class PipelineConfig:
         Cycles from one update to the next, the least distance between two rows: 2, or 4 for a fast
         clock; 6 with loss family ``logistic``. 1: the rows of a batch enter one beat a cycle, every
         batch begins with an empty pipeline (``drains``), and there are no products with the rows
-        before. This needs rows of codes or numbers, ``minibatch`` and no ``refetch``.
+        before but those of ``batch_lookahead``. This needs rows of codes or numbers, ``minibatch``
+        and no ``refetch``.
+    batch_lookahead : int
+        With ``update_interval`` 1, rows at a batch's start that may enter before the updates of the
+        batch before are there, at most ``lookahead``: products with so many rows before are formed
+        (costs their products in all lanes, and multipliers). 0: the pipeline drains between two
+        batches. Needs rows of codes, and neither ``model_bits`` nor ``rounded_updates``.
     minibatch : bool
         True if batches of more than one row are possible (costs a second model memory).
     corrections : bool
@@ -130,6 +137,7 @@ class PipelineConfig:
     max_features: int = 4096
     lookahead: int = 8
     update_interval: int = 2
+    batch_lookahead: int = 0
     minibatch: bool = True
     corrections: bool = True
     loss_family: str = "linear"
@@ -145,7 +153,7 @@ class PipelineConfig:
 
     def __post_init__(self):
         for name in ("bus_width", "bits", "max_features", "lookahead", "update_interval",
-                     "models", "model_bits", "row_ports"):
+                     "batch_lookahead", "models", "model_bits", "row_ports"):
             if isinstance(value := getattr(self, name), np.integer):
                 object.__setattr__(self, name, int(value))
         for name in _FLAGS:
@@ -168,6 +176,8 @@ class PipelineConfig:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
         _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
+        _between(f"batch_lookahead of lookahead {self.lookahead}", self.batch_lookahead, 0,
+                 self.lookahead)
         _between("models", self.models, 1, MAX_PACKED_MODELS if self.packed else MAX_MODELS)
         _choice("loss_family", self.loss_family, LOSS_FAMILIES)
         _choice(f"update_interval of loss family {self.loss_family!r}", self.update_interval,
@@ -277,9 +287,19 @@ class PipelineConfig:
         """
         lookahead = self.effective_lookahead(beats)
         if self.carries_on:
-            alone = batch == 1 or batch * (self.latency - 1) <= lookahead * beats
+            between = self.idle_rows(lookahead, beats) * beats
+            alone = batch * (self.latency - 1) <= between or \
+                (batch == 1 and not self.batch_lookahead)
             return 0 if alone else lookahead
         return min(lookahead, batch - 1) if self.drains else lookahead
+
+    def idle_rows(self, lookahead: int, beats: int) -> int:
+        """Rows without data between two batches, where rows go on after a batch: as many as
+        LOOKAHEAD, ``lookahead``, less those that ``batch_lookahead`` saves. The update of a row
+        must be there when it meets the products with it.
+        """
+        least = ceil_div(self.stages.solver.entered, beats) - 1
+        return min(lookahead, max(least, lookahead - self.batch_lookahead))
 
     def allows_lookahead(self, lookahead: int, beats: int) -> bool:
         """True if rows of ``beats`` beats may use a look-ahead in this configuration."""
@@ -333,12 +353,28 @@ class PipelineConfig:
         """This configuration with exactly the look-ahead that rows of ``n_features`` need, or, for
         None, rows of any length.
         """
+        lookahead = max(map(self.stages.required_lookahead, self._lengths(n_features)))
+        return replace(self, lookahead=lookahead,
+                       batch_lookahead=min(self.batch_lookahead, lookahead))
+
+    def with_batch_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
+        """This configuration with as much look-ahead from a batch to the next as rows of
+        ``n_features`` gain from, or, for None, rows of any length; ``update_interval`` must be 1.
+        """
+        ahead = replace(self, batch_lookahead=self.lookahead)
+        rows = ((self.effective_lookahead(beats), beats) for beats in self._lengths(n_features))
+        return replace(self, batch_lookahead=max(
+            lookahead - ahead.idle_rows(lookahead, beats) for lookahead, beats in rows))
+
+    def _lengths(self, n_features: int | None) -> range:
+        """Beats of rows of ``n_features``; for None of rows of any length that need a look-ahead
+        of their own.
+        """
         if n_features is not None:
-            return replace(self, lookahead=self.stages.required_lookahead(
-                self.rows.beats(n_features)))
+            beats = self.rows.beats(n_features)
+            return range(beats, beats + 1)
         # Beyond the latency, longer rows need no more than one row.
-        lengths = range(1, min(self.rows.max_beats, self.latency) + 1)
-        return replace(self, lookahead=max(map(self.stages.required_lookahead, lengths)))
+        return range(1, min(self.rows.max_beats, self.latency) + 1)
 
     # Identity
 
@@ -346,7 +382,7 @@ class PipelineConfig:
     def name(self) -> str:
         """Short name for files and messages, unique among configurations."""
         flags = "".join(f"-{flag}" for flag, said in (
-            ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
+            (f"a{self.batch_lookahead}", self.batch_lookahead), ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.loss_family == "logistic"), ("proximal", self.proximal),
             ("refetch", self.refetch), ("codebooks", self.codebooks),
             ("packed", self.packed), (f"m{self.models}", self.models > 1),

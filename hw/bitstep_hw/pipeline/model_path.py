@@ -113,6 +113,8 @@ class ModelPath:
             solver.derivative_step.eq(scale["derivative_step"]),
             solver.step_too_large.eq(scale["step_too_large"]),
         ]
+        if self.config.batch_lookahead:
+            m.d.comb += solver.idle_rows.eq(pipeline.idle_rows)
         if self.config.loss_family == "linear":
             m.d.comb += [step.factor.eq(pipeline.run.derivative_bound),
                          solver.bound.eq(scale["bound"])]

@@ -12,6 +12,7 @@ from bitstep_hw.pipeline.extras import extras_of
 from bitstep_hw.pipeline.frame import PipelineFrame
 from bitstep_hw.pipeline.model_path import ModelPath, connect_selected, each
 from bitstep_hw.pipeline.products.correlator import Correlator
+from bitstep_hw.pipeline.rows.between_batches import between_batches
 from bitstep_hw.pipeline.rows.inputs import RowInputs
 from bitstep_hw.pipeline.rows.levels import Levels
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
@@ -83,6 +84,11 @@ class Pipeline(PipelineFrame):
     def _sequence(self, m):
         """Rows and labels to slots; returns the slots as they were 0, 1, 2, ... cycles ago."""
         sequencer, inputs, run = self.sequencer, self.inputs, self.run
+        self.ahead = run.lookahead
+        if self.config.batch_lookahead:
+            self.idle_rows, self.ahead = between_batches(
+                m, self.config, beats=run.beats_per_row, lookahead=run.lookahead)
+            m.d.comb += [sequencer.idle_rows.eq(self.idle_rows), sequencer.ahead.eq(self.ahead)]
         wiring.connect(m, wiring.flipped(self.i_rows), inputs.i_rows)
         wiring.connect(m, wiring.flipped(self.i_labels), inputs.i_labels)
         wiring.connect(m, inputs.o_rows, sequencer.i_rows)
@@ -118,6 +124,9 @@ class Pipeline(PipelineFrame):
         ]
         if self.config.update_interval == 1:
             m.d.comb += levels.start.eq(self.start)
+        if self.config.batch_lookahead:
+            m.d.comb += [levels.beats.eq(self.run.beats_per_row),
+                         levels.idle_rows.eq(self.idle_rows)]
 
     def _connect_model(self, m, slots):
         """The models, their updates, and their way in and out."""
@@ -141,7 +150,7 @@ class Pipeline(PipelineFrame):
         m.d.comb += [
             correlator.valid.eq(slot.valid), correlator.first.eq(slot.first),
             correlator.last.eq(slot.last), correlator.skip.eq(slot.skip),
-            correlator.lookahead.eq(self.run.lookahead), correlator.intercept_square.eq(square),
+            correlator.lookahead.eq(self.ahead), correlator.intercept_square.eq(square),
             *each(correlator.dot, levels.dot),
         ]
         previous = levels.previous[:self.config.stages.solver.correlated_rows]

@@ -122,7 +122,7 @@ class EpochClock:
         # The first row of the next batch may carry the last update of this one.
         self.carries_on = self.shape.config.carries_on and self.row < self.shape.rows \
             and not self.steps_follow and not periods.at_boundary
-        for _ in range(sequencer.depth - self.carries_on):
+        for _ in range(self.shape.idle_rows if self.carries_on else sequencer.depth):
             self.slots = sequencer.idle_row()
             if self.slots < sequencer.beats:
                 sequencer.counts[FLUSH] += sequencer.limit - self.flush_from

@@ -16,7 +16,9 @@ TRAITS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "several models": {"models": lambda models: models is not None and models > 1},
     "look-ahead": {"lookahead": lambda rows: rows not in (None, "auto", 0)},
     "slow updates": {"update_interval": lambda cycles: cycles not in (None, 2)},
+    "waiting within batches": {"update_interval": lambda cycles: cycles not in (None, 1)},
     "batches without waiting": {"update_interval": lambda cycles: cycles == 1},
+    "look-ahead between batches": {"batch_lookahead": bool},
     "batches of one row": {"minibatch": lambda batches: batches is False},
     "logistic loss": {"loss_family": lambda family: family == "logistic"},
     "one bit": {"bits": lambda bits: bits == 1},
@@ -24,6 +26,7 @@ TRAITS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "two levels": {"row_format": lambda rows: rows == "two_levels"},
     "unbounded codes": {"row_format": lambda rows: rows not in (None, "one_level")},
     "codes without a codebook": {"row_format": lambda rows: rows not in (None, "one_level")},
+    "floating-point rows": {"row_format": lambda rows: rows == "float32"},
     "bit-plane rows": {"row_format": lambda rows: rows == BIT_PLANES},
     "no whole codes": {"row_format": lambda rows: rows in ("float32", BIT_PLANES)},
 }
@@ -77,6 +80,13 @@ EXCLUSIONS = (
               "a row that is read again would hold up its batch"),
     Exclusion("batches without waiting", "bit-plane rows",
               "full passes over bit planes take rows at least 2 cycles apart"),
+    Exclusion("look-ahead between batches", "waiting within batches",
+              "rows that wait for each other look ahead within batches, too (lookahead)"),
+    Exclusion("look-ahead between batches", "floating-point rows",
+              "products with the rows before are rounded, and the model would be another one"),
+    Exclusion("look-ahead between batches", "few bits",
+              "updates that are rounded to few bits come too late for these products, and a "
+              "rounded model begins each batch"),
 )
 
 

@@ -152,7 +152,8 @@ class Solver:
     ----------
     clock : Clock
     correlated_rows : int
-        Rows before a row whose products with it are formed.
+        Rows before a row whose products with it are formed: the nearest, or, where rows come in
+        every cycle, the nearest that have their updates.
     rounding : int
         Cycles in which an update is rounded to few bits.
     fine : int
@@ -177,12 +178,21 @@ class Solver:
         """Cycles by which a row's products with the rows before, or without them its label, reach
         the solver before its dot product.
         """
-        return {1: 2, 4: 3}.get(self.clock.update_interval, 1)
+        if self.clock.update_interval == 1:
+            return 3 if self.correlated_rows else 2
+        return {4: 3}.get(self.clock.update_interval, 1)
 
     @property
     def cycles(self) -> int:
         """Cycles from a dot product to the update, before it is rounded to few bits."""
         return self._STAGES[self.loss_family, self.clock.update_interval]
+
+    @property
+    def entered(self) -> int:
+        """Cycles from a row's products with the rows before to its own update, before it is
+        rounded to few bits.
+        """
+        return self.cycles + self.lead
 
 
 @dataclass(frozen=True)
@@ -390,7 +400,8 @@ class Stages:
         self.proximal = Proximal(clock) if choices.proximal else None
         self.refetching = Refetching(clock) if choices.refetch else None
         self.solver = Solver(
-            clock, correlated_rows=0 if choices.drains else choices.lookahead,
+            clock, correlated_rows=choices.batch_lookahead if choices.drains
+            else choices.lookahead,
             rounding=ROUNDING_STAGES if choices.rounded_updates else 0,
             fine=FINE_STAGES if self.full_passes and choices.loss_family == "logistic" else 0,
             loss_family=choices.loss_family)

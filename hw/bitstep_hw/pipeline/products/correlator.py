@@ -17,7 +17,8 @@ def square_width(config):
 
 
 class Correlator(wiring.Component):
-    """Sums over a row of q_i (row i) times g_(i-d), one for each d from 1 to ``correlated_rows``.
+    """Sums over a row of q_i (row i) times g_(i-d), one for each d from 1 to ``correlated_rows``,
+    or, with ``batch_lookahead``, for the distances d beyond the rows without data between batches.
 
     They are the part of look-ahead that does not depend on the model: the dot product of row i with
     the current model is the one with an older model minus c_(i-d) times these sums. A slot a
@@ -42,9 +43,9 @@ class Correlator(wiring.Component):
     previous_levels : In(signed(level_width)).array(correlated_rows, lanes)
         Gradient levels of the rows before, nearest first, at the same place in the row.
     skip : In
-        Rows before this one whose updates it does not see: those of its own batch.
+        Nearest of these whose updates the row does not see: those of its own batch.
     lookahead : In
-        Look-ahead of this run; sums beyond are 0.
+        Rows before that a row of this run looks ahead of; sums beyond are 0.
     intercept_square : In
         The intercept's contribution to every product.
     o_valid : Out(1)

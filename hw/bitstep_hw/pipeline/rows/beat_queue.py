@@ -4,6 +4,7 @@ from amaranth import C, Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
 from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.pipeline.slot import slot_layout
@@ -14,7 +15,8 @@ class BeatQueue(wiring.Component):
 
     Where no row meets the rows before it, each of their beats is wanted once more, when the row's
     update is there. So one memory does for all of them, in the place of
-    :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`.
+    :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`. With ``batch_lookahead`` it is read in
+    as many places more: those of the rows before the last ``idle_rows``.
 
     One slot a cycle; a slot's own beat may be wanted 2 cycles later at the earliest. Latency: the
     older row's beat comes with the slot's. Storage: ``config.beats_in_flight`` beats, rounded up to
@@ -23,7 +25,7 @@ class BeatQueue(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``beat_width`` and ``beats_in_flight``.
+        Gives ``beat_width``, ``beats_in_flight`` and ``batch_lookahead``.
 
     Members
     -------
@@ -35,6 +37,13 @@ class BeatQueue(wiring.Component):
         The beat of the slot announced in the cycle before.
     o : Out(beat_width)
         With ``beat``: the beat of the row that is applied, if the slot applies one.
+    beats, idle_rows : In
+        With ``batch_lookahead``: beats of a row, as the register; rows without data between two
+        batches (:func:`bitstep_hw.pipeline.rows.between_batches.between_batches`). Constant from a
+        batch's start to the next.
+    previous : Out(beat_width).array(batch_lookahead)
+        With ``beat``: that beat of the rows ``idle_rows`` + 1, + 2, ... before, if they are in the
+        queue.
     """
 
     def __init__(self, *, config):
@@ -43,6 +52,9 @@ class BeatQueue(wiring.Component):
         super().__init__({
             "clear": In(1), "slot": In(slot_layout(config)),
             "beat": In(config.rows.beat_width), "o": Out(config.rows.beat_width),
+            **({"beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
+                "previous": Out(config.rows.beat_width).array(config.batch_lookahead)}
+               if config.batch_lookahead else {}),
         })
 
     def elaborate(self, platform):
@@ -59,6 +71,8 @@ class BeatQueue(wiring.Component):
             write.addr.eq(delay(m, newest, 1, name="newest")), write.data.eq(self.beat),
             write.en.eq(delay(m, self.slot.valid, 1, name="writing")),
         ]
+        if self.config.batch_lookahead:
+            self._look_back(m, store, newest)
         with m.If(self.slot.valid):
             m.d.sync += newest.eq(newest + 1)
         with m.If(taken):
@@ -66,3 +80,18 @@ class BeatQueue(wiring.Component):
         with m.If(self.clear):
             m.d.sync += [newest.eq(0), oldest.eq(0)]
         return m
+
+    def _look_back(self, m, store, newest):
+        """Drive ``previous``."""
+        beats = self.beats[:len(newest)]
+        back = beats * (self.idle_rows + 1)     # beats from a row to the slot's
+        for place, previous in enumerate(self.previous):
+            distance = Signal.like(newest, name=f"distance_{place}")
+            m.d.sync += distance.eq(back)
+            read = store.read_port()
+            m.d.comb += [
+                read.addr.eq(newest - distance),
+                read.en.eq(self.slot.valid | C(self.config.clock.always_read)),
+                previous.eq(read.data),
+            ]
+            back = distance + beats

@@ -4,7 +4,7 @@ from amaranth import Array, Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
+from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
 from bitstep_hw.parts.arithmetic import delay, enable_of, when
 from bitstep_hw.pipeline.rows.beat_queue import BeatQueue
 from bitstep_hw.pipeline.rows.decoder import Decoder
@@ -43,8 +43,11 @@ class Levels(wiring.Component):
         As the registers of these names; constant during an epoch.
     dot, late_dot : Out(signed(level_width)).array(lanes)
         Levels for products with the rows before; the same ones, beside the model's weights.
-    previous : Out(signed(level_width)).array(lookahead, lanes)
-        Gradient levels of the rows before, nearest first; none with ``update_interval`` 1.
+    previous : Out(signed(level_width)).array(rows, lanes)
+        Gradient levels of the rows before, nearest first; with ``update_interval`` 1 of
+        ``batch_lookahead`` rows, as :class:`bitstep_hw.pipeline.rows.beat_queue.BeatQueue`.
+    beats, idle_rows : In
+        With ``batch_lookahead``: likewise.
     applied : Out(signed(level_width)).array(lanes)
         Gradient levels of the row that the run's look-ahead asks for.
     """
@@ -58,9 +61,11 @@ class Levels(wiring.Component):
             **({"start": In(1)} if config.update_interval == 1 else {}),
             "last_lanes": In(10), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "dot": level.array(config.rows.lanes), "late_dot": level.array(config.rows.lanes),
-            "previous": level.array(0 if config.update_interval == 1 else config.lookahead,
-                                    config.rows.lanes),
+            "previous": level.array(config.batch_lookahead if config.update_interval == 1
+                                    else config.lookahead, config.rows.lanes),
             "applied": level.array(config.rows.lanes),
+            **({"beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1))}
+               if config.batch_lookahead else {}),
         })
 
     def elaborate(self, platform):
@@ -89,13 +94,16 @@ class Levels(wiring.Component):
 
     def _taps(self, m, beat):
         """Beats of the rows before, nearest first, beside ``beat``; of rows that come in every
-        cycle only that of the row to apply.
+        cycle those that they look ahead of, and that of the row to apply.
         """
         if self.config.update_interval == 1:
             m.submodules.queue = queue = BeatQueue(config=self.config)
             m.d.comb += [queue.clear.eq(self.start), queue.slot.eq(self.slots[0]),
                          queue.beat.eq(beat)]
-            return [queue.o]
+            if not self.config.batch_lookahead:
+                return [queue.o]
+            m.d.comb += [queue.beats.eq(self.beats), queue.idle_rows.eq(self.idle_rows)]
+            return [*queue.previous, queue.o]
         m.submodules.lines = lines = DelayLines(config=self.config)
         m.d.comb += [lines.valid.eq(self.slots[0].valid), lines.index.eq(self.slots[0].index),
                      lines.beat.eq(beat)]
@@ -117,10 +125,10 @@ class Levels(wiring.Component):
 
     def _chosen(self, m, values):
         """The one of ``values`` that the run's look-ahead asks for; of rows that come in every
-        cycle there is one alone.
+        cycle it is the last.
         """
         if self.config.update_interval == 1:
-            return values[0]
+            return values[-1]
         choice = Signal(range(len(values)), name="choice", reset_less=True)
         m.d.sync += choice.eq(Mux(self.lookahead < len(values), self.lookahead,
                                   self.config.lookahead))

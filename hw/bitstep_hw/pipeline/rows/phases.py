@@ -61,7 +61,8 @@ class Phases(wiring.Component):
     without data, if it is at a boundary of corrections, and with what ``batch_starts`` begins.
 
     With ``carries_on`` a batch that neither a proximal step nor a boundary follows ends with D rows
-    without data, and rows go on: the next one carries the batch's last update.
+    without data, and rows go on: the next one carries the batch's last update. With
+    ``batch_lookahead`` there are fewer of them, ``idle_rows``, and a later row carries it.
 
     A phase is there one cycle after the strobe that led to it. Stores two counters of rows, and
     one more with ``proximal``.
@@ -69,7 +70,8 @@ class Phases(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``proximal``, ``refetch``, ``drains``, ``carries_on`` and ``update_interval``.
+        Gives ``proximal``, ``refetch``, ``drains``, ``carries_on``, ``update_interval`` and
+        ``batch_lookahead``.
 
     Members
     -------
@@ -106,6 +108,8 @@ class Phases(wiring.Component):
         the first of a period between corrections.
     will_correct : In(1)
         With ``carries_on``: the row with data after the next one is that.
+    idle_rows : In
+        With ``batch_lookahead``: rows without data after a batch that rows go on after; constant.
     batch_ready : In(1)
         With ``drains``, strobe: what ``batch_starts`` began is done.
     phase : Out(Phase)
@@ -150,6 +154,7 @@ class Phases(wiring.Component):
             "proximal": Out(1), "done": Out(1),
             "batch_ends": In(1), "corrects": In(1), "batch_ready": In(1), "batch_starts": Out(1),
             **({"will_correct": In(1)} if config.carries_on else {}),
+            **({"idle_rows": In(range(MAX_LOOKAHEAD + 1))} if config.batch_lookahead else {}),
             **({"opens": Out(1), "none_outstanding": In(1)} if config.update_interval == 1 else {}),
         })
 
@@ -212,15 +217,16 @@ class Phases(wiring.Component):
         with m.If(self.counted):
             m.d.sync += self.rows_left.eq(self.rows_left - 1)
         goes_on, resumes = self._carry_on(m, last_row)
+        between = self.idle_rows if self.config.batch_lookahead else self.lookahead
         with m.If(self.phase == Phase.ROWS):
-            m.d.sync += flush_left.eq(Mux(goes_on, self.lookahead, self.lookahead + 1))
+            m.d.sync += flush_left.eq(Mux(goes_on, between, self.lookahead + 1))
         with m.Elif(self.row_ends):
             m.d.sync += flush_left.eq(flush_left - 1)
         row, idle_row, none = following = [Signal(Phase, name=f"after_{name}")
                                            for name in ("row", "idle_row", "none")]
         ends = last_row | self.step_due | self.batch_ends
         m.d.comb += [row.eq(Phase.ROWS), idle_row.eq(self.phase), none.eq(self.phase)]
-        with m.If(ends & ~(goes_on & (self.lookahead == 0))):
+        with m.If(ends & ~(goes_on & (between == 0))):
             m.d.comb += row.eq(Phase.FLUSH)
         with m.If((self.phase == Phase.FLUSH) & (flush_left == 1)):
             m.d.comb += idle_row.eq(Mux(resumes, Phase.ROWS, Phase.SETTLE))

@@ -17,8 +17,9 @@ class RowFlags(wiring.Component):
     Parameters
     ----------
     every_cycle : bool
-        Rows may end in every cycle, and the first row of a batch finds every update before it; else
-        they are at least 2 cycles apart.
+        Rows may end in every cycle; else they are at least 2 cycles apart.
+    looks_ahead : bool
+        With ``every_cycle``: a batch's first rows may look ahead.
 
     Members
     -------
@@ -44,7 +45,10 @@ class RowFlags(wiring.Component):
         The row uses the model at the batch's start.
     freeze : Out(1)
         The row stores its words as the model at the batch's start: row D of a batch, with
-        ``every_cycle`` the first. So those words are stored when the first row asks for them.
+        ``every_cycle`` the first that finds every update before the batch. So those words are
+        stored when the first row asks for them.
+    ahead : In
+        With ``looks_ahead``: rows of a batch that do not find every update before it; constant.
     batch_ends : Out(1)
         Register: the next row with data is the last of its batch; right 2 cycles after ``counted``,
         with ``every_cycle`` in the next one.
@@ -52,14 +56,15 @@ class RowFlags(wiring.Component):
         Strobe, a cycle later: a boundary or a proximal step falls into a batch.
     """
 
-    def __init__(self, *, every_cycle=False):
-        self.every_cycle = every_cycle
+    def __init__(self, *, every_cycle=False, looks_ahead=False):
+        self.every_cycle, self.looks_ahead = every_cycle, looks_ahead
         super().__init__({
             "batch": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "start": In(1), "issue": In(1), "row_ends": In(1), "counted": In(1),
             "idle_row": In(1), "boundary": In(1), "step_due": In(1), "rows_left": In(32),
             "apply": Out(1), "skip": Out(range(MAX_LOOKAHEAD + 1)),
             "frozen": Out(1), "freeze": Out(1), "batch_ends": Out(1), "misaligned": Out(1),
+            **({"ahead": In(range(MAX_LOOKAHEAD + 1))} if looks_ahead else {}),
         })
 
     def elaborate(self, platform):
@@ -74,13 +79,15 @@ class RowFlags(wiring.Component):
             # A batch of one row ends with each of them.
             ends = last_choice(m, self.counted, Mux(
                 ends, batch_end == 0, position == before_end), ends, name="ends")
+        freezing = self.lookahead
+        if self.every_cycle:
+            freezing = self.ahead if self.looks_ahead else C(0)
         m.d.sync += [batch_end.eq(self.batch - 1), self.batch_ends.eq(ends)]
         m.d.comb += [
             self.apply.eq(age > self.lookahead),
             self.skip.eq(Mux(position > MAX_LOOKAHEAD, MAX_LOOKAHEAD, position)),
             self.frozen.eq(position > self.lookahead),
-            self.freeze.eq((position == (C(0) if self.every_cycle else self.lookahead))
-                           & ~self.idle_row),
+            self.freeze.eq((position == freezing) & ~self.idle_row),
         ]
         m.d.sync += self.misaligned.eq((self.issue & self.boundary & (position != 0)) | (
             self.counted & self.step_due & (position != batch_end) & (self.rows_left != 1)))

@@ -44,6 +44,9 @@ class Sequencer(wiring.Component):
     -------
     rows, beats, batch, lookahead, period, proximal_period : In
         As the registers of these names; constant from the cycle before ``start`` to ``done``.
+    idle_rows, ahead : In
+        With ``batch_lookahead``: those of
+        :func:`bitstep_hw.pipeline.rows.between_batches.between_batches`.
     start : In(1)
         Strobe: starts an epoch.
     stop : In(1)
@@ -111,6 +114,8 @@ class Sequencer(wiring.Component):
             "misaligned": Out(1), "batch_starts": Out(1), "batch_ready": In(1),
             **({"hold_rows": In(1)} if config.stages.full_passes else {}),
             **({"fine": In(1)} if config.stages.solver.fine else {}),
+            **({"idle_rows": In(range(MAX_LOOKAHEAD + 1)), "ahead": In(range(MAX_LOOKAHEAD + 1))}
+               if config.batch_lookahead else {}),
             **{name: Out(1) for name in _CAUSES},
         })
 
@@ -120,7 +125,8 @@ class Sequencer(wiring.Component):
         m.submodules.phases = phases = Phases(config=self.config)
         m.submodules.periods = periods = CorrectionPeriods(
             drains=self.config.drains, carries_on=self.config.carries_on)
-        m.submodules.flags = flags = RowFlags(every_cycle=self.config.update_interval == 1)
+        m.submodules.flags = flags = RowFlags(every_cycle=self.config.update_interval == 1,
+                                              looks_ahead=self.config.batch_lookahead > 0)
         m.submodules.causes = causes = WaitCauses()
         parts = (gate, phases, periods, flags, causes)
         idle_row = Signal()

@@ -24,7 +24,6 @@ from bitstep_hw.parts.arithmetic import (
     multiply,
     multiply_carry_save,
     out_of_range,
-    partial_products,
 )
 from bitstep_hw.pipeline.update.centre import late_rest, place_centre, shifted_by
 from bitstep_hw.pipeline.update.row_decision import RowDecision, bound_width, scaled_width
@@ -32,9 +31,9 @@ from bitstep_hw.pipeline.update.solver_ports import (
     RowSteps,
     doubled_dither,
     give_update,
+    history_of,
     solver_ports,
 )
-from bitstep_hw.pipeline.update.update_history import UpdateHistory
 from bitstep_hw.pipeline.update.update_rounding import round_linear
 
 
@@ -105,8 +104,7 @@ class LinearSolver(wiring.Component):
         # Constant during an epoch, and wanted in many places: for a fast clock a register more.
         mantissa, shift = (delay(m, getattr(self, name), int(config.clock.fast), name=name)
                            for name in ("mantissa", "shift"))
-        history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
-                                clear=self.clear)
+        history = history_of(m, self)
         self.steps = steps = RowSteps(m, self, history)
         if config.row_weights:
             mantissa = self.mantissa
@@ -142,6 +140,8 @@ class LinearSolver(wiring.Component):
     @property
     def _near(self):
         """Rows before whose products meet the mantissa beforehand."""
+        if self.config.update_interval == 1:
+            return 0
         return min(self.config.stages.solver.correlated_rows, 1 if self.config.clock.fast else 2)
 
     def _residual(self, m, history, centre):
@@ -290,13 +290,8 @@ class LinearSolver(wiring.Component):
         """The residual for a fast clock: the products of all far terms become two numbers."""
         width, entry = len(residual), history.entry
         assert not distances or entry - history.dotted == 3
-        terms = []
-        for d in distances:
-            # The choice among the updates takes a cycle of its own.
-            update = delay(m, history.before(d, entry), 1, name=f"far_{d}_update")
-            product = delay(m, self.products[d - 1], 1, name=f"far_{d}_product")
-            terms += partial_products(m, update, product, name=f"far_{d}")
-        far = compress_registered(m, terms, width, valid=None, name="far")
+        far = compress_registered(m, history.terms(self.products, distances), width, valid=None,
+                                  name="far")
         # -x is ~x + 1: the two 1s are added to what the target leaves.
         less = Signal(width, name="less_target", reset_less=True)
         m.d.sync += less.eq(2 - target)

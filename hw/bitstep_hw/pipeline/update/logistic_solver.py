@@ -11,9 +11,11 @@ from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import (
+    compress_registered,
     compressed_sum,
     delay,
     enable_of,
+    extend,
     multiply,
     multiply_carry_save,
     out_of_range,
@@ -21,8 +23,12 @@ from bitstep_hw.parts.arithmetic import (
 )
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 from bitstep_hw.pipeline.update.fine_update import FineUpdate
-from bitstep_hw.pipeline.update.solver_ports import RowSteps, give_update, solver_ports
-from bitstep_hw.pipeline.update.update_history import UpdateHistory
+from bitstep_hw.pipeline.update.solver_ports import (
+    RowSteps,
+    give_update,
+    history_of,
+    solver_ports,
+)
 from bitstep_hw.pipeline.update.update_rounding import FRACTION, UpdateRounding
 
 ARGUMENT_WIDTH = (RANGE << SIGMOID_FRACTION).bit_length()       # signed, of a clamped argument
@@ -35,9 +41,9 @@ class LogisticSolver(wiring.Component):
     As in :class:`bitstep_hw.pipeline.update.linear_solver.LinearSolver`, time is counted backwards
     in cycles left (:class:`bitstep_hw.pipeline.update.update_history.UpdateHistory`). Between
     c_(i-1) and c_i are six cycles: product with G_1, subtraction, argument, chord, value, product
-    with K. The terms of all rows further back are subtracted before. With a fast clock there are
-    no such terms, since no row waits for another, and argument, value and product take a cycle, a
-    cycle and two cycles more.
+    with K. The terms of all rows further back are subtracted before. With a fast clock no row waits
+    for another, all terms are subtracted with the dot product, and argument, value and product take
+    a cycle, a cycle and two cycles more.
 
     Latency is ``config.stages.solver.cycles`` cycles from ``dot``, with ``rounded_updates``
     ``ROUNDING_STAGES`` more; throughput a row every ``update_interval`` cycles.
@@ -75,8 +81,7 @@ class LogisticSolver(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        history = UpdateHistory(m, self.config, valid=self.valid, idle_row=self.idle_row,
-                                clear=self.clear)
+        history = history_of(m, self)
         stage_valid = history.stage_valid
         steps = RowSteps(m, self, history)
         positive_at = self._kept(m, stage_valid, ~self.label[-1], history.entry, name="positive")
@@ -92,8 +97,8 @@ class LogisticSolver(wiring.Component):
             with m.If(stage_valid[history.entry] & derivatives):
                 m.d.sync += [positive.eq(self.label[0]),
                              centre.eq(Mux(self.label[0], -derivative, derivative))]
-        margin = (self._own_margin if fast else self._margin)(m, history,
-                                                              positive_at(at_margin + 1))
+        margin = self._own_margin(m, history, positive_at) if fast \
+            else self._margin(m, history, positive_at(at_margin + 1))
         argument = self._argument(m, stage_valid[at_margin], margin)
         node, rise, within = self._chord(m, stage_valid[at_argument], argument,
                                          None if centre is None else Mux(derivatives, centre, 0))
@@ -206,10 +211,22 @@ class LogisticSolver(wiring.Component):
             m.d.sync += margin.eq(Mux(positive, near, residual) - Mux(positive, residual, near))
         return margin
 
-    def _own_margin(self, m, history, positive):
-        """-y z of a row that meets all updates before it in its dot product, a cycle later."""
-        margin = Signal(signed(self.config.rows.dot_width + 2), reset_less=True)
-        m.d.sync += margin.eq(Mux(positive, -self.dot, self.dot))
+    def _own_margin(self, m, history, positive_at):
+        """-y z of a row whose terms are all there when it enters, a cycle later."""
+        config, width = self.config, self.config.rows.dot_width + 2
+        margin, positive = Signal(signed(width), reset_less=True), positive_at(history.dotted)
+        if not config.batch_lookahead:
+            m.d.sync += margin.eq(Mux(positive, -self.dot, self.dot))
+            return margin
+        early = positive_at(history.dotted + 1)
+        far = [extend(term, width) for term in
+               history.terms(self.products, range(1, config.batch_lookahead + 1))]
+        # -x is ~x + 1: the 1s of all terms that are turned around, the dot product among them.
+        far = compress_registered(
+            m, [*(Mux(early, term, ~term) for term in far), Mux(early, 1, len(far))], width,
+            valid=None, name="far")
+        dot = extend(self.dot, width)
+        m.d.sync += margin.eq(compressed_sum([*far, Mux(positive, ~dot, dot)], width))
         return margin
 
     def _argument(self, m, valid, margin):

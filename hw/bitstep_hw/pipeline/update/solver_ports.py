@@ -10,11 +10,13 @@ from bitstep.pipeline.parts.widths import (
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_LABEL_SHIFT,
+    MAX_LOOKAHEAD,
     MAX_SHIFT,
     UPDATE_WIDTH,
 )
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
+from bitstep_hw.pipeline.update.update_history import UpdateHistory
 
 
 def solver_ports(config):
@@ -29,7 +31,10 @@ def solver_ports(config):
     idle_row : In(1)
         The row only fills a slot and has c = 0.
     products : In(signed(gram_width)).array(correlated_rows)
-        Products of the row that enters with the rows before, nearest first.
+        Products of the row that enters with the rows before, nearest first; with
+        ``batch_lookahead`` with those before the last ``idle_rows``.
+    idle_rows : In
+        With ``batch_lookahead``: rows without data between two batches; constant during an epoch.
     label : In(signed(32))
         Label of the row that enters.
     dot : In(signed(dot_width))
@@ -74,6 +79,7 @@ def solver_ports(config):
         "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
         "derivative_step": In(STEP_WIDTH),
         "step_too_large": In(1),
+        **({"idle_rows": In(range(MAX_LOOKAHEAD + 1))} if config.batch_lookahead else {}),
         **({"update_bits": In(range(FEW_BITS[1] + 1))} if config.rounded_updates else {}),
         "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)),
         "overflowed": Out(1),
@@ -142,6 +148,13 @@ def doubled_dither(solver):
     if not solver.config.stages.full_passes:
         return doubled
     return Mux(solver.to_nearest, C(1 << DITHER_WIDTH, DITHER_WIDTH + 1), doubled)
+
+
+def history_of(m, solver):
+    """The updates of the last rows, for a solver."""
+    return UpdateHistory(m, solver.config, valid=solver.valid, idle_row=solver.idle_row,
+                         clear=solver.clear,
+                         idle_rows=solver.idle_rows if solver.config.batch_lookahead else None)
 
 
 def give_update(m, solver, history, positive):
