@@ -1,6 +1,7 @@
 """Options that describe a pipeline, one for every choice."""
 
 import argparse
+from dataclasses import replace
 
 from bitstep.cli.options import UsageError, add_options, add_pipeline_options
 from bitstep.cli.request import request_of
@@ -18,7 +19,8 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     """Options for every choice of a pipeline configuration."""
     add_pipeline_options(parser, by_model=False)
     add_options(parser, "row_ports", "lookahead", "max_features", "features", "loss_family",
-                "update_interval", "minibatch", "corrections", "proximal", "models")
+                "update_interval", "batch_lookahead", "minibatch", "corrections", "proximal",
+                "models")
     OPTIONS["model_bits"].declare(
         parser, help="support dot products with weights of at most so many bits: "
         f"{FEW_BITS[0]} to {FEW_BITS[1]}, or 0: of all bits")
@@ -59,4 +61,10 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             packed=arguments.packed, row_weights=arguments.row_weights)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return config.with_lookahead(arguments.features) if auto else config
+    config = config.with_lookahead(arguments.features) if auto else config
+    ahead = arguments.batch_lookahead
+    try:
+        return config.with_batch_lookahead(arguments.features) if ahead == "auto" \
+            else replace(config, batch_lookahead=ahead)
+    except ValueError as error:
+        raise UsageError(str(error)) from error

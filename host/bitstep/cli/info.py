@@ -105,18 +105,23 @@ def _show_configuration(config: PipelineConfig) -> None:
            "capacity": f"{config.rows.capacity} features, {config.rows.max_beats} beats",
            "dot product": f"{config.rows.dot_width} bits", "latency": f"{config.latency} cycles",
            "update": f"{config.update_interval} cycle" + "s" * (config.update_interval > 1),
-           "look-ahead": f"{config.lookahead} rows"})
+           "look-ahead": f"{config.lookahead} rows",
+           **({"look-ahead between batches": f"{config.batch_lookahead} rows"}
+              if config.carries_on else {})})
     print()
     rows = []
     for features in FEATURES:
         if features <= config.rows.capacity:
             beats = config.rows.beats(features)
-            rows.append([features, beats, config.stages.required_lookahead(beats),
-                         config.effective_lookahead(beats), _pitch(config, beats)])
-    print(text_table(["features", "beats", "look-ahead needed", "used", "cycles per row"], rows))
+            used = config.effective_lookahead(beats)
+            between = [config.idle_rows(used, beats)] if config.carries_on else []
+            rows.append([features, beats, config.stages.required_lookahead(beats), used,
+                         _pitch(config, beats), *between])
+    between = ["rows between batches"] if config.carries_on else []
+    print(text_table(["features", "beats", "look-ahead needed", "used", "cycles per row", *between],
+                     rows))
     more = "; a row that is read again takes more" if config.refetch else \
-        "; between two batches come rows without data, as many as the look-ahead used" \
-        if config.carries_on else ""
+        "; the rows without data between two batches take as many" if config.carries_on else ""
     print(f"\nCycles per row: with memory that is always ready{more}.")
 
 

@@ -347,6 +347,7 @@ _ASKED: dict[str, dict[str, Test]] = {
                                  "encoding": lambda name: name == BIT_PLANES
                        or encoding(lambda one: not one.tabled)(name)},
     "two levels": {"encoding": encoding(lambda one: 1 < one.min_bits < FLOAT_BITS)},
+    "floating-point rows": FLOAT_ROWS,
     "bit-plane rows": BIT_PLANE_ROWS,
     "no whole codes": {**FLOAT_ROWS, **BIT_PLANE_ROWS, "encoding": is_("float", BIT_PLANES)},
 }

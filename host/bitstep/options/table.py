@@ -341,7 +341,7 @@ _ALL = (
            help="memory ports that the row bus is made of; memory then holds the rows in as many "
            "slices", default_text="1"),
     Option(name="features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="lookahead",
-           help="number of features for which --lookahead auto chooses",
+           help="number of features for which --lookahead auto and --batch-lookahead auto choose",
            default_text="what rows of any length need"),
     Option(name="loss_family", kind=Choice(LOSS_FAMILIES),
            default=_USUAL.loss_family, sets="loss_family",
@@ -354,6 +354,10 @@ _ALL = (
                f"{', '.join(map(str, some))} with loss family {family}"
                for family, some in UPDATE_INTERVALS.items()),
            default_text="what `bitstep train` takes"),
+    Option(name="batch_lookahead", kind=or_auto(Integer(0, MAX_LOOKAHEAD)), default=0, metavar="N",
+           sets="batch_lookahead", help="with --update-interval 1, rows at a batch's start that "
+           "enter before the updates of the batch before are there, at most --lookahead. auto: as "
+           "many as save cycles", default_text="0: the pipeline drains between batches"),
     Option(name="minibatch", kind=Switch(), default=True, sets="minibatch",
            help="support batches of more than one row", default_text="yes"),
     Option(name="corrections", kind=Switch(), default=True, sets="corrections",

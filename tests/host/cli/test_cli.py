@@ -471,8 +471,21 @@ def test_info(capsys):
     config = PipelineConfig(refetch=True, lookahead=0)
     assert main(["info", "--bits", "4", "--update-interval", "1"]) == 0
     out = capsys.readouterr().out
-    assert "update         1 cycle\n" in out
-    assert "; between two batches come rows without data, as many as the look-ahead used.\n" in out
+    assert re.search(r"^update +1 cycle$", out, re.MULTILINE)
+    assert re.search(r"^look-ahead between batches +0 rows$", out, re.MULTILINE)
+    assert re.search(r"^ +90 +6 +3 +3 +6 +3$", out, re.MULTILINE)
+    assert "; the rows without data between two batches take as many.\n" in out
+    ahead = ["--update-interval", "1", "--batch-lookahead"]
+    assert main(["info", *ahead, "auto"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^look-ahead between batches +8 rows$", out, re.MULTILINE)
+    assert re.search(r"^ +90 +6 +3 +3 +6 +1$", out, re.MULTILINE)
+    assert main(["info", *ahead, "auto", "--features", "90"]) == 0
+    assert "w64-b4-one-n4096-d3-c1-a2" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["info", *ahead, "30"])
+    assert "--batch-lookahead of lookahead 15 must be an integer from 0 to 15, not 30" \
+        in capsys.readouterr().err
     assert main(["info", "--refetch", "--lookahead", "0"]) == 0
     shown = capsys.readouterr().out
     assert config.name in shown

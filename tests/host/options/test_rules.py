@@ -92,6 +92,12 @@ COMMANDS = {
     "batches without waiting, batches of one row": "rtl --update-interval 1 --no-minibatch",
     "batches without waiting, refetching": "rtl --update-interval 1 --refetch",
     "batches without waiting, bit-plane rows": "rtl --update-interval 1 --bit-planes",
+    "look-ahead between batches, waiting within batches":
+        "rtl --batch-lookahead 3 --update-interval 2",
+    "look-ahead between batches, floating-point rows":
+        "rtl --batch-lookahead 3 --bits 32",
+    "look-ahead between batches, few bits":
+        "rtl --batch-lookahead 3 --model-bits 4",
     "length of packed rows": "rtl --packed --features 5",
 }
 # Rules that need the shape or the labels of the data: a file, and arguments.
@@ -231,6 +237,9 @@ CHOICES = {
     "proximal steps": {"proximal": True}, "few bits": {"model_bits": 4},
     "packed rows": {"packed": True, "max_features": 1, "lookahead": 0},
     "several models": {"models": 2}, "row weights": {"row_weights": True},
+    "look-ahead between batches": {"batch_lookahead": 3, "update_interval": 1},
+    "waiting within batches": {"update_interval": 2},
+    "floating-point rows": {"row_format": "float32", "bits": 32, "update_interval": 1},
     "look-ahead": {"lookahead": 3}, "slow updates": {"update_interval": 4},
     "batches without waiting": {"update_interval": 1}, "batches of one row": {"minibatch": False},
     "logistic loss": {"loss_family": "logistic", "update_interval": 6}, "one bit": {"bits": 1},

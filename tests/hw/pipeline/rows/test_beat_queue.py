@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 
+import dataclasses
 import random
 
 import pytest
@@ -45,6 +46,41 @@ def test_beats_of_the_row_to_apply(beats, lookahead, gap):
         await epoch(ctx)
 
     simulate(dut, testbench)
+
+
+@each("beats, lookahead, idle_rows", [
+    (1, 15, 7), (1, 15, 12), (2, 8, 3), (3, 5, 2), (7, 3, 1), (8, 2, 0), (10, 2, 0)])
+def test_beats_of_rows_before(beats, lookahead, idle_rows):
+    """Those before the last ``idle_rows``, up to the row to apply, at the same place in the row."""
+    config = dataclasses.replace(CONFIG, batch_lookahead=8)
+    dut, rng = once(BeatQueue, config=config), random.Random(f"{beats}-{lookahead}-{idle_rows}")
+    n_rows, places = lookahead + 60 // beats + 4, range(min(lookahead - idle_rows, 8))
+    content = [[rng.getrandbits(64) for _ in range(beats)] for _ in range(n_rows)]
+    found = 0
+
+    async def testbench(ctx):
+        nonlocal found
+        put(ctx, dut.beats, beats)
+        put(ctx, dut.idle_rows, idle_rows)
+        put(ctx, dut.clear, 1)
+        await ctx.tick().repeat(10)     # constant from a batch's start to the next
+        put(ctx, dut.clear, 0)
+        before = None
+        for now in [*in_rows([beats] * n_rows, rng, gap=0.3), None]:
+            put(ctx, dut.beat, rng.getrandbits(64) if before is None
+                else content[before[0]][before[1]])
+            for place in places:
+                if before is not None and before[0] > idle_rows + place:
+                    row, beat = before[0] - idle_rows - 1 - place, before[1]
+                    assert ctx.get(dut.previous[place]) == content[row][beat], (before, place)
+                    found += 1
+            put(ctx, dut.slot, {"valid": now is not None,
+                                "apply": now is not None and now[0] > lookahead})
+            await ctx.tick()
+            before = now
+
+    simulate(dut, testbench)
+    assert found > 100
 
 
 @pytest.mark.parametrize("features, depth", [(8, 16), (80, 32), (8 * 300, 1024)])

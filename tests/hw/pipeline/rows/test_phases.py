@@ -78,7 +78,11 @@ EVERY_CYCLE = PipelineConfig(bits=8, max_features=40, lookahead=15, update_inter
 LAST_ROW = ROW | {"batch_ends": 1}
 
 
-def run_batches(events, **constant):
+AHEAD = PipelineConfig(bits=8, max_features=40, lookahead=15, update_interval=1, proximal=True,
+                       batch_lookahead=8)
+
+
+def run_batches(events, *, config=EVERY_CYCLE, **constant):
     """:func:`run` of batches whose rows enter one beat a cycle, with what begins a batch done at
     once.
     """
@@ -86,7 +90,7 @@ def run_batches(events, **constant):
              "none_outstanding": 1}
     events = {cycle: quiet | event
               for cycle, event in ({cycle: {} for cycle in range(40)} | events).items()}
-    return run(events, config=EVERY_CYCLE, **constant)
+    return run(events, config=config, **constant)
 
 
 def test_rows_go_on_after_a_batch():
@@ -102,6 +106,21 @@ def test_rows_go_on_after_a_batch():
                            rows=3, lookahead=0)
     assert phases(recorded)[2:] == [(2, Phase.ROWS), (7, Phase.FLUSH), (9, Phase.SETTLE),
                                     (10, Phase.IDLE)]
+
+
+def test_rows_that_look_ahead_go_on_sooner():
+    """After fewer rows without data than D, or after none; the epoch's end is flushed by D + 1."""
+    recorded = run_batches({0: {"start": 1}, 3: ROW, 4: LAST_ROW, 6: IDLE_ROW, 7: ROW,
+                            8: LAST_ROW, 9: IDLE_ROW, 10: LAST_ROW, 11: IDLE_ROW,
+                            12: IDLE_ROW, 13: IDLE_ROW}, rows=5, lookahead=2, idle_rows=1,
+                           config=AHEAD)
+    assert phases(recorded)[2:] == [
+        (2, Phase.ROWS), (5, Phase.FLUSH), (7, Phase.ROWS), (9, Phase.FLUSH), (10, Phase.ROWS),
+        (11, Phase.FLUSH), (14, Phase.SETTLE), (15, Phase.IDLE)]
+    recorded = run_batches({0: {"start": 1}, 3: LAST_ROW, 4: LAST_ROW, 6: LAST_ROW, 8: IDLE_ROW,
+                            9: IDLE_ROW}, rows=3, lookahead=1, idle_rows=0, config=AHEAD)
+    assert phases(recorded)[2:] == [(2, Phase.ROWS), (7, Phase.FLUSH), (10, Phase.SETTLE),
+                                    (11, Phase.IDLE)]
 
 
 def test_batches_before_a_step_or_a_correction_are_flushed():

@@ -15,7 +15,7 @@ QUIET = {"start": 0, "issue": 0, "row_ends": 0, "counted": 0, "idle_row": 0, "bo
          "step_due": 0, "rows_left": 2}
 
 
-def run(rows, *, every_cycle=False, **constant):
+def run(rows, *, every_cycle=False, looks_ahead=False, **constant):
     """Flags of each row of each epoch; ``rows`` are lists of 1 for a row with data, else 0."""
     cycles, last = [], []
     for epoch in rows:
@@ -24,7 +24,8 @@ def run(rows, *, every_cycle=False, **constant):
             cycles += [QUIET | {"idle_row": not data},
                        QUIET | {"idle_row": not data, "row_ends": 1, "counted": data}]
             last.append(len(cycles) - 1)
-    recorded = trace(once(RowFlags, every_cycle=every_cycle), cycles, FLAGS, tail=0, **constant)
+    dut = once(RowFlags, every_cycle=every_cycle, looks_ahead=looks_ahead)
+    recorded = trace(dut, cycles, FLAGS, tail=0, **constant)
     for cycle in last:      # the same in all slots of a row
         assert recorded[cycle - 1] == recorded[cycle]
     return [recorded[cycle] for cycle in last]
@@ -47,6 +48,17 @@ def test_rows(batch, lookahead, every_cycle):
                 "frozen": position > lookahead,
                 "freeze": data and position == (0 if every_cycle else lookahead)})
     assert found == expected
+
+
+@each("batch, lookahead, ahead", [(1, 8, 3), (4, 8, 3), (4, 8, 4), (3, 8, 8), (20, 9, 0),
+                                  (270, MAX_LOOKAHEAD, 9)])
+def test_rows_that_look_ahead(batch, lookahead, ahead):
+    """The first row after them stores the model of the batch's start, if there is one."""
+    found = run([[True] * 300, [True] * 9], every_cycle=True, looks_ahead=True, batch=batch,
+                lookahead=lookahead, ahead=ahead)
+    positions = [number % batch for count in (300, 9) for number in range(count)]
+    assert [row["freeze"] for row in found] == [position == ahead for position in positions]
+    assert [row["frozen"] for row in found] == [position > lookahead for position in positions]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7])

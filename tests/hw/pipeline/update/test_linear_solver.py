@@ -28,14 +28,15 @@ def row_step(derivative_step, dither):
 
 
 def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, derivative_step=0,
-          bound=0):
+          bound=0, idle_rows=0):
     """c of every row, one after the other: the recursion as it is written in docs/pipeline.md,
-    the losses as in docs/number-formats.md. A row without a dither is rounded to nearest.
+    the losses as in docs/number-formats.md. A row without a dither is rounded to nearest. The first
+    product is with the row ``idle_rows`` + 1 before.
     """
     history = []
     for row in rows:
         z = row["dot"] - sum(history[-d] * product
-                             for d, product in enumerate(row["products"], start=1)
+                             for d, product in enumerate(row["products"], start=idle_rows + 1)
                              if d <= len(history))
         target = row["label"] << label_shift
         dither = row.get("dither", NEAREST)
@@ -131,6 +132,25 @@ def test_a_row_in_every_cycle(loss, spread):
     expected = solve(rows, **steps)
     assert len(set(expected)) > (40 if loss == Loss.LEAST_SQUARES else 2)
     distances = [1 + rng.randint(0, spread) for _ in rows]
+    assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
+
+
+@each("idle_rows, apart", [(7, 1), (10, 1), (3, 2), (1, 4), (0, 8)])
+@each("spread", [0, 1, 5])
+def test_rows_that_look_ahead_of_a_batch(idle_rows, apart, spread):
+    """They see every c of the rows before the last ``idle_rows``, of which the nearest is there just
+    in time; those of an epoch before count for nothing.
+    """
+    config = PipelineConfig(bits=4, max_features=48, lookahead=15, update_interval=1,
+                            batch_lookahead=5)
+    rng = random.Random(f"{idle_rows}-{apart}-{spread}")
+    rows = random_rows(config, rng, 60, idle=0.15 if spread else 0.0)
+    for row in rows:
+        row["products"] = row["products"][:5]
+    steps = {"mantissa": 150, "shift": 3, "label_shift": 12, "idle_rows": idle_rows}
+    expected = solve(rows, **steps)
+    assert any(abs(c) > 1 << 20 for c in expected)
+    distances = [3 + apart, *(apart + rng.randint(0, spread) for _ in rows[1:])]
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 

@@ -32,8 +32,10 @@ def update(z, *, label, derivative_step, label_shift, dither):
     return -label * ((exact + (2 * dither + 1) * 2 ** 15) // 2 ** 32)   # dither + 1/2, in 2^-16
 
 
-def rows_for(margins, config, rng, *, derivative_step, label_shift, idle=0.0):
-    """Rows that meet these z, whatever the rows before did, and the c that they must give."""
+def rows_for(margins, config, rng, *, derivative_step, label_shift, idle=0.0, idle_rows=0):
+    """Rows that meet these z, whatever the rows before did, and the c that they must give. The
+    first product is with the row ``idle_rows`` + 1 before.
+    """
     largest = (derivative_step >> 16) + 1
     reach = max(1, (1 << config.rows.dot_width - 3) // largest // max(config.lookahead, 1))
     limit = min(1 << config.rows.gram_width - 1, reach)
@@ -42,7 +44,8 @@ def rows_for(margins, config, rng, *, derivative_step, label_shift, idle=0.0):
         products = [rng.randrange(-limit, limit)
                     for _ in range(config.stages.solver.correlated_rows)]
         dot = z + sum(c * product
-                      for c, product in zip(reversed(history), products, strict=False))
+                      for c, product in zip(history[:max(len(history) - idle_rows, 0)][::-1], products,
+                                            strict=False))
         assert abs(dot) < 1 << config.rows.dot_width - 1
         row = {"idle_row": rng.random() < idle, "label": rng.choice([1, -1]), "dot": dot,
                "products": products, "dither": dither}
@@ -93,6 +96,22 @@ def test_a_row_in_every_cycle(spread):
     distances = [1 + rng.randint(0, spread) for _ in rows]
     assert len(set(expected)) > 40
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
+
+
+@each("idle_rows, apart", [(11, 1), (14, 1), (5, 2), (1, 6), (0, 12)])
+@each("spread", [0, 1, 5])
+def test_rows_that_look_ahead_of_a_batch(idle_rows, apart, spread):
+    """They see every c of the rows before the last ``idle_rows``."""
+    config = make_config(19, update_interval=1, batch_lookahead=4)
+    rng = random.Random(f"{idle_rows}-{apart}-{spread}")
+    steps = {"derivative_step": (123_456_789 << 16) + 12_345, "label_shift": 20}
+    margins = [rng.randrange(-9 << 20, 9 << 20) for _ in range(60)]
+    rows, expected = rows_for(margins, config, rng, idle=0.15 if spread else 0.0,
+                              idle_rows=idle_rows, **steps)
+    distances = [3 + apart, *(apart + rng.randint(0, spread) for _ in rows[1:])]
+    assert len(set(expected)) > 40
+    assert run(config, rows, distances, idle_rows=idle_rows, **steps) == [
+        (c, 0) for c in expected]
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
