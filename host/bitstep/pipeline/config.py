@@ -27,10 +27,10 @@ from bitstep.pipeline.parts.widths import (
     LEAST_PORT_WIDTH,
     MAX_FEATURES,
     MAX_LOOKAHEAD,
-    ceil_div,
     MAX_MODELS,
     MAX_PACKED_MODELS,
     ROW_PORTS,
+    ceil_div,
 )
 from bitstep.pipeline.registers import Register, registers_of
 
@@ -348,6 +348,20 @@ class PipelineConfig:
         most.
         """
         return max(line * depth for line, depth in enumerate(_line_depths(self), start=1))
+
+    def beats_back(self, place: int) -> int:
+        """Beats from a row that looks ahead from its batch back to the ``place``-th row before the
+        rows without data (1 is the nearest), at most.
+        """
+        at_most = 0
+        for lookahead in range(place, self.lookahead + 1):
+            longest = self.line_depth(lookahead + 1)
+            # Of longer rows no two batches have rows without data for the update's sake.
+            for beats in {*range(1, min(longest, self.stages.solver.entered) + 1), longest}:
+                idle_rows = self.idle_rows(lookahead, beats)
+                if idle_rows + place <= lookahead:
+                    at_most = max(at_most, (idle_rows + place) * beats)
+        return at_most
 
     def with_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
         """This configuration with exactly the look-ahead that rows of ``n_features`` need, or, for

@@ -15,17 +15,17 @@ class BeatQueue(wiring.Component):
 
     Where no row meets the rows before it, each of their beats is wanted once more, when the row's
     update is there. So one memory does for all of them, in the place of
-    :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`. With ``batch_lookahead`` it is read in
-    as many places more: those of the rows before the last ``idle_rows``.
+    :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`. With ``batch_lookahead`` there are as
+    many copies of it, which give the beats of the rows before the last ``idle_rows``.
 
     One slot a cycle; a slot's own beat may be wanted 2 cycles later at the earliest. Latency: the
     older row's beat comes with the slot's. Storage: ``config.beats_in_flight`` beats, rounded up to
-    a power of two.
+    a power of two, and those of the copies, which need fewer (``config.beats_back``).
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``beat_width``, ``beats_in_flight`` and ``batch_lookahead``.
+        Gives ``beat_width``, ``beats_in_flight``, ``batch_lookahead`` and ``beats_back``.
 
     Members
     -------
@@ -72,7 +72,7 @@ class BeatQueue(wiring.Component):
             write.en.eq(delay(m, self.slot.valid, 1, name="writing")),
         ]
         if self.config.batch_lookahead:
-            self._look_back(m, store, newest)
+            self._look_back(m, newest, write)
         with m.If(self.slot.valid):
             m.d.sync += newest.eq(newest + 1)
         with m.If(taken):
@@ -81,16 +81,21 @@ class BeatQueue(wiring.Component):
             m.d.sync += [newest.eq(0), oldest.eq(0)]
         return m
 
-    def _look_back(self, m, store, newest):
-        """Drive ``previous``."""
+    def _look_back(self, m, newest, written):
+        """Drive ``previous`` from copies of the queue: what ``written`` writes, too."""
         beats = self.beats[:len(newest)]
         back = beats * (self.idle_rows + 1)     # beats from a row to the slot's
-        for place, previous in enumerate(self.previous):
+        for place, previous in enumerate(self.previous, start=1):
             distance = Signal.like(newest, name=f"distance_{place}")
             m.d.sync += distance.eq(back)
-            read = store.read_port()
+            depth = 1 << self.config.beats_back(place).bit_length()
+            m.submodules[f"copy_{place}"] = copy = memory.Memory(
+                shape=self.config.rows.beat_width, depth=depth, init=[],
+                attrs=memories.attributes(self.config))
+            write, read = copy.write_port(), copy.read_port()
             m.d.comb += [
-                read.addr.eq(newest - distance),
+                write.addr.eq(written.addr), write.data.eq(written.data),
+                write.en.eq(written.en), read.addr.eq(newest - distance),
                 read.en.eq(self.slot.valid | C(self.config.clock.always_read)),
                 previous.eq(read.data),
             ]

@@ -139,7 +139,7 @@ def test_a_row_in_every_cycle(loss, spread):
 @each("spread", [0, 1, 5])
 def test_rows_that_look_ahead_of_a_batch(idle_rows, apart, spread):
     """They see every c of the rows before the last ``idle_rows``, of which the nearest is there just
-    in time; those of an epoch before count for nothing.
+    in time.
     """
     config = PipelineConfig(bits=4, max_features=48, lookahead=15, update_interval=1,
                             batch_lookahead=5)
