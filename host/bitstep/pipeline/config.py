@@ -396,7 +396,8 @@ class PipelineConfig:
     def name(self) -> str:
         """Short name for files and messages, unique among configurations."""
         flags = "".join(f"-{flag}" for flag, said in (
-            (f"a{self.batch_lookahead}", self.batch_lookahead), ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
+            (f"a{self.batch_lookahead}", self.batch_lookahead),
+            ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.loss_family == "logistic"), ("proximal", self.proximal),
             ("refetch", self.refetch), ("codebooks", self.codebooks),
             ("packed", self.packed), (f"m{self.models}", self.models > 1),

@@ -63,16 +63,17 @@ class UpdateHistory:
                          for age in range(1 if config.batch_lookahead else
                                           max(config.stages.solver.correlated_rows, 1))]
         self.newest = self._history[0]
-        self._memory = None
+        self._read_port = self._write = None
         if config.batch_lookahead:
             self._remember(config, valid, idle_rows)
 
     def _remember(self, config, valid, idle_rows):
         """A memory of the last rows' c, and the numbers of the rows."""
         m = self._m
-        m.submodules.updates = self._memory = memory.Memory(
+        m.submodules.updates = updates = memory.Memory(
             shape=signed(UPDATE_WIDTH), depth=1 << config.lookahead.bit_length(), init=[])
-        write = self._write = self._memory.write_port()
+        self._read_port = updates.read_port
+        write = self._write = updates.write_port()
         # Number of the row that enters, and of the one with one cycle left; rows before it.
         self._entered, self._pushed = Signal.like(write.addr), Signal.like(write.addr)
         self._before = Signal(range(MAX_LOOKAHEAD + 1))
@@ -91,8 +92,8 @@ class UpdateHistory:
         ``d * update_interval``; with ``batch_lookahead`` c of the row ``idle_rows`` + d before, for
         the row that enters.
         """
-        if self._memory is not None:
-            return self._recalled(d)
+        if self._read_port is not None:
+            return self._recalled(d, self._read_port(domain="comb"))
         between = sum(self.stage_valid[left] for left in range(1, cycles_left))
         most = (cycles_left - 1) // self._update_interval
         options = [self._history[d - 1 - skipped] for skipped in range(min(most, d - 1) + 1)]
@@ -112,8 +113,7 @@ class UpdateHistory:
             terms += partial_products(m, update, product, name=f"far_{d}")
         return terms
 
-    def _recalled(self, d):
-        read = self._memory.read_port(domain="comb")
+    def _recalled(self, d, read):
         distance = Signal(range(2 * MAX_LOOKAHEAD), name=f"distance_{d}")
         recalled = Signal(signed(UPDATE_WIDTH), name=f"c_recalled_{d}")
         # Words from before the epoch's first row are those of another one.
@@ -124,7 +124,7 @@ class UpdateHistory:
 
     def push(self, update):
         """Take ``update``, of the row with one cycle left, into the history; 0 for an idle row."""
-        if self._memory is not None:
+        if self._write is not None:
             self._m.d.comb += self._write.data.eq(Mux(self.stage_idle[1], 0, update))
         with self._m.If(self.stage_valid[1]):
             self._m.d.sync += self.newest.eq(Mux(self.stage_idle[1], 0, update))

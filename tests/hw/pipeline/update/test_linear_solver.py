@@ -138,9 +138,7 @@ def test_a_row_in_every_cycle(loss, spread):
 @each("idle_rows, apart", [(7, 1), (10, 1), (3, 2), (1, 4), (0, 8)])
 @each("spread", [0, 1, 5])
 def test_rows_that_look_ahead_of_a_batch(idle_rows, apart, spread):
-    """They see every c of the rows before the last ``idle_rows``, of which the nearest is there just
-    in time.
-    """
+    """They see every c of the rows before the last ``idle_rows``; the nearest is just in time."""
     config = PipelineConfig(bits=4, max_features=48, lookahead=15, update_interval=1,
                             batch_lookahead=5)
     rng = random.Random(f"{idle_rows}-{apart}-{spread}")

@@ -43,9 +43,9 @@ def rows_for(margins, config, rng, *, derivative_step, label_shift, idle=0.0, id
     for z, dither in zip(margins, random_dithers(rng, len(margins)), strict=True):
         products = [rng.randrange(-limit, limit)
                     for _ in range(config.stages.solver.correlated_rows)]
+        seen = history[:max(len(history) - idle_rows, 0)]
         dot = z + sum(c * product
-                      for c, product in zip(history[:max(len(history) - idle_rows, 0)][::-1], products,
-                                            strict=False))
+                      for c, product in zip(reversed(seen), products, strict=False))
         assert abs(dot) < 1 << config.rows.dot_width - 1
         row = {"idle_row": rng.random() < idle, "label": rng.choice([1, -1]), "dot": dot,
                "products": products, "dither": dither}
