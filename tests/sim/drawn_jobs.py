@@ -136,8 +136,8 @@ FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True
 FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
                             update_interval=4)
 # Boards that no test by day compiles (conftest.py).
-BY_NIGHT = [*CONFIGS[:4], *WIDE[1:], LARGE, TABLES[1], WEIGHTED[1], *EVERY_CYCLE[1:3], EVERY_CYCLE[4], FAST_REFETCH,
-            FAST_FLOAT, FAST_WEIGHTED_REFETCH]
+BY_NIGHT = [*CONFIGS[:4], *WIDE[1:], LARGE, TABLES[1], WEIGHTED[1], *EVERY_CYCLE[1:3],
+            EVERY_CYCLE[4], FAST_REFETCH, FAST_FLOAT, FAST_WEIGHTED_REFETCH]
 
 
 def tonight(cases, count):
