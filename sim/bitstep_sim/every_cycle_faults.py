@@ -5,7 +5,7 @@ from bitstep_sim.fault_runs import fault_of as _fault
 _PHASES, _FLAGS = "pipeline/rows/phases.py", "pipeline/rows/row_flags.py"
 _QUEUE, _STORE = "pipeline/rows/beat_queue.py", "pipeline/model/store.py"
 _DITHERS, _BETWEEN = "parts/row_dithers.py", "pipeline/rows/between_batches.py"
-_HISTORY = "pipeline/update/update_history.py"
+_HISTORY, _SOLVER = "pipeline/update/update_history.py", "pipeline/update/test_linear_solver.py"
 
 
 def _on_board(kind, file, old, new, words):
@@ -62,11 +62,11 @@ EVERY_CYCLE_FAULTS = [
     _fault("wrong signal", _BETWEEN, "ahead.eq(lookahead - idle)", "ahead.eq(lookahead)"),
     _fault("bound off by one", _QUEUE, "beats * (self.idle_rows + 1)", "beats * self.idle_rows"),
     _fault("wrong row", _QUEUE, "back = distance + beats", "back = distance"),
-    _fault("wrong width", _QUEUE, "self.config.beats_back(place).bit_length()",
-           "(self.config.beats_back(place) - 1).bit_length()"),
-    _fault("wrong row", _HISTORY, "distance.eq(self._idle_rows + d)", "distance.eq(d)"),
+    _fault("wrong width", _QUEUE, "(self.config.beats_back(place) - 1).bit_length()",
+           "(self.config.beats_back(place) // 3).bit_length()"),
+    _fault("wrong row", _HISTORY, "distance.eq(self._idle_rows + d)", "distance.eq(d)", _SOLVER),
     _fault("wrong row", _HISTORY, "distance.eq(self._idle_rows + d)",
-           "distance.eq(self._idle_rows + d - 1)"),
+           "distance.eq(self._idle_rows + d - 1)", _SOLVER),
     _on_board("condition dropped", _HISTORY, "Mux(self._before >= distance, read.data, 0)",
               "read.data", "second_runs"),
     _on_board("bound off by one", _HISTORY, "Mux(self._before >= distance, read.data, 0)",
@@ -78,7 +78,7 @@ EVERY_CYCLE_FAULTS = [
               "[self._entered.eq(0), self._pushed.eq(0)]", "second_runs"),
     _fault("condition dropped", _HISTORY,
            "self._write.data.eq(Mux(self.stage_idle[1], 0, update))",
-           "self._write.data.eq(update)", "pipeline/update/test_linear_solver.py"),
+           "self._write.data.eq(update)", _SOLVER),
     _fault("wrong sign", "pipeline/update/logistic_solver.py",
            "Mux(early, term, ~term) for term in far", "term for term in far"),
     _fault("wrong constant", "pipeline/update/logistic_solver.py", "Mux(early, 1, len(far))", "1"),

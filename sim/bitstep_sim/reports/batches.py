@@ -2,8 +2,8 @@
 
     python -m bitstep_sim.reports.batches
 
-Beside pipelines that look ahead, which take as many cycles with every batch. No row is read, since
-cycles do not depend on values.
+Beside pipelines that look ahead from a batch to the next, and those that look ahead within batches,
+which take as many cycles with every batch. No row is read, since cycles do not depend on values.
 """
 
 import argparse
@@ -18,7 +18,8 @@ from bitstep_sim.testing.random_jobs import random_job
 
 FEATURES = (4, 30, 90, 300, 1000, 4096)
 BATCHES = (1, 4, 16, 64, 256)
-DRAIN = 20          # cycles that a batch may take beyond its beats
+DRAIN = 20          # cycles that a batch may take beyond its beats, if the pipeline drains
+LOOP = {"linear": 4, "logistic": 6}     # the same, if it looks ahead: r of a fast clock
 ROWS = 1024
 CHOICES = {"linear": (1, 2, 4), "logistic": (1, 6)}      # update intervals, drained first
 
@@ -43,22 +44,24 @@ def cycles_a_row(config: PipelineConfig, n_features: int, batch: int) -> float:
 
 
 def ratio(config: PipelineConfig, n_features: int, batch: int) -> float:
-    """Cycles of a row over those of the bound: its beats, and its share of :data:`DRAIN`."""
-    beats = config.rows.beats(n_features)
-    return cycles_a_row(config, n_features, batch) / (beats + DRAIN / batch)
+    """Cycles of a row over those of the bound: its beats, and its share of :data:`DRAIN`, or of
+    :data:`LOOP` where the pipeline looks ahead from a batch to the next.
+    """
+    more = LOOP[config.loss_family] if config.batch_lookahead else DRAIN
+    return cycles_a_row(config, n_features, batch) / (config.rows.beats(n_features) + more / batch)
 
 
 def line(family: str, bus_width: int, bits: int, n_features: int) -> list[str]:
     """A line of the table."""
-    drained, *ahead = (PipelineConfig(
+    drained, *within = (PipelineConfig(
         bus_width=bus_width, bits=bits, loss_family=family, lookahead=0,
         update_interval=cycles).with_lookahead() for cycles in CHOICES[family])
-    beats = drained.rows.beats(n_features)
-    worst = max(ratio(drained, n_features, batch) for batch in BATCHES[1:])
-    return [family, str(bus_width), str(bits), str(n_features), str(beats), str(drained.latency),
-            *(f"{cycles_a_row(drained, n_features, batch):.2f}" for batch in BATCHES),
-            f"{worst:.2f}",
-            "; ".join(f"{cycles_a_row(one, n_features, 16):.2f}" for one in ahead)]
+    ahead = drained.with_batch_lookahead()
+    return [family, str(bus_width), str(bits), str(n_features), str(drained.rows.beats(n_features)),
+            *(cell for one, batches in ((drained, BATCHES), (ahead, BATCHES[:4])) for cell in (
+                *(f"{cycles_a_row(one, n_features, batch):.2f}" for batch in batches),
+                f"{max(ratio(one, n_features, batch) for batch in BATCHES[1:]):.2f}")),
+            "; ".join(f"{cycles_a_row(one, n_features, 16):.2f}" for one in within)]
 
 
 def table(families: Sequence[str], buses: Sequence[int], widths: Sequence[int],
@@ -79,8 +82,9 @@ def table(families: Sequence[str], buses: Sequence[int], widths: Sequence[int],
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Cycles a row of batches without waiting, and of "
-                                     "pipelines that look ahead.")
+    parser = argparse.ArgumentParser(description="Cycles a row of batches without waiting, drained "
+                                     "and looking ahead from a batch to the next, and of pipelines "
+                                     "that look ahead within batches.")
     parser.add_argument("--family", choices=CHOICES, nargs="+", default=list(CHOICES),
                         help="loss families (default: all)")
     parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 128, 256, 512],
@@ -90,9 +94,10 @@ def main() -> int:
     parser.add_argument("--features", type=int, nargs="+", default=list(FEATURES),
                         help="features of a row (default: 4 to 4,096)")
     arguments = parser.parse_args()
-    heads = ["losses", "bus", "bits", "features", "beats", "latency",
-             *(f"batch {batch}" for batch in BATCHES), f"worst over beats + {DRAIN} / batch",
-             "looking ahead, r = 2; 4 (6)"]
+    heads = ["losses", "bus", "bits", "features", "beats",
+             *(f"drained, {batch}" for batch in BATCHES), f"worst over beats + {DRAIN} / batch",
+             *(f"ahead, {batch}" for batch in BATCHES[:4]), "worst over beats + r / batch",
+             "within, r = 2; 4 (6)"]
     lines = table(arguments.family, arguments.bus_width, arguments.bits, arguments.features)
     print(text_table(heads, lines))
     return 0

@@ -12,9 +12,13 @@ def test_a_line_by_hand():
     assert [cycles_a_row(config, 4, batch) for batch in BATCHES] == [
         16, 19 / 4, 31 / 16, 79 / 64, 271 / 256]
     assert ratio(config, 4, 16) == pytest.approx(31 / 36)
+    ahead = config.with_batch_lookahead()
+    assert [cycles_a_row(ahead, 4, batch) for batch in BATCHES] == [
+        8, 11 / 4, 23 / 16, 71 / 64, 263 / 256]
+    assert ratio(ahead, 4, 16) == pytest.approx(23 / 20)
     assert line("linear", 64, 4, 4) == [
-        "linear", "64", "4", "4", "1", "16", "16.00", "4.75", "1.94", "1.23", "1.06", "0.98",
-        "2.00; 4.00"]
+        "linear", "64", "4", "4", "1", "16.00", "4.75", "1.94", "1.23", "1.06", "0.98",
+        "8.00", "2.75", "1.44", "1.11", "1.38", "2.00; 4.00"]
 
 
 def test_each_length_of_rows_stands_once():

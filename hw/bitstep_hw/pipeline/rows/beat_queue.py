@@ -88,7 +88,7 @@ class BeatQueue(wiring.Component):
         for place, previous in enumerate(self.previous, start=1):
             distance = Signal.like(newest, name=f"distance_{place}")
             m.d.sync += distance.eq(back)
-            depth = 1 << self.config.beats_back(place).bit_length()
+            depth = 1 << (self.config.beats_back(place) - 1).bit_length()
             m.submodules[f"copy_{place}"] = copy = memory.Memory(
                 shape=self.config.rows.beat_width, depth=depth, init=[],
                 attrs=memories.attributes(self.config))
