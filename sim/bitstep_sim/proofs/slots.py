@@ -1,5 +1,7 @@
 """The order of slots: which row is applied to which words, and that its update is there by then."""
 
+import functools
+
 from amaranth import Cat, Mux, Signal
 
 from bitstep.pipeline.config import PipelineConfig
@@ -17,17 +19,22 @@ def ones(bits):
     return total
 
 
-def _sequencer(s, update_interval):
+def _sequencer(s, update_interval, batch_lookahead=0):
     config = PipelineConfig(bits=8, max_features=24, lookahead=2, proximal=True,
-                            update_interval=update_interval)
+                            update_interval=update_interval, batch_lookahead=batch_lookahead)
     dut = Sequencer(config=config)
+    between = ("idle_rows", "ahead") if batch_lookahead else ()
     given = {name: s.constant(len(getattr(dut, name)), name=f"given_{name}")
-             for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period")}
+             for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period",
+                          *between)}
     fragment = s.add(dut, **given, stop=0, decided=0, replay=0, hold=0)
     s.assume((given["beats"] != 0) & (given["beats"] <= config.rows.max_beats))
     s.assume((given["rows"] != 0) & (given["batch"] != 0))
     s.assume(given["lookahead"] <= config.lookahead)
-    s.seek((given["rows"] <= 4) & (given["batch"] == 1) & (given["period"] == 0)
+    if batch_lookahead:
+        s.assume(given["lookahead"] == given["idle_rows"] + given["ahead"])
+        s.assume(given["ahead"] <= config.batch_lookahead)
+    s.seek((given["rows"] <= 4) & (given["batch"] <= 1 + batch_lookahead) & (given["period"] == 0)
            & (given["proximal_period"] <= 1))
     phase = inside(fragment, "phases.phase")
     # The registers have stood for a cycle before the strobe.
@@ -167,12 +174,14 @@ def done(s: Surrounding):
     s.helper(implies((phase == Phase.IDLE) | ended, inside(fragment, "index") == 0))
 
 
-def batches(s: Surrounding):
+def batches(s: Surrounding, *, batch_lookahead: int = 0):
     """Where rows come in every cycle, D rows without data lie between two batches at least: so the
-    next one's first row carries the last update, or comes after it.
+    next one's first row carries the last update, or comes after it. Where rows look ahead they are
+    as many less, and the first row after these finds every update; it stores the words.
     """
-    dut, fragment, _, given = _sequencer(s, 1)
+    dut, fragment, _, given = _sequencer(s, 1, batch_lookahead)
     lookahead, batch = given["lookahead"], given["batch"]
+    least, ahead = (given["idle_rows"], given["ahead"]) if batch_lookahead else (lookahead, 0)
     phase, flush_left, resumes = (inside(fragment, f"phases.{name}")
                                   for name in ("phase", "flush_left", "resumes"))
     position, batch_end = (inside(fragment, f"flags.{name}") for name in ("position", "batch_end"))
@@ -184,17 +193,21 @@ def batches(s: Surrounding):
     with m.If(dut.start):
         m.d.sync += begun.eq(0)
     opens = slot.valid & ~slot.idle_row & (slot.skip == 0) & begun      # the next batch
-    s.check(implies(opens, idle >= lookahead))
-    s.reach(opens & (lookahead == 2))
+    s.check(implies(opens, idle >= least))
+    s.check(implies(slot.valid & slot.freeze, slot.skip == ahead))
+    s.check(implies(slot.valid & slot.frozen, slot.skip > lookahead))
+    for number in range(batch_lookahead + 1):
+        s.reach(opens & (lookahead == 2) & (least == 2 - number) & (idle == least))
+        s.reach(slot.valid & slot.freeze & begun & (slot.skip == number))
     s.reach(opens & (lookahead == 0))
     s.helper(implies(phase != Phase.IDLE, (batch_end == batch - 1) & (position <= batch_end)))
     s.helper(implies(phase != Phase.IDLE, inside(fragment, "flags.before_end") == (batch - 2)[:32]))
     # From the second cycle of an epoch on.
     known = (phase == Phase.ROWS) | (phase == Phase.FLUSH)
     s.helper(implies(known, inside(fragment, "flags.batch_ends") == (position == batch_end)))
-    s.helper(implies((phase == Phase.ROWS) & begun & (position == 0), idle >= lookahead))
+    s.helper(implies((phase == Phase.ROWS) & begun & (position == 0), idle >= least))
     s.helper(implies(phase == Phase.FLUSH, (flush_left != 0) & begun
-                     & (idle + flush_left + resumes >= lookahead + 1)))
+                     & (idle + flush_left >= Mux(resumes, least, lookahead + 1))))
     between = (phase >= Phase.SETTLE.value) & begun
     s.helper(implies(between, idle > lookahead))
     s.helper(~inside(fragment, "periods.fill"))
@@ -231,10 +244,19 @@ PROPERTIES = [
                        "delay(m, row_ends, self.config.latency - 2")))),
     Property("slots-batches", "Sequencer",
              "where rows come in every cycle: D rows without data or more between two batches",
-             batches, Mutation("pipeline/rows/phases.py", "Mux(goes_on, self.lookahead, ",
-                               "Mux(goes_on, self.lookahead - 1, "),
+             batches, Mutation("pipeline/rows/phases.py", "Mux(goes_on, between, ",
+                               "Mux(goes_on, between - 1, "),
              others=(Mutation("pipeline/rows/row_flags.py", "before_end.eq(self.batch - 2)",
                               "before_end.eq(self.batch - 1)"),),
+             depth=2, breaks_at=30, reaches_at=40),
+    Property("slots-batches-ahead", "Sequencer",
+             "the same where rows look ahead from a batch to the next: so many rows less; the "
+             "first row that does not look ahead stores the batch's first model",
+             functools.partial(batches, batch_lookahead=2),
+             Mutation("pipeline/rows/phases.py", "Mux(goes_on, between, ",
+                      "Mux(goes_on, between - 1, "),
+             others=(Mutation("pipeline/rows/row_flags.py",
+                              "self.ahead if self.looks_ahead else C(0)", "C(0)"),),
              depth=2, breaks_at=30, reaches_at=40),
     Property("slots-done", "Sequencer",
              "done and proximal steps: no row in flight, D + 1 rows without data after the last",
