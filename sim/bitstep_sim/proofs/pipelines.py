@@ -203,7 +203,8 @@ THIRD = Epoch(((-1, 1), (1, 0), (-1, -1)), mantissa=2)
 
 _SOLVER = "pipeline/update/linear_solver.py"
 _NO_SECOND = Mutation(_SOLVER, "less.eq(final - product)", "less.eq(final)")
-_NO_FAR_FAST = Mutation(_SOLVER, "history.before(d, entry), 1,", "history.before(d, entry) & 0, 1,")
+_NO_FAR_FAST = Mutation("pipeline/update/update_history.py", "self.before(d, self.entry), 1,",
+                        "self.before(d, self.entry) & 0, 1,")
 _GAPS = Mutation("pipeline/update/update_history.py", "for left in range(1, cycles_left))",
                  "for left in range(2, cycles_left))")
 # Proofs that take longer than the one that stays. It has neither look-ahead nor a fast clock, which
