@@ -125,9 +125,9 @@ EVERY_CYCLE = [
                    loss_family="logistic", row_weights=True),
     PipelineConfig(bits=32, row_format="float32", max_features=7, lookahead=14, update_interval=1),
     # Batches that begin before the updates of the batch before are there.
-    PipelineConfig(bits=4, max_features=640, lookahead=15, update_interval=1, batch_lookahead=8,
+    PipelineConfig(bits=4, max_features=640, lookahead=15, update_interval=1, batch_lookahead=7,
                    proximal=True),
-    PipelineConfig(bits=8, max_features=40, lookahead=19, update_interval=1, batch_lookahead=8,
+    PipelineConfig(bits=8, max_features=40, lookahead=19, update_interval=1, batch_lookahead=7,
                    loss_family="logistic", row_weights=True),
 ]
 # With a fast clock.

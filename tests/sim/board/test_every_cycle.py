@@ -32,7 +32,7 @@ MORE = [
                    update_interval=1, loss_family="logistic"),
     PipelineConfig(bits=7, bus_width=512, max_features=200, lookahead=17, update_interval=1),
     PipelineConfig(bits=1, bus_width=128, row_ports=2, max_features=300, lookahead=17,
-                   update_interval=1, batch_lookahead=10),
+                   update_interval=1, batch_lookahead=9),
     PipelineConfig(bits=2, row_format="two_levels", max_features=90, lookahead=10,
                    update_interval=1, batch_lookahead=6, proximal=True),
     PipelineConfig(bits=3, max_features=60, lookahead=16, update_interval=1, batch_lookahead=3,
@@ -139,7 +139,7 @@ def test_cycles_of_a_batch(board):
         wait = config.latency - 1
         between = wait
         if config.batch_lookahead:      # until the updates of all rows before meet products
-            between = {"linear": 8, "logistic": 12}[config.loss_family] - beats
+            between = {"linear": 9, "logistic": 13}[config.loss_family] - beats
         assert more == min(batch * wait, max(-(-between // beats), 0) * beats)
 
 

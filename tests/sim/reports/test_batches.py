@@ -14,11 +14,11 @@ def test_a_line_by_hand():
     assert ratio(config, 4, 16) == pytest.approx(31 / 36)
     ahead = config.with_batch_lookahead()
     assert [cycles_a_row(ahead, 4, batch) for batch in BATCHES] == [
-        8, 11 / 4, 23 / 16, 71 / 64, 263 / 256]
-    assert ratio(ahead, 4, 16) == pytest.approx(23 / 20)
+        9, 12 / 4, 24 / 16, 72 / 64, 264 / 256]
+    assert ratio(ahead, 4, 16) == pytest.approx(24 / 20)
     assert line("linear", 64, 4, 4) == [
         "linear", "64", "4", "4", "1", "16.00", "4.75", "1.94", "1.23", "1.06", "0.98",
-        "8.00", "2.75", "1.44", "1.11", "1.38", "2.00; 4.00"]
+        "9.00", "3.00", "1.50", "1.12", "1.50", "2.00; 4.00"]
 
 
 def test_each_length_of_rows_stands_once():

@@ -175,12 +175,19 @@ class Solver:
 
     @property
     def lead(self) -> int:
-        """Cycles by which a row's products with the rows before, or without them its label, reach
-        the solver before its dot product.
+        """Cycles by which a row's label, and :attr:`products` later its products with the rows
+        before, reach the solver before its dot product.
         """
         if self.clock.update_interval == 1:
-            return 3 if self.correlated_rows else 2
+            return 4 if self.correlated_rows else 2
         return {4: 3}.get(self.clock.update_interval, 1)
+
+    @property
+    def products(self) -> int:
+        """Cycles from a row's label to its products with the rows before: where rows come in every
+        cycle, one to look the updates of these rows up.
+        """
+        return int(self.clock.update_interval == 1 and self.correlated_rows > 0)
 
     @property
     def cycles(self) -> int:
@@ -189,9 +196,7 @@ class Solver:
 
     @property
     def entered(self) -> int:
-        """Cycles from a row's products with the rows before to its own update, before it is
-        rounded to few bits.
-        """
+        """Cycles from a row's label to its update, before it is rounded to few bits."""
         return self.cycles + self.lead
 
 

@@ -22,9 +22,9 @@ class Correlator(wiring.Component):
 
     They are the part of look-ahead that does not depend on the model: the dot product of row i with
     the current model is the one with an older model minus c_(i-d) times these sums. A slot a
-    cycle; the sums of a row leave ``solver.lead`` cycles before its dot product, which does so
+    cycle; ``o_valid`` comes ``solver.lead`` cycles before a row's dot product, which does so
     ``dot.tree + 2 * dot.product + dot.scale + 3`` cycles after the row's last slot
-    entered here.
+    entered here, and the sums ``solver.products`` cycles after it.
     Golden model: none of its own, it is an identity of :func:`bitstep.golden.sgd.train`.
 
     Parameters
@@ -49,7 +49,7 @@ class Correlator(wiring.Component):
     intercept_square : In
         The intercept's contribution to every product.
     o_valid : Out(1)
-        Strobe: ``products`` are those of a row.
+        Strobe: ``products`` are those of a row, or will be ``solver.products`` later.
     products : Out(signed(gram_width)).array(correlated_rows)
         Sums of the row.
     """
@@ -100,5 +100,6 @@ class Correlator(wiring.Component):
             counted = Signal(signed(config.rows.gram_width), name=f"counted_{d}", reset_less=True)
             m.d.sync += counted.eq(
                 Mux((d > skipped) & (d <= self.lookahead), row + self.intercept_square, 0))
-            m.d.comb += self.products[d - 1].eq(delay(m, counted, wait, name=f"product_{d}"))
+            m.d.comb += self.products[d - 1].eq(
+                delay(m, counted, wait + config.stages.solver.products, name=f"product_{d}"))
         return m

@@ -289,9 +289,9 @@ class LinearSolver(wiring.Component):
     def _compressed_residual(self, m, history, distances, target, residual):
         """The residual for a fast clock: the products of all far terms become two numbers."""
         width, entry = len(residual), history.entry
-        assert not distances or entry - history.dotted == 3
-        far = compress_registered(m, history.terms(self.products, distances), width, valid=None,
-                                  name="far")
+        assert not distances or entry - history.dotted == 3 + self.config.stages.solver.products
+        far = compress_registered(m, history.terms(self.products, distances, width), width,
+                                  valid=None, name="far")
         # -x is ~x + 1: the two 1s are added to what the target leaves.
         less = Signal(width, name="less_target", reset_less=True)
         m.d.sync += less.eq(2 - target)

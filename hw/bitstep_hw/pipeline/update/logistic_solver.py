@@ -220,7 +220,7 @@ class LogisticSolver(wiring.Component):
             return margin
         early = positive_at(history.dotted + 1)
         far = [extend(term, width) for term in
-               history.terms(self.products, range(1, config.batch_lookahead + 1))]
+               history.terms(self.products, range(1, config.batch_lookahead + 1), width)]
         # -x is ~x + 1: the 1s of all terms that are turned around, the dot product among them.
         far = compress_registered(
             m, [*(Mux(early, term, ~term) for term in far), Mux(early, 1, len(far))], width,

@@ -32,7 +32,7 @@ def solver_ports(config):
         The row only fills a slot and has c = 0.
     products : In(signed(gram_width)).array(correlated_rows)
         Products of the row that enters with the rows before, nearest first; with
-        ``batch_lookahead`` with those before the last ``idle_rows``.
+        ``batch_lookahead`` a cycle later, with those before the last ``idle_rows``.
     idle_rows : In
         With ``batch_lookahead``: rows without data between two batches; constant during an epoch.
     label : In(signed(32))

@@ -6,7 +6,9 @@ from amaranth import Array, Mux, Signal, signed
 from amaranth.lib import memory
 
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD, UPDATE_WIDTH
-from bitstep_hw.parts.arithmetic import delay, partial_products
+from bitstep_hw.parts.arithmetic import compress_registered, delay, partial_products
+
+_SUMMED = 8         # terms that a cycle makes two numbers of
 
 
 class UpdateHistory:
@@ -101,17 +103,21 @@ class UpdateHistory:
         self._m.d.comb += chosen.eq(Array(options)[between] if len(options) > 1 else options[0])
         return chosen
 
-    def terms(self, products, distances):
-        """Numbers whose sum is that of :meth:`before` times ``products``, of the row that entered 2
-        cycles ago.
+    def terms(self, products, distances, width):
+        """Numbers whose sum modulo 2^width is that of :meth:`before` times ``products``, of the row
+        whose dot product comes a cycle later.
         """
         m, terms = self._m, []
         for d in distances:
             # The choice among the updates takes a cycle of its own.
             update = delay(m, self.before(d, self.entry), 1, name=f"far_{d}_update")
-            product = delay(m, products[d - 1], 1, name=f"far_{d}_product")
+            product = products[d - 1] if self._read_port is not None \
+                else delay(m, products[d - 1], 1, name=f"far_{d}_product")
             terms += partial_products(m, update, product, name=f"far_{d}")
-        return terms
+        if self._read_port is None:
+            return terms
+        return [number for first in range(0, len(terms), _SUMMED) for number in compress_registered(
+            m, terms[first:first + _SUMMED], width, valid=None, name=f"summed_{first}")]
 
     def _recalled(self, d, read):
         distance = Signal(range(2 * MAX_LOOKAHEAD), name=f"distance_{d}")

@@ -37,7 +37,7 @@ def by_hand(beats, lookahead, *, entered, most):
     return lookahead
 
 
-@each("loss_family, entered", [("linear", 8), ("logistic", 12)])
+@each("loss_family, entered", [("linear", 9), ("logistic", 13)])
 @each("most", [1, 3, 10])
 def test_rows_between(loss_family, entered, most):
     """As the configuration has it, and as few as there can be."""

@@ -80,8 +80,8 @@ def record(config, rows, distances, outputs, **constant):
                                           config.stages.solver.correlated_rows)}
               for _ in range(length)]
     for start, row in zip(starts, rows, strict=True):
-        cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
-                          "products": row["products"]}
+        cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"]}
+        cycles[start + config.stages.solver.products]["products"] = row["products"]
         cycles[start + dotted] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
         for name, cycle in (("dot_margin", dotted), ("undecided", dotted + 1),
                             ("replay_alone", decided), ("discard", decided)):
@@ -135,7 +135,7 @@ def test_a_row_in_every_cycle(loss, spread):
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
-@each("idle_rows, apart", [(7, 1), (10, 1), (3, 2), (1, 4), (0, 8)])
+@each("idle_rows, apart", [(8, 1), (10, 1), (4, 2), (2, 3), (1, 5), (0, 9)])
 @each("spread", [0, 1, 5])
 def test_rows_that_look_ahead_of_a_batch(idle_rows, apart, spread):
     """They see every c of the rows before the last ``idle_rows``; the nearest is just in time."""

@@ -71,8 +71,8 @@ def run(config, rows, distances, **constant):
                                           config.stages.solver.correlated_rows)}
               for _ in range(now + lead + 1)]
     for start, row in zip(starts, rows, strict=True):
-        cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
-                          "products": row["products"]}
+        cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"]}
+        cycles[start + config.stages.solver.products]["products"] = row["products"]
         cycles[start + lead] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
     recorded = trace(once(LogisticSolver, config=config), cycles,
                      ["o_valid", "o", "overflowed", "take"], **constant)
@@ -98,7 +98,7 @@ def test_a_row_in_every_cycle(spread):
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
-@each("idle_rows, apart", [(11, 1), (14, 1), (5, 2), (1, 6), (0, 12)])
+@each("idle_rows, apart", [(12, 1), (14, 1), (6, 2), (1, 7), (0, 13)])
 @each("spread", [0, 1, 5])
 def test_rows_that_look_ahead_of_a_batch(idle_rows, apart, spread):
     """They see every c of the rows before the last ``idle_rows``."""
