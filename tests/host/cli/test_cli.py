@@ -478,7 +478,7 @@ def test_info(capsys):
     ahead = ["--update-interval", "1", "--batch-lookahead"]
     assert main(["info", *ahead, "auto"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"^look-ahead between batches +8 rows$", out, re.MULTILINE)
+    assert re.search(r"^look-ahead between batches +7 rows$", out, re.MULTILINE)
     assert re.search(r"^ +90 +6 +3 +3 +6 +1$", out, re.MULTILINE)
     assert main(["info", *ahead, "auto", "--features", "90"]) == 0
     assert "w64-b4-one-n4096-d3-c1-a2" in capsys.readouterr().out

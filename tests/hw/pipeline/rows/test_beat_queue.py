@@ -49,12 +49,12 @@ def test_beats_of_the_row_to_apply(beats, lookahead, gap):
 
 
 @each("beats, lookahead, idle_rows", [
-    (1, 15, 7), (1, 15, 12), (2, 8, 3), (3, 5, 2), (7, 3, 1), (8, 2, 0), (10, 2, 0)])
+    (1, 15, 8), (1, 15, 12), (2, 8, 4), (3, 5, 2), (7, 3, 1), (8, 2, 1), (9, 2, 0), (10, 2, 0)])
 def test_beats_of_rows_before(beats, lookahead, idle_rows):
     """Those before the last ``idle_rows``, up to the row to apply, at the same place in the row."""
-    config = dataclasses.replace(CONFIG, batch_lookahead=8)
+    config = dataclasses.replace(CONFIG, batch_lookahead=7)
     dut, rng = once(BeatQueue, config=config), random.Random(f"{beats}-{lookahead}-{idle_rows}")
-    n_rows, places = lookahead + 60 // beats + 4, range(min(lookahead - idle_rows, 8))
+    n_rows, places = lookahead + 60 // beats + 4, range(lookahead - idle_rows)
     content = [[rng.getrandbits(64) for _ in range(beats)] for _ in range(n_rows)]
     found = 0
 
@@ -80,7 +80,7 @@ def test_beats_of_rows_before(beats, lookahead, idle_rows):
             before = now
 
     simulate(dut, testbench)
-    assert found > 100
+    assert found > 80
 
 
 @pytest.mark.parametrize("features, depth", [(8, 16), (80, 32), (8 * 300, 1024)])
