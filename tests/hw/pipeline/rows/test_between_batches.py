@@ -46,10 +46,10 @@ def test_rows_between(loss_family, entered, most):
     cases = [(beats, lookahead) for beats in (*range(1, 15), 31, 32, 257, 512)
              for lookahead in (*range(12), 15, 20, 21)]
     cycles = [{"beats": beats, "lookahead": lookahead} for beats, lookahead in cases
-              for _ in range(3)]
+              for _ in range(4)]
     recorded = trace(Between(config), cycles, ["idle_rows", "ahead"])
     for number, (beats, lookahead) in enumerate(cases):
         idle_rows = by_hand(beats, lookahead, entered=entered, most=most)
         assert config.idle_rows(lookahead, beats) == idle_rows
-        assert recorded[3 * number + 2] == {"idle_rows": idle_rows,
+        assert recorded[4 * number + 3] == {"idle_rows": idle_rows,
                                             "ahead": lookahead - idle_rows}, (beats, lookahead)
