@@ -8,6 +8,7 @@ from bitstep.cli.request import request_of
 from bitstep.options.models import MODELS
 from bitstep.options.table import OPTIONS
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.exclusions import reason_of
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.parts.widths import FEW_BITS
 from bitstep.pipeline.registers import Loss
@@ -63,6 +64,11 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
         raise UsageError(str(error)) from error
     config = config.with_lookahead(arguments.features) if auto else config
     ahead = arguments.batch_lookahead
+    if ahead and update_interval != 1:
+        raise UsageError(
+            f"--batch-lookahead {ahead} needs --update-interval 1, not {update_interval} (by "
+            f"default): {reason_of('look-ahead between batches', 'waiting within batches')}; add "
+            "--update-interval 1, or leave --batch-lookahead out")
     try:
         return config.with_batch_lookahead(arguments.features) if ahead == "auto" \
             else replace(config, batch_lookahead=ahead)

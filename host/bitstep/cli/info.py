@@ -109,17 +109,17 @@ def _show_configuration(config: PipelineConfig) -> None:
            **({"look-ahead between batches": f"{config.batch_lookahead} rows"}
               if config.carries_on else {})})
     print()
+    heads = ["features", "beats", "look-ahead needed", "used", "cycles per row",
+             "rows between batches"]
     rows = []
     for features in FEATURES:
         if features <= config.rows.capacity:
             beats = config.rows.beats(features)
             used = config.effective_lookahead(beats)
-            between = [config.idle_rows(used, beats)] if config.carries_on else []
             rows.append([features, beats, config.stages.required_lookahead(beats), used,
-                         _pitch(config, beats), *between])
-    between = ["rows between batches"] if config.carries_on else []
-    print(text_table(["features", "beats", "look-ahead needed", "used", "cycles per row", *between],
-                     rows))
+                         _pitch(config, beats), config.idle_rows(used, beats)])
+    columns = len(heads) if config.carries_on else len(heads) - 1
+    print(text_table(heads[:columns], [row[:columns] for row in rows]))
     more = "; a row that is read again takes more" if config.refetch else \
         "; the rows without data between two batches take as many" if config.carries_on else ""
     print(f"\nCycles per row: with memory that is always ready{more}.")

@@ -148,11 +148,6 @@ class Shape:
         return self.config.latency + (self.config.stages.solver.fine if fine else 0)
 
     @property
-    def idle_rows(self) -> int:
-        """Rows without data between two batches, where rows go on after a batch."""
-        return self.config.idle_rows(self.lookahead, self.beats)
-
-    @property
     def all_model_words(self) -> int:
         """64-bit words of the models of the run."""
         return self.models * self.model_words

@@ -356,8 +356,8 @@ _ALL = (
            default_text="what `bitstep train` takes"),
     Option(name="batch_lookahead", kind=or_auto(Integer(0, MAX_LOOKAHEAD)), default=0, metavar="N",
            sets="batch_lookahead", help="with --update-interval 1, rows at a batch's start that "
-           "enter before the updates of the batch before are there, at most --lookahead. auto: as "
-           "many as save cycles", default_text="0: the pipeline drains between batches"),
+           "enter before the updates of the batch before are there. auto: as many as save cycles",
+           default_text="0: the pipeline drains between batches"),
     Option(name="minibatch", kind=Switch(), default=True, sets="minibatch",
            help="support batches of more than one row", default_text="yes"),
     Option(name="corrections", kind=Switch(), default=True, sets="corrections",

@@ -80,9 +80,10 @@ class PipelineConfig:
         and no ``refetch``.
     batch_lookahead : int
         With ``update_interval`` 1, rows at a batch's start that may enter before the updates of the
-        batch before are there, at most ``lookahead``: products with so many rows before are formed
-        (costs their products in all lanes, and multipliers). 0: the pipeline drains between two
-        batches. Needs rows of codes, and neither ``model_bits`` nor ``rounded_updates``.
+        batch before are there, at most what saves cycles (:meth:`with_batch_lookahead`): products
+        with so many rows before are formed (costs their products in all lanes, and multipliers).
+        0: the pipeline drains between two batches. Needs rows of codes, and neither ``model_bits``
+        nor ``rounded_updates``.
     minibatch : bool
         True if batches of more than one row are possible (costs a second model memory).
     corrections : bool
@@ -176,8 +177,6 @@ class PipelineConfig:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
         _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
-        _between(f"batch_lookahead of lookahead {self.lookahead}", self.batch_lookahead, 0,
-                 self.lookahead)
         _between("models", self.models, 1, MAX_PACKED_MODELS if self.packed else MAX_MODELS)
         _choice("loss_family", self.loss_family, LOSS_FAMILIES)
         _choice(f"update_interval of loss family {self.loss_family!r}", self.update_interval,
@@ -188,6 +187,9 @@ class PipelineConfig:
         if self.model_bits != 0 or isinstance(self.model_bits, bool):
             _between("model_bits that are not 0", self.model_bits, *FEW_BITS)
         self._check_exclusions()
+        if self.batch_lookahead != 0 or isinstance(self.batch_lookahead, bool):
+            _between(f"batch_lookahead of lookahead {self.lookahead}", self.batch_lookahead, 0,
+                     self._most_ahead(None))
         if self.packed:
             most = min(MAX_PACKED_FEATURES, self.bus_width // self.bits)
             if self.max_features > most:
@@ -298,8 +300,10 @@ class PipelineConfig:
         LOOKAHEAD, ``lookahead``, less those that ``batch_lookahead`` saves. The update of a row
         must be there when it meets the products with it.
         """
-        least = ceil_div(self.stages.solver.entered, beats) - 1
-        return min(lookahead, max(least, lookahead - self.batch_lookahead))
+        return min(lookahead, max(self._least_idle_rows(beats), lookahead - self.batch_lookahead))
+
+    def _least_idle_rows(self, beats):
+        return ceil_div(self.stages.solver.entered, beats) - 1
 
     def allows_lookahead(self, lookahead: int, beats: int) -> bool:
         """True if rows of ``beats`` beats may use a look-ahead in this configuration."""
@@ -368,17 +372,20 @@ class PipelineConfig:
         None, rows of any length.
         """
         lookahead = max(map(self.stages.required_lookahead, self._lengths(n_features)))
-        return replace(self, lookahead=lookahead,
-                       batch_lookahead=min(self.batch_lookahead, lookahead))
+        config = replace(self, lookahead=lookahead, batch_lookahead=0)
+        return config if not self.batch_lookahead else replace(
+            config, batch_lookahead=min(self.batch_lookahead, config._most_ahead(None)))
 
     def with_batch_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
         """This configuration with as much look-ahead from a batch to the next as rows of
         ``n_features`` gain from, or, for None, rows of any length; ``update_interval`` must be 1.
         """
-        ahead = replace(self, batch_lookahead=self.lookahead)
-        rows = ((self.effective_lookahead(beats), beats) for beats in self._lengths(n_features))
-        return replace(self, batch_lookahead=max(
-            lookahead - ahead.idle_rows(lookahead, beats) for lookahead, beats in rows))
+        return replace(self, batch_lookahead=self._most_ahead(n_features))
+
+    def _most_ahead(self, n_features):
+        """Rows of a batch that can enter before the updates before it are there, at most."""
+        return max(max(0, self.effective_lookahead(beats) - self._least_idle_rows(beats))
+                   for beats in self._lengths(n_features))
 
     def _lengths(self, n_features: int | None) -> range:
         """Beats of rows of ``n_features``; for None of rows of any length that need a look-ahead

@@ -214,7 +214,7 @@ def _config(rows: QuantizedRows, objective: Objective, contestant: Pipeline) -> 
     if cycles is not None:
         config = replace(config, update_interval=cycles)
     config = config.with_lookahead() if ahead == "auto" else config
-    if cycles == 1 and not config.rows.floating:
+    if cycles == 1 and contestant.timed and not config.rows.floating:
         config = config.with_batch_lookahead()
     return config
 

@@ -20,8 +20,10 @@ def ones(bits):
 
 
 def _sequencer(s, update_interval, batch_lookahead=0):
-    config = PipelineConfig(bits=8, max_features=24, lookahead=2, proximal=True,
-                            update_interval=update_interval, batch_lookahead=batch_lookahead)
+    # Rows look ahead from a batch to the next if they can be longer.
+    config = PipelineConfig(bits=8, max_features=72 if batch_lookahead else 24, lookahead=2,
+                            proximal=True, update_interval=update_interval,
+                            batch_lookahead=batch_lookahead)
     dut = Sequencer(config=config)
     between = ("idle_rows", "ahead") if batch_lookahead else ()
     given = {name: s.constant(len(getattr(dut, name)), name=f"given_{name}")

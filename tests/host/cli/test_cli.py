@@ -484,8 +484,14 @@ def test_info(capsys):
     assert "w64-b4-one-n4096-d3-c1-a2" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["info", *ahead, "30"])
-    assert "--batch-lookahead of lookahead 15 must be an integer from 0 to 15, not 30" \
+    assert "--batch-lookahead of lookahead 15 must be an integer from 0 to 7, not 30" \
         in capsys.readouterr().err
+    for rows in ("auto", "3"):      # with what a training takes
+        with pytest.raises(SystemExit):
+            main(["info", "--batch-lookahead", rows])
+        assert (f"--batch-lookahead {rows} needs --update-interval 1, not 2 (by default): rows "
+                "that wait for each other look ahead within batches, too (lookahead); add "
+                "--update-interval 1, or leave --batch-lookahead out") in capsys.readouterr().err
     assert main(["info", "--refetch", "--lookahead", "0"]) == 0
     shown = capsys.readouterr().out
     assert config.name in shown

@@ -55,6 +55,38 @@ def test_lookahead_of_batches_without_waiting(beats, batch, lookahead):
         == min(batch - 1, C(bits=4, rounded_updates=True).effective_lookahead(beats))
 
 
+@pytest.mark.parametrize("beats, lookahead, idle_rows", [
+    (1, 15, 8), (1, 12, 8), (1, 8, 8), (1, 5, 5), (2, 8, 4), (4, 4, 2), (5, 3, 1), (8, 2, 1),
+    (9, 2, 0), (256, 1, 0)])
+def test_rows_between_batches(beats, lookahead, idle_rows):
+    """An update is there 9 cycles after its row; D rows without look-ahead between batches."""
+    drained = C(bits=4, update_interval=1, lookahead=15)
+    config = drained.with_batch_lookahead()
+    assert config == C(bits=4, update_interval=1, lookahead=15, batch_lookahead=7)
+    assert config.idle_rows(lookahead, beats) == idle_rows
+    assert drained.idle_rows(lookahead, beats) == lookahead
+    two = C(bits=4, update_interval=1, lookahead=15, batch_lookahead=2)
+    assert two.idle_rows(lookahead, beats) == max(idle_rows, lookahead - 2)
+
+
+def test_as_much_look_ahead_between_batches_as_saves_cycles():
+    config = C(bits=4, update_interval=1, lookahead=0)
+    assert config.with_batch_lookahead() == config
+    assert config.with_lookahead().with_batch_lookahead(90).batch_lookahead == 2     # 6 beats
+    assert C(bits=4, update_interval=1, lookahead=8, max_features=16).with_batch_lookahead() \
+        .batch_lookahead == 0
+    logistic = C(bits=4, update_interval=1, loss_family="logistic", lookahead=0).with_lookahead()
+    assert (logistic.lookahead, logistic.with_batch_lookahead().batch_lookahead) == (19, 7)
+    # Rows of a look-ahead of their own.
+    ahead = config.with_lookahead().with_batch_lookahead()
+    assert ahead.with_lookahead(4096) == C(bits=4, update_interval=1, lookahead=1,
+                                           batch_lookahead=1)
+    assert ahead.with_lookahead() == ahead
+    assert ahead.run_lookahead(1, 1) == 15      # a batch of one row takes 9 cycles, not 16
+    assert ahead.runs(config)
+    assert config.runs(ahead)
+
+
 def test_where_the_pipeline_carries_on():
     assert C(update_interval=1).carries_on
     assert C(update_interval=1, rounded_updates=True).carries_on
@@ -98,6 +130,13 @@ def test_names_differ():
     ({"max_features": 0}, "max_features must be an integer from 1 to 1048576, not 0"),
     ({"lookahead": -1}, "lookahead must be an integer from 0 to 32, not -1"),
     ({"lookahead": 33}, "lookahead must be an integer from 0 to 32, not 33"),
+    # Of 7 rows the updates are there, at the earliest 9 cycles after their rows, of 15.
+    ({"update_interval": 1, "lookahead": 15, "batch_lookahead": 8},
+     "batch_lookahead of lookahead 15 must be an integer from 0 to 7, not 8"),
+    ({"update_interval": 1, "lookahead": 15, "batch_lookahead": -1},
+     "batch_lookahead of lookahead 15 must be an integer from 0 to 7, not -1"),
+    ({"update_interval": 1, "lookahead": 15, "batch_lookahead": False},
+     "batch_lookahead of lookahead 15 must be an integer from 0 to 7, not False"),
     ({"loss_family": "cubic"}, "loss_family must be one of linear, logistic, not 'cubic'"),
     ({"update_interval": 0},
      "update_interval of loss family 'linear' must be one of 1, 2, 4, not 0"),

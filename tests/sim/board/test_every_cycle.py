@@ -34,7 +34,7 @@ MORE = [
     PipelineConfig(bits=1, bus_width=128, row_ports=2, max_features=300, lookahead=17,
                    update_interval=1, batch_lookahead=9),
     PipelineConfig(bits=2, row_format="two_levels", max_features=90, lookahead=10,
-                   update_interval=1, batch_lookahead=6, proximal=True),
+                   update_interval=1, batch_lookahead=4, proximal=True),
     PipelineConfig(bits=3, max_features=60, lookahead=16, update_interval=1, batch_lookahead=3,
                    codebooks=True, row_weights=True, proximal=True),
     PipelineConfig(bits=4, max_features=60, lookahead=15, update_interval=1, batch_lookahead=5,

@@ -21,6 +21,8 @@ class EpochClock:
         self.shape, self.streams = shape, streams
         self.sequencer = Sequencer(shape, streams)
         self.fetched = 0        # rows of the run that were fetched again
+        # Rows without data between two batches, where rows go on after a batch.
+        self.between = shape.config.idle_rows(shape.lookahead, shape.beats)
         # A replay ends with an empty pipeline. What follows, up to the end of the next one, depends
         # on the rows between and on the outcome alone, if nothing else is periodic.
         self.is_simple = streams.constant and shape.lookahead > 0 \
@@ -122,7 +124,7 @@ class EpochClock:
         # The first row of the next batch may carry the last update of this one.
         self.carries_on = self.shape.config.carries_on and self.row < self.shape.rows \
             and not self.steps_follow and not periods.at_boundary
-        for _ in range(self.shape.idle_rows if self.carries_on else sequencer.depth):
+        for _ in range(self.between if self.carries_on else sequencer.depth):
             self.slots = sequencer.idle_row()
             if self.slots < sequencer.beats:
                 sequencer.counts[FLUSH] += sequencer.limit - self.flush_from

@@ -16,6 +16,7 @@ ROUNDING_STAGES = 4         # cycles in which an update is rounded to few bits
 FINE_STAGES = 4             # by which updates with the finer sigmoid of a full pass come later
 ROW_DITHER_STAGES = 10      # cycles from a row to its dither, where rows come in every cycle
 PACKED_DITHER_STAGES = 6     # cycles until the dither of the first packed rows is there
+_AHEAD_LEAD = 4             # of the solver, where rows look ahead from a batch to the next
 EXPONENT_STAGES = 3         # cycles from the largest magnitude of a model to its exponent
 
 
@@ -179,7 +180,7 @@ class Solver:
         before, reach the solver before its dot product.
         """
         if self.clock.update_interval == 1:
-            return 4 if self.correlated_rows else 2
+            return _AHEAD_LEAD if self.correlated_rows else 2
         return {4: 3}.get(self.clock.update_interval, 1)
 
     @property
@@ -196,8 +197,10 @@ class Solver:
 
     @property
     def entered(self) -> int:
-        """Cycles from a row's label to its update, before it is rounded to few bits."""
-        return self.cycles + self.lead
+        """Cycles from a row's label to its update, where rows look ahead from a batch to the
+        next.
+        """
+        return self.cycles + _AHEAD_LEAD
 
 
 @dataclass(frozen=True)

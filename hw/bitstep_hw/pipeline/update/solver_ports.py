@@ -16,7 +16,7 @@ from bitstep.pipeline.parts.widths import (
 )
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
-from bitstep_hw.pipeline.update.update_history import UpdateHistory
+from bitstep_hw.pipeline.update.update_history import UpdateHistory, UpdateMemory
 
 
 def solver_ports(config):
@@ -152,9 +152,11 @@ def doubled_dither(solver):
 
 def history_of(m, solver):
     """The updates of the last rows, for a solver."""
-    return UpdateHistory(m, solver.config, valid=solver.valid, idle_row=solver.idle_row,
-                         clear=solver.clear,
-                         idle_rows=solver.idle_rows if solver.config.batch_lookahead else None)
+    strobes = {"valid": solver.valid, "idle_row": solver.idle_row, "clear": solver.clear}
+    if solver.config.batch_lookahead:
+        return UpdateMemory(m, solver.config, idle_rows=solver.idle_rows, **strobes)
+    rows = max(solver.config.stages.solver.correlated_rows, 1)
+    return UpdateHistory(m, solver.config, rows=rows, **strobes)
 
 
 def give_update(m, solver, history, positive):

@@ -38,7 +38,7 @@ def by_hand(beats, lookahead, *, entered, most):
 
 
 @each("loss_family, entered", [("linear", 9), ("logistic", 13)])
-@each("most", [1, 3, 10])
+@each("most", [1, 3, 7])
 def test_rows_between(loss_family, entered, most):
     """As the configuration has it, and as few as there can be."""
     config = PipelineConfig(bits=8, lookahead=21, update_interval=1, batch_lookahead=most,

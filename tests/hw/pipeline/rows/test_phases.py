@@ -79,7 +79,7 @@ LAST_ROW = ROW | {"batch_ends": 1}
 
 
 AHEAD = PipelineConfig(bits=8, max_features=40, lookahead=15, update_interval=1, proximal=True,
-                       batch_lookahead=8)
+                       batch_lookahead=7)
 
 
 def run_batches(events, *, config=EVERY_CYCLE, **constant):
