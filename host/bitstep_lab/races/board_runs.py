@@ -206,17 +206,13 @@ def _measured(counters: dict[str, Any], cycles: np.ndarray | None,
 
 def _config(rows: QuantizedRows, objective: Objective, contestant: Pipeline) -> PipelineConfig:
     """Pipeline of a contestant; ``auto`` has the look-ahead for rows of any length, so that there
-    are fewer boards to compile. Where rows enter one beat a cycle, codes look ahead from a batch to
-    the next.
+    are fewer boards to compile.
     """
     ahead, cycles = contestant.lookahead, contestant.update_interval
     config = pipeline_of(rows, objective, 0 if ahead == "auto" else ahead)
     if cycles is not None:
         config = replace(config, update_interval=cycles)
-    config = config.with_lookahead() if ahead == "auto" else config
-    if cycles == 1 and contestant.timed and not config.rows.floating:
-        config = config.with_batch_lookahead()
-    return config
+    return config.with_lookahead() if ahead == "auto" else config
 
 
 def _bytes_moved(outputs: list[QuantizedDataset]) -> int:
