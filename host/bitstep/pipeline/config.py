@@ -360,7 +360,7 @@ class PipelineConfig:
         at_most = 0
         for lookahead in range(place, self.lookahead + 1):
             longest = self.line_depth(lookahead + 1)
-            # Of longer rows no two batches have rows without data for the update's sake.
+            # Rows that are longer need no rows between batches, so the longest are furthest apart.
             for beats in {*range(1, min(longest, self.stages.solver.entered) + 1), longest}:
                 idle_rows = self.idle_rows(lookahead, beats)
                 if idle_rows + place <= lookahead:
