@@ -42,6 +42,14 @@ TWO = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_famil
 BIT_PLANES = PipelineConfig(row_format="bit_planes", bits=16, max_features=272, lookahead=4,
                        update_interval=4, proximal=True)
 MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch):
+    """A simulated clock is exact however short the look at it."""
+    monkeypatch.setattr(runs, "LOOK_S", 0.03)
+
+
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 
 
