@@ -63,6 +63,7 @@ class BurstSplitter(wiring.Component):
         left = Signal(32)
         low, high = left[:index_bits], left[index_bits:]
         final = Signal()                    # one burst covers what is left
+        few = Signal(3)                     # bit k: high is k; registers, so that final is near them
         m.d.comb += [
             self.busy.eq(valid),
             self.o.valid.eq(valid & ~self.clear),
@@ -79,15 +80,16 @@ class BurstSplitter(wiring.Component):
                 chunk.eq(chunk + 1),
                 first.eq(0),
                 left.eq(Cat(low_then, Mux(carry, high, high - 1))),
+                few.eq(Mux(carry, few, Cat(few[1:], high == 3))),
                 # Then at most 16 are left.
-                final.eq(Mux(carry, (high == 0) | (high == 1) & aligned,
-                             (high == 1) | (high == 2) & aligned)),
+                final.eq(Mux(carry, few[0] | few[1] & aligned, few[1] | few[2] & aligned)),
             ]
         with m.If(self.i.ready):
             m.d.sync += valid.eq(self.i.valid & (job.beats != 0) & ~self.clear)
             m.d.sync += [
                 first.eq(job_index),
                 left.eq(job.beats),
+                few.eq(Cat(job.beats[index_bits:] == k for k in range(len(few)))),
                 final.eq((job.beats[index_bits + 1:] == 0)
                          & (job.beats[:index_bits + 1] <= MAX_BURST - job_index)),
                 chunk.eq(job.address[beat_bits + index_bits:]),

@@ -13,7 +13,7 @@ class RowFeeder(wiring.Component):
     """Feeder of the rows: one block for each epoch, its copy of them.
 
     The first block is offered a cycle after ``start``, each of the others 2 cycles after the one
-    before was taken. Stores an address and two counters.
+    before was taken. Stores two addresses and two counters.
 
     Members
     -------
@@ -48,11 +48,15 @@ class RowFeeder(wiring.Component):
         left, copy, address = Signal(32), Signal(8), Signal(64)
         offered = Signal()
         step = Signal()
+        # What follows the block at hand: known a cycle after it, when it is needed at the earliest.
+        following, ends, wraps = Signal(64), Signal(), Signal()
         m.d.comb += [
             self.o.valid.eq(offered & ~self.stop),
             self.o.payload.address.eq(address),
             self.o.payload.beats.eq(self.beats),
         ]
+        m.d.sync += [following.eq(address + self.stride), ends.eq(left == 1),
+                     wraps.eq(copy == self.copies - 1)]
         with m.If(self.stop):
             m.d.sync += [offered.eq(0), step.eq(0)]
         with m.Elif(self.start):
@@ -61,9 +65,9 @@ class RowFeeder(wiring.Component):
         with m.Elif(self.o.valid & self.o.ready):
             m.d.sync += [offered.eq(0), step.eq(1)]
         with m.Elif(step):      # in a cycle of its own: much hangs on it
-            m.d.sync += [left.eq(left - 1), copy.eq(copy + 1), address.eq(address + self.stride),
-                         offered.eq(left != 1), step.eq(0)]
-            with m.If(copy == self.copies - 1):
+            m.d.sync += [left.eq(left - 1), copy.eq(copy + 1), address.eq(following),
+                         offered.eq(~ends), step.eq(0)]
+            with m.If(wraps):
                 m.d.sync += [copy.eq(0), address.eq(self.address)]
         return m
 

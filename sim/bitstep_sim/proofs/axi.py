@@ -50,6 +50,8 @@ def splitter_inside(s, fragment, prefix=""):
     valid, first, left = (inside(fragment, prefix + name) for name in ("valid", "first", "left"))
     s.helper(implies(valid, left != 0))
     s.helper(implies(valid, inside(fragment, prefix + "final") == (left <= MAX_BURST - first)))
+    few = inside(fragment, prefix + "few")
+    s.helper(implies(valid, few == Cat(left[MAX_BURST.bit_length() - 1:] == k for k in range(3))))
     return valid, first, left, inside(fragment, prefix + "chunk")
 
 
