@@ -119,15 +119,13 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "seed": rows.seed, "shuffle": rows.shuffle, "epochs": len(training.steps),
         "schedule": request.schedule if by_name else np.asarray(training.steps).tolist(),
         "step": (arguments.step or "auto") if by_name else None,
-        "batch": training.batch, "l2": objective.l2, "l1": objective.l1, "box": objective.box,
-        "refetch": objective.refetch, "intercept": training.fit_intercept,
+        "batch": training.batch, **objective.options(), "intercept": training.fit_intercept,
         "model-range": training.model_range, "class-weight": arguments.class_weight,
         "init": None if model is None else
         f"model {digest_of(model.coef, model.intercept, model.classes)[:16]}",
         # Older checkpoints have no such entries.
         "model-bits": training.model_bits or None, "update-bits": training.update_bits or None,
         "planes": training.asked_planes,
-        "epsilon": objective.epsilon if objective.rule.clipped else None,
         "solver": None if training.solver == "sgd" else training.solver,
         "multinomial": objective.multinomial or None,
         # Only floating-point rows are rounded by these two.
