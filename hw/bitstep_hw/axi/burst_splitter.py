@@ -63,7 +63,7 @@ class BurstSplitter(wiring.Component):
         left = Signal(32)
         low, high = left[:index_bits], left[index_bits:]
         final = Signal()                    # one burst covers what is left
-        few = Signal(3)                     # bit k: high is k; registers, so that final is near them
+        few = Signal(3)                     # bit k: high is k; final hangs on them
         m.d.comb += [
             self.busy.eq(valid),
             self.o.valid.eq(valid & ~self.clear),
