@@ -194,7 +194,7 @@ class RunCheck(wiring.Component):
         with m.If(self.start):
             m.d.sync += [self.ready.eq(0), total.eq(0), addend.eq(self.registers.rows),
                          factor.eq(length)]
-        with m.Elif(factor != 0):
+        with m.Else():              # on and on: once the factor is 0, the product stays
             m.d.sync += [total.eq(total + Mux(factor[0], addend, 0)), addend.eq(addend << 1),
                          factor.eq(factor >> 1)]
         return total
