@@ -10,6 +10,7 @@ from fakes import FakeDevice
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -164,6 +165,36 @@ def test_hard_shapes():
         flowers, names = map(np.asarray, load_iris(return_X_y=True))
         assert LowPrecisionClassifier(random_state=0).fit(flowers, names).score(
             flowers, names) > 0.9
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_columns_with_far_values(n_classes):
+    """Their weights, for scaled features, are thousands at the optimum."""
+    rng = np.random.default_rng(2)
+    normal = rng.standard_normal((50_000, 4))
+    labels = (normal @ rng.standard_normal((4, n_classes))
+              + 0.5 * rng.standard_normal((len(normal), n_classes))).argmax(axis=1)
+    features = np.exp(2 * normal)
+    model = LowPrecisionClassifier(random_state=0).fit(features, labels)
+    best: Any = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-6)).fit(features, labels)
+    assert np.abs(model.coef_ * np.ptp(features, axis=0)).max() > 3000
+    losses = [log_loss(labels, one.predict_proba(features)) for one in (model, best)]
+    assert losses[0] == pytest.approx(losses[1], abs=2e-4)
+    assert model.n_iter_ < 20
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("columns", [
+    lambda rng, n_rows: np.ones((n_rows, 2)), lambda rng, n_rows: rng.integers(0, 2, (n_rows, 1))],
+    ids=["constants", "one of two values"])
+def test_columns_that_tell_nothing_apart(columns, n_classes):
+    """A gradient that is next to 0 from the start on is no reason for a warning, which is an error
+    here."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        labels = np.r_[np.arange(n_classes), rng.integers(0, n_classes, 51 - n_classes)]
+        model = LowPrecisionClassifier(random_state=0).fit(columns(rng, 51), labels)
+        assert model.n_iter_ <= 6
 
 
 def test_devices_agree_with_nothing_set():

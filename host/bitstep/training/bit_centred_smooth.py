@@ -28,8 +28,8 @@ Of few rows the host finds the curvature at the centre, and outer steps are thos
 (:mod:`bitstep.training.curvature`), until a few were poor: then they refine.
 
 Where a plane separates the classes, or columns depend on each other, weights may grow without an
-optimum. None becomes larger than :data:`LARGEST_WEIGHT`, beyond which words are too coarse for a
-pass; the others go on to where the loss is least.
+optimum. None becomes larger than its limit (:attr:`SmoothRun.limits`); the others go on to where
+the loss is least.
 
 Steps are divided by the Lipschitz constant of l' (1/4 of the logistic loss, 1 of the squared
 hinge; :func:`bitstep.training.schedules.centred_step`).
@@ -37,6 +37,7 @@ hinge; :func:`bitstep.training.schedules.centred_step`).
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,12 @@ MAX_SEARCHES = 6            # full passes of an outer step
 PASSED = 4                  # full passes of each sign of which a certificate is made
 MAX_STALLED = 3             # outer steps without a move after which training ends
 LEAST_SHARE = 0.05          # of a move, below which weights at their limit stay out of it
+LEAST_FIRST = 0.03          # first gradient of the logistic loss that counts, at least
 FIRST_ROOM = 32.0           # largest weight that the first words have room for
 ROOM = 4.0                  # times the largest weight
-LARGEST_WEIGHT = 1024.0     # of a model: beyond it there is no optimum, or none in words
+LARGEST_WEIGHT = 1024.0     # of columns that vary over all of their range, without an optimum
+LARGEST_STANDARD = 128.0    # of standardized columns; those with far values vary little else
+MOST_WEIGHT = 2.0 ** 16     # beyond it words are too coarse for a pass
 
 
 class SmoothRun(CentredRun):
@@ -102,6 +106,17 @@ class SmoothRun(CentredRun):
     def slope_at_zeros(self) -> np.ndarray:
         """See :class:`bitstep.training.centred_run.CentredRun`."""
         return self.full_pass(np.zeros_like(self.point), FIRST_ROOM, 1.0).slope
+
+    def size_at_start(self, slope: np.ndarray) -> float:
+        """See :meth:`bitstep.training.centred_passes.CentredPasses.size_at_start`.
+
+        Where no column tells the classes apart, or there is but an intercept, the first gradient is
+        next to 0. The sigmoid rounds its argument to 2^-16, which may move the gradient of rows
+        that all have a few values by 2^-19 and a little more: two thirds of a ten-thousandth, which is
+        the usual ``tol``, of :data:`LEAST_FIRST`.
+        """
+        least = LEAST_FIRST if self.objective.loss == Loss.LOGISTIC else 0.0
+        return max(super().size_at_start(slope), least)
 
     def begin(self, planes: int) -> None:
         """Take the full pass before the first outer step."""
@@ -149,17 +164,34 @@ class SmoothRun(CentredRun):
         self._remember(move, change)
         self._take(found, following)
 
+    @cached_property
+    def limits(self) -> np.ndarray:
+        """Largest weights, and intercept, of every output.
+
+        With penalties p_j of l2 the optimum has p_j x_j^2 / 2 <= F(0), the loss at weights of 0: no
+        limit but that of words keeps a weight from it. Without, a standardized weight is at most
+        :data:`LARGEST_STANDARD`: where a column has far values, weights for its range are larger.
+        """
+        weights = LARGEST_STANDARD / self._roots
+        if self.objective.l2:
+            at_zeros = max(1.0, math.log(len(self.outputs)))
+            weights = np.maximum(weights, np.sqrt(2 * at_zeros / self.penalties))
+        weights = np.clip(weights, LARGEST_WEIGHT, MOST_WEIGHT)
+        # The intercept makes up for the means of columns.
+        intercept = LARGEST_WEIGHT + (weights - LARGEST_WEIGHT) @ np.abs(self._means)
+        return np.tile(np.append(weights, min(intercept, MOST_WEIGHT)), len(self.outputs))
+
     def within(self, move: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
         """The move of :meth:`bitstep.training.centred_run.CentredRun.within` after which no weight
-        is larger than :data:`LARGEST_WEIGHT`: a part of it, or, where a weight is as large as that,
-        its other components.
+        is beyond its limit: a part of it, or, where a weight is as large as that, its other
+        components.
 
         Of classes that a plane separates the curvature vanishes as weights grow, so a quasi-Newton
         move has no bound. At its end words would be too coarse for a pass. What is left of a step
         down the gradient is downhill: no component changes its sign.
         """
         move, start = super().within(move), self.point if point is None else point
-        room = np.maximum(LARGEST_WEIGHT - np.sign(move) * start, 0.0)
+        room = np.maximum(self.limits - np.sign(move) * start, 0.0)
         sizes = np.abs(move)
         moved = sizes > 0
         share = float((room[moved] / np.maximum(sizes, room)[moved]).min(initial=1.0))
@@ -326,9 +358,14 @@ class SmoothRun(CentredRun):
 
     def _measured(self, point: np.ndarray, planes: int) -> FullPass:
         """The full pass at a point, which writes the derivatives at these planes."""
+        largest = float(np.abs(point).max())
         # Derivatives need fraction bits below a label, so words cannot have room for any number.
         most = (WORD_LIMIT - 1) * self.data.label_scale * 2.0 ** (planes - DERIVATIVE_FRACTION)
-        self._room = min(most, self.reach * max(FIRST_ROOM, ROOM * float(np.abs(point).max())))
+        if largest > most:
+            self.slow = True
+        if not self._makes_inner_passes:
+            most = max(most, ROOM * largest)
+        self._room = min(most, self.reach * max(FIRST_ROOM, ROOM * largest))
         found = self._pass(point, planes)
         self.error = found.rounding * math.sqrt(self.data.n_rows)
         self.keep_pass(found)

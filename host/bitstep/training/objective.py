@@ -84,8 +84,8 @@ class Objective:
 
     def options(self) -> dict[str, Any]:
         """Options of the penalties and the loss, by name, as reports and checkpoints have them."""
-        return {"l2": self.l2, "l1": self.l1, "box": self.box, "refetch": self.refetch,
-                "epsilon": self.epsilon if self.rule.clipped else None}
+        return {"l2": self.l2, "l1": self.l1, "box": self.box,
+                "epsilon": self.epsilon if self.rule.clipped else None, "refetch": self.refetch}
 
     def bound_of(self, data: QuantizedDataset) -> int:
         """Bound of the derivative in units of a stored label, at least 1; 0 of other losses."""

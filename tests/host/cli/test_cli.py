@@ -36,7 +36,7 @@ REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "version
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "overflows", "refetched_rows"]
 CONFIG_KEYS = ["model", "loss", "multinomial", "bits", "encoding", "levels", "bus_width", "scaler",
                "copies", "epochs", "batch", "step", "schedule", "l2", "l1", "box", "epsilon",
-               "class_weight", "refetch", "fit_intercept", "model_range", "shuffle", "init",
+               "refetch", "class_weight", "fit_intercept", "model_range", "shuffle", "init",
                "solver", "solver_reason", "planes", "tol", "early_stopping", "n_iter_no_change",
                "model_bits", "update_bits", "lookahead", "pipeline"]
 

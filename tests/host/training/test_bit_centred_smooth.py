@@ -189,6 +189,7 @@ def test_moves_are_bounded(seed):
 def test_weights_stay_within_their_limit(monkeypatch):
     """The others go on to where they are best."""
     monkeypatch.setattr(bit_centred_smooth, "LARGEST_WEIGHT", 0.5)
+    monkeypatch.setattr(bit_centred_smooth, "MOST_WEIGHT", 0.5)
     data = make(60, 2)
     model = fit(data, Loss.LOGISTIC, 1e-3, epochs=30)
     assert np.abs(model.weights).max() == 0.5
