@@ -179,7 +179,8 @@ def test_columns_with_far_values(n_classes):
     best: Any = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-6)).fit(features, labels)
     assert np.abs(model.coef_ * np.ptp(features, axis=0)).max() > 3000
     losses = [log_loss(labels, one.predict_proba(features)) for one in (model, best)]
-    assert losses[0] == pytest.approx(losses[1], abs=2e-4)
+    # Stored rows differ from these by half of 1/65535 of the range, a twentieth of a median.
+    assert losses[0] == pytest.approx(losses[1], abs=2e-3)
     assert model.n_iter_ < 20
 
 

@@ -112,8 +112,8 @@ class SmoothRun(CentredRun):
 
         Where no column tells the classes apart, or there is but an intercept, the first gradient is
         next to 0. The sigmoid rounds its argument to 2^-16, which may move the gradient of rows
-        that all have a few values by 2^-19 and a little more: two thirds of a ten-thousandth, which is
-        the usual ``tol``, of :data:`LEAST_FIRST`.
+        that all have a few values by 2^-19 and a little more: two thirds of :data:`LEAST_FIRST`
+        times the usual ``tol``.
         """
         least = LEAST_FIRST if self.objective.loss == Loss.LOGISTIC else 0.0
         return max(super().size_at_start(slope), least)
