@@ -30,6 +30,7 @@ from bitstep.training.scores.fits import status_of
 # Options whose parameters have other values, or a default that asks for nothing.
 OTHERWISE = ("model", "seed", "solver", "planes", "refetch", "validation_fraction",
              "n_iter_no_change")
+PATIENCE = 5                # default of n_iter_no_change
 _OF_PIPELINES = ("name", "bus_width", "lookahead", "packed")    # parts of a device's dictionary
 
 
@@ -44,7 +45,7 @@ class Parameters(BaseEstimator):
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,
                  tol: Any = "auto", early_stopping=False, validation_fraction=0.1,
-                 n_iter_no_change=5, verbose=0, model_bits=0, update_bits=0, shuffle=True,
+                 n_iter_no_change=PATIENCE, verbose=0, model_bits=0, update_bits=0, shuffle=True,
                  loss="squared_error", epsilon: Any = "auto"):
         self.bits = bits
         self.encoding = encoding
@@ -103,6 +104,9 @@ class Parameters(BaseEstimator):
         options, kind = self._device_options(), self._kind()
         asked = {name: given(getattr(self, option.python, None))
                  for name, option in OPTIONS.items() if option.python and name not in OTHERWISE}
+        if asked["tol"] is not None and getattr(self, "n_iter_no_change", PATIENCE) != PATIENCE:
+            # Without tol it asks for nothing, as in scikit-learn.
+            asked["n_iter_no_change"] = self.n_iter_no_change
         asked |= {name: options[name] for name in ("bus_width", "lookahead", "packed")}
         asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
                   "device_models": options.get("models"), "planes": self.planes,

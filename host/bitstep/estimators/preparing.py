@@ -85,8 +85,7 @@ class Preparing(Parameters):
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
         columns = self._columns(features, kept, resume, resolved)
         labels = self._labels(targets, kept)
-        # Where the solver was not asked for, nothing was promised.
-        if other := other_optimum(self.solver, columns.clip, features, given.deviation):
+        if other := other_optimum(resolved.solver, columns.clip, features, given.deviation):
             warnings.warn(other, OptimumWarning, stacklevel=5)
         if other := one_vs_rest(resolved, targets.shape[1], kind, kind.name):
             warnings.warn(other, OptimumWarning, stacklevel=5)

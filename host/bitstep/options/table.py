@@ -162,7 +162,8 @@ _ALL = (
            help="linreg (linear regression), huber (linear regression by the Huber loss, for "
            "labels with outliers), or a classifier: ls-svm (squared error), l2-svm "
            "(squared hinge), svm (hinge), logistic (log loss); more than two classes are trained "
-           "one-vs-rest", default_text="linreg or logistic, by the labels; ls-svm for classes "
+           "one-vs-rest, but together (multinomial) by logistic with --solver bit-centred where "
+           "the device can", default_text="linreg or logistic, by the labels; ls-svm for classes "
            "with --encoding compensated or double-symmetric"),
     Option(name="label_column", kind=Text(), metavar="NAME|N",
            help="column of the label in a .csv, .tsv, .npy, .parquet or .arrow file: its name, or "
@@ -253,10 +254,9 @@ _ALL = (
            "codes cannot decide whether it is within the margin",
            default_text="yes with --encoding nearest and stochastic"),
     Option(name="class_weight", kind=Text(class_weight), metavar="balanced|C=W,...",
-           python="class_weight", sets="rows", help="how often an epoch reads the rows of each "
-           "class. balanced: every class has the same weight; C=W,...: weights by class, 1 for "
-           "the others. The seed draws the rows that a fraction repeats",
-           default_text="every row once"),
+           python="class_weight", sets="rows", help="weights of the rows of each class. "
+           "balanced: every class has the same weight; C=W,...: weights by class, 1 for the others",
+           default_text="every row counts as one"),
     Option(name="intercept", kind=Switch(), default=True, python="fit_intercept",
            sets="INTERCEPT_LEVEL", help="train an intercept; without one, use --scaler maxabs",
            default_text="yes"),
