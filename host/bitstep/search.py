@@ -96,7 +96,8 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise TypeError("The estimator must be a LowPrecisionRegressor or "
                             f"LowPrecisionClassifier, not {self.estimator!r}")
         if y is None:
-            raise ValueError("LowPrecisionSearchCV requires y to be passed, but the target y is None")
+            raise ValueError("LowPrecisionSearchCV requires y to be passed, but the target y is "
+                             "None")
         X, y, sample_weight = indexable(X, y, sample_weight)
         candidates = list(ParameterGrid(self.param_grid))
         scorer = check_scoring(self.estimator, self.scoring)

@@ -20,7 +20,7 @@ from bitstep.cli import main
 from bitstep.options.rules import AUTOMATIC, RULES, Request
 from bitstep.options.words import PYTHON
 from bitstep.quantization import load_quantized
-from bitstep.training.choices import check_options
+from bitstep.training.choices import OptimumWarning, check_options
 from bitstep.training.pipelines import pipeline_for
 
 X, Y = map(np.asarray, load_diabetes(return_X_y=True))
@@ -130,6 +130,27 @@ def test_order_of_rows_and_seed_hardly_matter():
                .decision_function(ROWS) for seed, rows, labels in (
                    (0, ROWS, CLASSES), (1, ROWS[order], CLASSES[order]))]
     np.testing.assert_allclose(*outputs, rtol=0.01, atol=0.02)
+
+
+def test_clipped_columns_are_a_warning_of_the_default_too():
+    features = np.sinh(2 * np.random.default_rng(0).standard_normal((2000, 3)))
+    with pytest.warns(OptimumWarning, match="'quantile' clips 3 of 3 columns"):
+        model = LowPrecisionRegressor(scaler="quantile", random_state=0).fit(
+            features, features.sum(axis=1))
+    assert model.solver_ == "bit-centred"
+
+
+@pytest.mark.parametrize("asked, solver", [
+    ({"n_iter_no_change": 3}, "bit-centred"), ({"tol": 1e-3}, "bit-centred"),
+    ({"n_iter_no_change": 3, "tol": 1e-3}, "sgd")])
+def test_patience_counts_with_tol(asked, solver):
+    """Alone it asks for nothing, as of scikit-learn's estimators, whose checks set it."""
+    assert LowPrecisionRegressor(random_state=0, **asked).fit(X[:60], Y[:60]).solver_ == solver
+
+
+def test_a_search_needs_targets():
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        LowPrecisionSearchCV(LowPrecisionRegressor(), {"l2": [0.1]}).fit(X, None)
 
 
 def test_an_end_before_the_goal_is_a_warning():

@@ -1,6 +1,7 @@
 """``bitstep info`` of a data set: times in every place, and what is fastest."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,3 +83,14 @@ def test_command(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "rows              60" in text
     assert "Fastest: " in text
+
+
+def test_the_peer_has_standardized_columns(monkeypatch):
+    """On columns of 1 and a million it would end long before its optimum."""
+    seen = []
+    monkeypatch.setattr("sklearn.linear_model.LogisticRegression.fit",
+                        lambda self, features, labels: seen.append(features.std(axis=0)))
+    data = dataset(n_features=2)
+    measured(replace(data, features=data.features * [1, 1e6]))
+    assert len(seen) >= 4
+    assert all(spread == pytest.approx([1, 1]) for spread in seen)
