@@ -140,6 +140,20 @@ def test_clipped_columns_are_a_warning_of_the_default_too():
     assert model.solver_ == "bit-centred"
 
 
+@pytest.mark.parametrize("solver", ["auto", "sgd"])
+def test_without_an_intercept_and_nothing_else_set(solver):
+    """Columns are scaled without a shift."""
+    features = np.random.default_rng(0).standard_normal((300, 4)) + 2
+    values = features @ [1.0, -2.0, 3.0, 0.5]
+    model = LowPrecisionRegressor(fit_intercept=False, solver=solver, random_state=0).fit(
+        features, values)
+    assert model.intercept_ == 0
+    assert model.score(features, values) > 0.99
+    classes = LowPrecisionClassifier(fit_intercept=False, solver=solver, random_state=0).fit(
+        features, values > 5)
+    assert classes.score(features, values > 5) > 0.8
+
+
 @pytest.mark.parametrize("asked, solver", [
     ({"n_iter_no_change": 3}, "bit-centred"), ({"tol": 1e-3}, "bit-centred"),
     ({"n_iter_no_change": 3, "tol": 1e-3}, "sgd")])

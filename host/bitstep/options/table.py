@@ -258,7 +258,7 @@ _ALL = (
            "balanced: every class has the same weight; C=W,...: weights by class, 1 for the others",
            default_text="every row counts as one"),
     Option(name="intercept", kind=Switch(), default=True, python="fit_intercept",
-           sets="INTERCEPT_LEVEL", help="train an intercept; without one, use --scaler maxabs",
+           sets="INTERCEPT_LEVEL", help="train an intercept; without one the scaler is maxabs",
            default_text="yes"),
     Option(name="model_range", kind=Number(0), metavar="R", python="model_range", auto=True,
            sets="LABEL_SHIFT", help="largest weight that can be represented, as a multiple of "

@@ -241,7 +241,9 @@ def _with_defaults(request: Request) -> Request:
     fills: dict[str, Any] = {"solver": solver, "copies": 1, "levels": "uniform",
                              "seed": 0, "intercept": OPTIONS["intercept"].default}
     if "stored" not in facts:
-        fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
+        # The other scalers shift columns, which an intercept makes up for.
+        fills |= {"scaler": "maxabs" if request["intercept"] is False
+                  else resolve_scaler(None, solver), "shuffle": True}
     if solver == "bit-centred":
         fills |= {"planes": "auto", "epochs": OUTER_STEPS,
                   "tol": None if facts.get("partial_fit") else TOL}
