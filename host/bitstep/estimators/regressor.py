@@ -86,7 +86,7 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         for other losses than ``squared_error``, where training starts again with 4 times the range
         if a weight leaves it, up to 5 times.
     fit_intercept : bool, default=True
-        True to train an intercept; without one, ``scaler`` must be ``maxabs``.
+        True to train an intercept; without one ``scaler`` is ``maxabs``.
     device : str, dict or opened device, default="auto"
         ``cpu`` (compiled loops), ``golden`` (NumPy alone), ``sim`` or another installed device;
         ``auto`` is ``cpu``, or ``golden`` where numba is not installed; or a dictionary
