@@ -49,7 +49,7 @@ def train_parts(estimator, parts, *, shard_rows=None, device="cpu", shards=Local
     rows = summed_rows([one.facts for one in made], weaving.scaler, weaving.bus_width, weaving.seed)
     outputs = summed_outputs(rows, weaving.labels())
     resolved = resolved.of_outputs(len(outputs), device_class(device))
-    objective = resolved.objective(weaving.rule.rows_meant(rows.n_rows))
+    objective = resolved.objective(weaving.rule.rows_meant)
     training = resolved.training(rows, objective)
     config = pipeline_of(rows, objective)
     with open_device(device, config) as opened, opened.keep_rows():

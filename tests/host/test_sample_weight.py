@@ -288,6 +288,14 @@ def test_heavy_rows_stand_in_a_pass_several_times():
     assert np.abs(model.coef_ - best).max() < 1e-3 * np.abs(best).max()
 
 
+def test_a_row_counts_once_in_the_default_penalty():
+    """Also one that stands in a pass several times; but whole weights count as repeated rows."""
+    rows, weights = rng.uniform(-1, 1, (240, 6)), np.where(np.arange(240) == 5, 500.5, 1.0)
+    for given, stands_for in ((weights, 240), (np.round(weights), 239 + 500)):
+        model = LowPrecisionRegressor(random_state=0).fit(rows, TARGETS[:, 0], given)
+        assert model.l2_ == 1 / stands_for
+
+
 @pytest.mark.parametrize("loss", ["squared_error", "huber"])
 def test_sgd_goes_to_the_weighted_optimum(loss):
     """And not to that of all rows alike, which is an eighth away."""

@@ -104,7 +104,7 @@ class _DaskModel(BaseEstimator):
             resolved, note = on_devices(resolved, data)
             if note:
                 warnings.warn(note, OptimumWarning, stacklevel=3)
-            objective = resolved.objective(data.weaving.rule.rows_meant(data.rows.n_rows))
+            objective = resolved.objective(data.weaving.rule.rows_meant)
             training = resolved.training(data.rows, objective)
             several = len(data.outputs)
             trained = train_shards(

@@ -66,7 +66,8 @@ class Pass(NamedTuple):
         or of a chunk if on average less than :data:`READ_OF_CHUNK` of its rows are read.
     stands_for : float
         Rows that a row of the pass stands for on average: of whole weights that differ, which are
-        those of repeated rows, their sum over the rows; else 1. The default penalty is by these.
+        those of repeated rows, their sum over the rows; less than 1 where rows stand in the pass
+        several times, else 1. The default penalty is by these.
     """
 
     features: Any
@@ -246,7 +247,7 @@ def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray) -> Pass:
     rule = weigh(weights).rule()
     order, stored = spread(rule.counts(weights)), rule.stored(weights)
     return Pass(view.take(order), targets[order], None if stored is None else stored[order],
-                stands_for=rule.rows_meant(len(order)) / len(order))
+                stands_for=rule.rows_meant / len(order))
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:

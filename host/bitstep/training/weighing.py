@@ -144,12 +144,13 @@ class WeightRule:
         values = np.unique(self._parts(np.array(self.weighed.values)))
         return stored_weights(self._parts(weights), values)
 
-    def rows_meant(self, n_rows: int) -> int:
-        """Rows that a pass of ``n_rows`` stands for: of whole weights that differ, which are those
-        of repeated rows, their sum.
+    @property
+    def rows_meant(self) -> int:
+        """Rows that a pass stands for: of whole weights that differ, which are those of repeated
+        rows, their sum; else each row once, also if it stands in the pass several times.
         """
         whole = self.weighted and self.weighed.whole
-        return int(self.weighed.total) if whole else n_rows
+        return int(self.weighed.total) if whole else self.weighed.n_rows
 
     def _parts(self, weights: np.ndarray) -> np.ndarray:
         return weights / self.weighed.largest / self.counts(weights)
