@@ -151,8 +151,9 @@ class LowPrecisionModel(Preparing):
             return self.step
         if self.step_ is None or given(self.step) is not None or solver == "bit-centred":
             return self.step_
-        return min(self.step_, automatic_step(rows, resolved.batch(rows.n_rows), self.fit_intercept,
-                                              objective.loss, resolved.request["schedule"]))
+        return min(self.step_, automatic_step(
+            rows, resolved.batch(rows.n_rows), self.fit_intercept, objective.loss,
+            resolved.request["schedule"], objective.l2))
 
     def _learn(self, trained: TrainedModel, entries: list[dict[str, Any]], before: int,
                classes: np.ndarray | None) -> None:

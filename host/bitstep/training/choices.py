@@ -414,8 +414,8 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
         named = isinstance(schedule, str) and schedule in SCHEDULES
-        step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule)) \
-            if named else None
+        step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule),
+                              objective.l2) if named else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
     if planes is not None:
         planes = resolve_planes(planes, len(steps), solver)

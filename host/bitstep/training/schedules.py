@@ -20,6 +20,7 @@ LEAST_BITS_OF_MANY_EPOCHS = 4   # of indefinite encodings, for these and "linear
 BATCHES = 4, 16, 64         # that rows are put into by themselves
 LEAST_UPDATES = 25_000      # that they then have
 LINEAR_SHARE = 0.5          # of the automatic step, with which schedule "linear" begins
+MOST_SHRINKING = 0.5        # share of a weight that l2 takes in an automatic step, at most
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
 INNER_ROWS = 1 << 16        # that suffice for bit-centred passes, unless there are many features
 INNER_ROWS_OF_A_FEATURE = 64
@@ -163,7 +164,8 @@ def automatic_schedule(step: object, whole: bool) -> str:
 # large batches want still longer steps than is safe in general: with B = 32 it is up to 19, 6 and
 # 12 % (the sparse set), so give more epochs, or a step.
 def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_intercept: bool = True,
-                   loss: Loss = Loss.LEAST_SQUARES, schedule: str = "inverse") -> float:
+                   loss: Loss = Loss.LEAST_SQUARES, schedule: str = "inverse",
+                   l2: float = 0.0) -> float:
     """A first step that suits the data, in scaled feature space.
 
     With R the mean of |q|^2 over the rows (q the decoded row, with the intercept's 1), m the
@@ -188,7 +190,8 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     a weight can change at once; it is at most 16, an eighth of the default ``model_range``. R and m
     are taken from no more than 2,048 rows, evenly spaced. The schedule ``linear``, whose steps stay
     long, begins with half of it. Where rows have weights, a step is that of the mean
-    weight, and the automatic one is divided by the largest weight over the mean one.
+    weight, and the automatic one is divided by the largest weight over the mean one. A step takes
+    the share ``step l2`` of a weight, at most a half.
 
     Parameters
     ----------
@@ -198,6 +201,8 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     loss : Loss
     schedule : str
         Name of the schedule that begins with it.
+    l2 : float
+        Of weights for scaled features.
 
     Returns
     -------
@@ -216,8 +221,9 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     step = rule.step_fraction * min(batch ** 0.5, growth) * batch \
         / (mean_square + (batch - 1) * largest)
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
-    return min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
+    step = min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
         / rows.weight_sums.largest_of_mean
+    return min(step, MOST_SHRINKING / l2) if l2 else step
 
 
 def _diverges(rows: QuantizedRows | BitPlaneRows) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bitstep.training.schedules
-from bitstep import LowPrecisionRegressor
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
@@ -138,3 +138,16 @@ def test_few_rows_of_few_bits_and_two_samples():
     model = LowPrecisionRegressor(bits=2, encoding="double", random_state=0).fit(X, X[:, 0])
     assert model.n_iter_ == 20
     assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "log_loss", "squared_hinge"])
+@pytest.mark.parametrize("l2", [1.0, 10.0, 1000.0])
+def test_a_large_penalty_has_short_steps(loss, l2):
+    """A step of 1 / l2 or more would take more than all of a weight."""
+    features = np.random.default_rng(0).standard_normal((300, 6))
+    model = LowPrecisionClassifier(loss=loss, l2=l2, solver="sgd", random_state=0).fit(
+        features, features[:, 0] > 0)
+    assert model.step_ <= 0.5 / l2
+    assert not model.restarts_
+    # The gradient of the loss at 0 is at most 1 in any direction of scaled features.
+    assert np.abs(model.coef_ * np.ptp(features, axis=0) / 2).max() < 2 / l2
