@@ -219,6 +219,19 @@ def test_columns_with_far_values(n_classes):
     assert model.n_iter_ < 20
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_regressions_on_columns_with_far_values(weighted):
+    rng = np.random.default_rng(0)
+    features = rng.standard_t(1, (50_000, 20))
+    values = features @ rng.standard_normal(20) + rng.standard_normal(len(features))
+    weights = rng.uniform(0.1, 10, len(features)) if weighted else None
+    model = LowPrecisionRegressor(random_state=0).fit(features, values, weights)
+    best = make_pipeline(StandardScaler(), Ridge()).fit(features, values)
+    assert model.n_iter_ < 20
+    assert model.score(features, values, weights) > 0.999999 * best.score(
+        features, values, weights)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("columns", [
     lambda rng, n_rows: np.ones((n_rows, 2)), lambda rng, n_rows: rng.integers(0, 2, (n_rows, 1))],

@@ -20,6 +20,9 @@ At g = 0 nothing moves, whatever the codes are: biased codes change the speed, n
 units of their own, and that of the offset shrinks with it. Step 3 is conjugate gradients in which
 the inner passes are the preconditioner.
 
+Where steps are slow, as on columns with far values, whose codes are next to an intercept's, every
+other one has the gradient in weights of centred and standardized columns in place of step 2.
+
 Of few rows the host finds H, and takes -H^-1 g in place of step 2
 (:mod:`bitstep.training.curvature`).
 
@@ -43,6 +46,8 @@ ROOM = 4.0                  # times the last offset, for which the next one's wo
 FIRST_RANGE = 32.0          # largest first offset, in labels
 CONJUGATE = 1e-10           # least share of a move's square that earlier moves do not have
 MEASURABLE = 8.0            # least change of the slope along a move, over its error
+SLOW = 0.4                  # share of the gradient above which an outer step is a slow one
+MANY_SLOW = 3               # after so many, standardized columns have every other step
 PATIENCE = 20               # outer steps without a smaller gradient after which training ends
 _NO_LABELS = np.empty(0, np.uint8)
 
@@ -53,9 +58,10 @@ class BitCentredRun(CentredRun):
     """
 
     SHARES = (1.0, 0.125)
-    NUMBERS = (*CentredRun.NUMBERS, "error", "gain")
+    NUMBERS = (*CentredRun.NUMBERS, "error", "gain", "slow")
 
     _inverse: np.ndarray | None = None
+    slow = 0                    # outer steps that left most of the gradient
     gain = 0.0                  # largest component of the last offset, over that of the slope
     error = 0.0                 # of a component of the slope, about what rounding makes of it
 
@@ -98,9 +104,11 @@ class BitCentredRun(CentredRun):
     def outer_step(self, planes: int, following: int) -> None:
         """Take an outer step."""
         del following
-        move = self._direction(planes) if self.slope.any() else np.zeros_like(self.point)
+        before = self.size(self.slope)
+        move = self._direction(planes) if before else np.zeros_like(self.point)
         found = self._measure(self.point + self.within(move))
         self.combine(found.point, found.slope, found.rounding)
+        self.slow += int(self.size(self.slope) > SLOW * before)
 
     def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
         """See :class:`bitstep.training.centred_run.CentredRun`; it is the same everywhere."""
@@ -112,7 +120,13 @@ class BitCentredRun(CentredRun):
     def _direction(self, planes: int) -> np.ndarray:
         """The move of an outer step, before it is combined with earlier ones."""
         move = self.newton_step()
-        return self.inner_passes(planes) if move is None else move
+        if move is not None:
+            return move
+        # Who asks for planes or a step has inner passes with them.
+        if self.choice.curvature and self.slow >= MANY_SLOW and len(self.found) % 2:
+            self.planes = PLANES        # of the full pass, which is all that such a step reads
+            return -self.standard_step(self.slope)
+        return self.inner_passes(planes)
 
     def gap(self) -> float:
         """See :class:`bitstep.training.centred_run.CentredRun`."""

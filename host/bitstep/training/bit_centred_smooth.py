@@ -51,7 +51,7 @@ from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
 from bitstep.training.certificates import convex_gap
-from bitstep.training.code_columns import CodeColumns, joined
+from bitstep.training.code_columns import CodeColumns
 from bitstep.training.curvature import Curvature
 
 MEMORY = 60                 # moves that are remembered
@@ -301,14 +301,8 @@ class SmoothRun(CentredRun):
         if not len(self.moves):
             return self.gradient_step(rest)
         change = self.changes[-1]
-        return -self._products[-1] / float(change @ self._standard_step(change)) \
-            * self._standard_step(rest)
-
-    def _standard_step(self, slope: np.ndarray) -> np.ndarray:
-        """The step along a gradient in weights of centred and standardized columns."""
-        own = self._by_output(slope)
-        weights = (own[:, :-1] - own[:, -1:] * self._means) / np.square(self._roots)
-        return joined(weights, own[:, -1] - weights @ self._means).ravel()
+        return -self._products[-1] / float(change @ self.standard_step(change)) \
+            * self.standard_step(rest)
 
     def _refined(self, planes: int) -> np.ndarray:
         """The move to the least value of the objective on codes of few planes, to which a linear

@@ -23,6 +23,7 @@ from bitstep.pipeline.parts.widths import (
 from bitstep.pipeline.results import GradientSum, RunError, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training import stepping
+from bitstep.training.code_columns import joined
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period
 
@@ -275,6 +276,12 @@ class CentredPasses:
     def few_rows(self) -> bool:
         """True of rows among which there is no correction, so that inner passes cannot be made."""
         return self.data.n_rows <= self.period
+
+    def standard_step(self, slope: np.ndarray) -> np.ndarray:
+        """The step along a gradient in weights of centred and standardized columns."""
+        own = self._by_output(slope)
+        weights = (own[:, :-1] - own[:, -1:] * self._means) / np.square(self._roots)
+        return joined(weights, own[:, -1] - weights @ self._means).ravel()
 
     def gradient_step(self, slope: np.ndarray) -> np.ndarray:
         """Stand in for inner passes over few rows."""

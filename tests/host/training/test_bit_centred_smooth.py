@@ -461,7 +461,7 @@ def test_refining_begins_in_centred_standardized_columns(fit_intercept):
     with open_device(default_device(), config) as device:
         run = SmoothRun(data, device, config, objective, choice)
         slope = np.array([0.25, -0.5, 1.0, 2.0 * fit_intercept])
-        found = run._standard_step(slope)
+        found = run.standard_step(slope)
     u = data.rows.values(slice(None))[0]
     means = u.mean(axis=0) * fit_intercept
     change = np.diag(np.append(1 / np.sqrt((u ** 2).mean(axis=0) - means ** 2), 1.0))
