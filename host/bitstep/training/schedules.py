@@ -20,6 +20,7 @@ LEAST_BITS_OF_MANY_EPOCHS = 4   # of indefinite encodings, for these and "linear
 BATCHES = 4, 16, 64         # that rows are put into by themselves
 LEAST_UPDATES = 25_000      # that they then have
 LINEAR_SHARE = 0.5          # of the automatic step, with which schedule "linear" begins
+LEAST_STEP = 1e-12          # of the automatic ones: registers hold no step much shorter
 MOST_SHRINKING = 0.5        # share of a weight that l2 takes in an automatic step, at most
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
 INNER_ROWS = 1 << 16        # that suffice for bit-centred passes, unless there are many features
@@ -223,7 +224,7 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
     step = min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
         / rows.weight_sums.largest_of_mean
-    return min(step, MOST_SHRINKING / l2) if l2 else step
+    return min(step, max(MOST_SHRINKING / l2, LEAST_STEP)) if l2 else step
 
 
 def _diverges(rows: QuantizedRows | BitPlaneRows) -> bool:

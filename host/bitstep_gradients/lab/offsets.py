@@ -133,8 +133,9 @@ def coded_training(features: np.ndarray, labels: np.ndarray, shards: int, epochs
     step_bytes : float
         Bytes of the vectors of a shard in an outer step.
     """
+    # With planes every outer step has inner passes, whose offsets are what is coded.
     estimator = LowPrecisionRegressor(solver="bit-centred", l2=0.0, epochs=epochs, tol=0.0,
-                                      random_state=0)
+                                      planes=4, random_state=0)
     ends = np.linspace(0, len(features), shards + 1).astype(np.intp)
     parts = [Part(f"Part {number}", features[start:stop], labels[start:stop])
              for number, (start, stop) in enumerate(pairwise(ends))]
