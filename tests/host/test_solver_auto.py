@@ -219,6 +219,17 @@ def test_columns_with_far_values(n_classes):
     assert model.n_iter_ < 20
 
 
+def test_a_small_penalty_decides_how_large_a_weight_is():
+    """No limit that keeps weights small without one: of classes apart it would be the model."""
+    features = np.random.default_rng(0).standard_normal((200_000, 1))
+    classes = features[:, 0] > 0.3
+    model = LowPrecisionClassifier(l2=1e-7, random_state=0).fit(features, classes)
+    best: Any = make_pipeline(StandardScaler(), LogisticRegression(
+        C=1 / (1e-7 * len(features)), solver="newton-cholesky", tol=1e-10)).fit(features, classes)
+    assert best[-1].coef_[0, 0] > 180
+    assert model.coef_[0, 0] * features.std() == pytest.approx(best[-1].coef_[0, 0], rel=5e-3)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_regressions_on_columns_with_far_values(weighted):
     rng = np.random.default_rng(0)
