@@ -219,6 +219,16 @@ def test_columns_with_far_values(n_classes):
     assert model.n_iter_ < 20
 
 
+def test_columns_with_far_values_without_a_penalty():
+    rng = np.random.default_rng(2)
+    normal = rng.standard_normal((50_000, 4))
+    classes = normal @ [1.0, 0.3, 0.2, -1.5] + 0.5 * rng.standard_normal(len(normal)) > 0
+    features = np.exp(2 * normal)
+    model = LowPrecisionClassifier(l2=0.0, random_state=0).fit(features, classes)
+    assert np.abs(model.coef_ * np.ptp(features, axis=0)).max() > 2048
+    assert model.n_iter_ < 20
+
+
 def test_a_small_penalty_decides_how_large_a_weight_is():
     """No limit that keeps weights small without one: of classes apart it would be the model."""
     features = np.random.default_rng(0).standard_normal((200_000, 1))

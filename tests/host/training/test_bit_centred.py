@@ -345,3 +345,12 @@ def test_automatic_planes_are_a_list_of_them(device):
     listed = run(taken)
     np.testing.assert_array_equal(automatic.weights, listed.weights)
     assert automatic.counters["beats"] == listed.counters["beats"]
+
+
+def test_a_run_that_goes_on_knows_its_slow_steps():
+    data = make()
+    device, choice = open_device("golden", data.rows.config), BitCentred(planes=[4] * 3, step=0.1)
+    runs = [BitCentredRun(data, device, data.rows.config, Objective(), choice) for _ in range(2)]
+    runs[0].slow = 3
+    runs[1].restore(*runs[0].kept())
+    assert runs[1].slow == 3

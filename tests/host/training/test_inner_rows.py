@@ -7,13 +7,14 @@ from tests.host.sharded import make_parts, train_parts
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.devices import default_device, open_device
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import Overflow, RangeOverflowError, RunResult
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels, sign_labels
 from bitstep.training import schedules
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.centred_passes import BitCentred
+from bitstep.training.centred_passes import WORD_LIMIT, BitCentred
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import centred_step, first_inner_rows
@@ -140,6 +141,20 @@ def test_room_that_leaves_derivatives_no_bits(loss):
         run = run_of(data, loss, device, planes=[4] * 8, tol=1e-3)
         run.reach = 2.0 ** 30
         assert list(run.steps())[-1].gradient < 1e-2
+
+
+def test_words_have_room_for_weights_with_which_derivatives_have_no_bits():
+    """There are no inner passes at weights for which 4 planes leave them no room."""
+    data = make(Loss.LOGISTIC)
+    with opened(data, Loss.LOGISTIC) as device:
+        run = run_of(data, Loss.LOGISTIC, device, planes=[4] * 3)
+        run.reach = 1.0
+        point = np.zeros_like(run.point)
+        point[0] = most = 2.5 * WORD_LIMIT * data.label_scale * 2.0 ** (4 - DERIVATIVE_FRACTION)
+        found = run._measured(point, 4)
+    assert run.slow
+    assert found.point[0] == pytest.approx(most, rel=1e-6)
+    assert found.point[0] / found.unit < 2 ** 31
 
 
 def test_slow_steps_double_them(monkeypatch):
