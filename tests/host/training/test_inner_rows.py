@@ -1,5 +1,7 @@
 """Inner passes of bit-centred training over the first rows alone."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.host.fakes import DEVICES
@@ -147,7 +149,7 @@ def test_words_have_room_for_weights_with_which_derivatives_have_no_bits():
     """There are no inner passes at weights for which 4 planes leave them no room."""
     data = make(Loss.LOGISTIC)
     with opened(data, Loss.LOGISTIC) as device:
-        run = run_of(data, Loss.LOGISTIC, device, planes=[4] * 3)
+        run: Any = run_of(data, Loss.LOGISTIC, device, planes=[4] * 3)
         run.reach = 1.0
         point = np.zeros_like(run.point)
         point[0] = most = 2.5 * WORD_LIMIT * data.label_scale * 2.0 ** (4 - DERIVATIVE_FRACTION)
