@@ -139,7 +139,7 @@ def test_many_products_are_left_to_inner_passes(monkeypatch):
             patch.setattr(curvature, name, limit - 1)
             model = LowPrecisionRegressor().fit(features, targets)
     assert planes_of(alone) == {16}
-    # Slow steps of inner passes, of which orders of rows have more or fewer, have others behind them.
+    # How many steps of inner passes are slow, behind which others come, depends on the rows' order.
     assert planes_of(model) in ({4}, {4, 16})
     assert model.coef_ == pytest.approx(alone.coef_, rel=0.02, abs=0.5)
 
