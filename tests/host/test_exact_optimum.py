@@ -53,6 +53,9 @@ def test_default():
     assert resolve_scaler(None) == resolve_scaler(None, "sgd") == "quantile"
     assert resolve_scaler(None, "bit-centred") == "minmax"
     assert resolve_scaler("maxabs", "bit-centred") == "maxabs"
+    assert resolve_scaler(None, fit_intercept=False) == "maxabs"
+    assert resolve_scaler(None, "bit-centred", fit_intercept=False) == "maxabs"
+    assert resolve_scaler("minmax", "bit-centred", fit_intercept=False) == "minmax"
 
 
 def train(*options):
@@ -72,6 +75,8 @@ def test_command_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "warning: Solver 'bit-centred' ends at the optimum of other rows: " in error
     assert "scaler 'quantile' clips 3 of 4 columns (0.15 % of all values)" in error
+    assert main(["train", str(source), "--scaler", "quantile"]) == 0        # that solver by default
+    assert "scaler 'quantile' clips 3 of 4 columns" in capsys.readouterr().err
 
 
 def test_quantized_file(tmp_path, capsys):

@@ -286,7 +286,7 @@ def prepare(arguments: argparse.Namespace,
         rows = rows_of(request, train_set, fine_rows=request.refetch, weights=weights)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
-    warn_of_optimum(asked["solver"], clip, train_set.features, deviation)
+    warn_of_optimum(request.solver, clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
                    None if validation_set is None else _clipped(validation_set, clip),
@@ -347,7 +347,7 @@ def _from_codes(arguments, requests):
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
-    warn_of_optimum(asked["solver"], data.scaler.clip, None)
+    warn_of_optimum(resolved[0].solver, data.scaler.clip, None)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

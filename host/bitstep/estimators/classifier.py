@@ -8,7 +8,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from bitstep.estimators.base import LowPrecisionModel
-from bitstep.estimators.parameters import given
+from bitstep.estimators.parameters import PATIENCE, given
 from bitstep.options.models import MODELS
 from bitstep.pipeline.losses import probabilities
 from bitstep.training.losses import decide
@@ -131,8 +131,8 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
                  box: Any = None, copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,
-                 tol: Any = "auto",
-                 early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, verbose=0,
+                 tol: Any = "auto", early_stopping=False, validation_fraction=0.1,
+                 n_iter_no_change=PATIENCE, verbose=0,
                  class_weight: Any = None, model_bits=0, update_bits=0, shuffle=True):
         super().__init__(
             bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,

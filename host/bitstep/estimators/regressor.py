@@ -67,10 +67,11 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         Independently drawn copies of the rows, read in turn by the epochs.
     scaler : {"auto", "quantile", "minmax", "maxabs"}, default="auto"
         How columns are taken to [-1, 1]: ``minmax`` from their range, ``maxabs`` from their largest
-        magnitude. ``auto`` is ``quantile``, or ``minmax`` with solver ``bit-centred``, whose
-        optimum a clip changes. ``quantile`` is as ``minmax``, but a column whose range between the
-        quantiles 0.1 % and 99.9 % is at most half of its range is clipped at these: what is beyond
-        counts as the nearer one, in :meth:`predict`, too (``clip_range_``).
+        magnitude. ``auto`` is ``quantile``, ``minmax`` with solver ``bit-centred``, whose optimum a
+        clip changes, and ``maxabs`` without an intercept. ``quantile`` is as ``minmax``, but a
+        column whose range between the quantiles 0.1 % and 99.9 % is at most half of its range is
+        clipped at these: what is beyond counts as the nearer one, in :meth:`predict`, too
+        (``clip_range_``).
     feature_range : (low, high) or "auto", default="auto"
         Lowest and highest value of the features that their codes stand for: numbers, or arrays of
         shape (n_features,). A value beyond counts as the nearer end while training, with a

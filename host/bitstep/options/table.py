@@ -173,7 +173,7 @@ _ALL = (
            help="how to scale each column to [-1, 1]. minmax: by its range; maxabs: by its "
            "largest magnitude; quantile: as minmax, but clip the column at its quantiles 0.1 %% "
            "and 99.9 %% if that at least halves its range",
-           default_text="quantile; minmax with --solver bit-centred"),
+           default_text="quantile; minmax with --solver bit-centred; maxabs without an intercept"),
     Option(name="train_rows", kind=Integer(1), metavar="N", sets="rows",
            help="number of rows to train on; the others are the test set", default_text="all rows"),
     Option(name="shuffle", kind=Switch(), python="shuffle", sets="rows",

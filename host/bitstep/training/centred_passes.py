@@ -59,8 +59,8 @@ class BitCentred:
         at weights of 0.
     fit_intercept : bool
     curvature : bool
-        True if the host's curvature may stand in for inner passes
-        (:mod:`bitstep.training.curvature`).
+        True if other steps may stand in for inner passes: the host's curvature
+        (:mod:`bitstep.training.curvature`), or a gradient of standardized columns.
     """
 
     planes: Sequence[int]

@@ -241,9 +241,8 @@ def _with_defaults(request: Request) -> Request:
     fills: dict[str, Any] = {"solver": solver, "copies": 1, "levels": "uniform",
                              "seed": 0, "intercept": OPTIONS["intercept"].default}
     if "stored" not in facts:
-        # The other scalers shift columns, which an intercept makes up for.
-        fills |= {"scaler": "maxabs" if request["intercept"] is False
-                  else resolve_scaler(None, solver), "shuffle": True}
+        fills |= {"scaler": resolve_scaler(None, solver, request["intercept"] is not False),
+                  "shuffle": True}
     if solver == "bit-centred":
         fills |= {"planes": "auto", "epochs": OUTER_STEPS,
                   "tol": None if facts.get("partial_fit") else TOL}
@@ -313,13 +312,17 @@ def _loss_family(request: Request) -> str | None:
         else family
 
 
-def resolve_scaler(scaler: str | None, solver: str = "sgd") -> str:
-    """How columns are scaled; None: ``quantile``, or ``minmax`` with solver ``bit-centred``.
+def resolve_scaler(scaler: str | None, solver: str = "sgd", fit_intercept: bool = True) -> str:
+    """How columns are scaled; None: ``quantile``, ``minmax`` with solver ``bit-centred``, and
+    ``maxabs`` without an intercept.
 
-    Columns that are clipped have another optimum, and that solver promises the one of the rows.
+    Columns that are clipped have another optimum, and that solver promises the one of the rows. All
+    but ``maxabs`` shift columns, which an intercept makes up for.
     """
     if scaler is not None:
         return scaler
+    if not fit_intercept:
+        return "maxabs"
     return "minmax" if solver == "bit-centred" else "quantile"
 
 

@@ -152,8 +152,8 @@ class Training:
         Of solver ``bit-centred``: False where rows do not stand for the objective that was asked
         for, as copies that deviate from their weights do, so that no gap may be claimed.
     curvature : bool
-        Of solver ``bit-centred``: True if the host's curvature may stand in for inner passes
-        (:mod:`bitstep.training.curvature`).
+        Of solver ``bit-centred``: True if other steps may stand in for inner passes: the host's
+        curvature (:mod:`bitstep.training.curvature`), or a gradient of standardized columns.
     model_bits, update_bits : int
         Bits of the model's weights that dot products meet, and of the updates, 2 to 16; 0: all
         (docs/number-formats.md).
