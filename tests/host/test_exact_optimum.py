@@ -84,8 +84,9 @@ def test_quantized_file(tmp_path, capsys):
     np.savetxt(source, np.column_stack([X, Y]), delimiter=",", fmt="%.17g")
     assert main(["quantize", str(source), "--bit-planes", "--out", str(stored)]) == 0
     capsys.readouterr()
-    train(stored)
-    assert "scaler 'quantile' clips 3 of 4 columns, 'minmax' none" in capsys.readouterr().err
+    for options in (("--solver", "bit-centred"), ()):
+        assert main(["train", str(stored), *options]) == 0
+        assert "scaler 'quantile' clips 3 of 4 columns, 'minmax' none" in capsys.readouterr().err
     assert main(["quantize", str(source), "--bit-planes", "--scaler", "minmax", "--out",
                  str(stored)]) == 0
     capsys.readouterr()

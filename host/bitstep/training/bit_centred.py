@@ -38,7 +38,7 @@ from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
-from bitstep.training.centred_run import CentredRun
+from bitstep.training.centred_run import SLOW, CentredRun
 from bitstep.training.certificates import quadratic_gap
 from bitstep.training.curvature import Curvature
 
@@ -46,7 +46,6 @@ ROOM = 4.0                  # times the last offset, for which the next one's wo
 FIRST_RANGE = 32.0          # largest first offset, in labels
 CONJUGATE = 1e-10           # least share of a move's square that earlier moves do not have
 MEASURABLE = 8.0            # least change of the slope along a move, over its error
-SLOW = 0.4                  # share of the gradient above which an outer step is a slow one
 MANY_SLOW = 3               # after so many, standardized columns have every other step
 PATIENCE = 20               # outer steps without a smaller gradient after which training ends
 _NO_LABELS = np.empty(0, np.uint8)

@@ -49,13 +49,12 @@ from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
-from bitstep.training.centred_run import CentredRun
+from bitstep.training.centred_run import SLOW, CentredRun
 from bitstep.training.certificates import convex_gap
 from bitstep.training.code_columns import CodeColumns
 from bitstep.training.curvature import Curvature
 
 MEMORY = 60                 # moves that are remembered
-SLOW = 0.4                  # share of the gradient above which an outer step is a slow one
 LEAST_REFINED = 6           # planes of the codes that are refined on
 REFINED = 0.05              # share of the gradient that refining leaves
 UNREFINED = 0.5             # least share of the gradient that is left where codes are too few

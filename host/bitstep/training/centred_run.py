@@ -26,7 +26,8 @@ SAME = 1e-15                # share of an objective that its rounding in float64
 SETTLING = 3                # steps of Newton's method that the host takes in the end, at most
 SETTLED = 1e-6              # share of the point that such a step moves by, of which the next one
 #                             would move by about the square
-SLOW_STEP = 0.5             # share of the gradient that is left after a slow outer step
+SLOW = 0.4                  # share of the gradient above which an outer step is a slow one
+SLOW_STEP = 0.5             # the same, above which inner passes take twice as many rows
 
 
 @dataclass

@@ -151,3 +151,12 @@ def test_a_large_penalty_has_short_steps(loss, l2):
     assert not model.restarts_
     # The gradient of the loss at 0 is at most 1 in any direction of scaled features.
     assert np.abs(model.coef_ * np.ptp(features, axis=0) / 2).max() < 2 / l2
+
+
+def test_a_penalty_that_grows_between_parts_shortens_the_step():
+    features = np.random.default_rng(0).standard_normal((300, 6))
+    model = LowPrecisionClassifier(loss="log_loss", l2=0.0, random_state=0)
+    model.partial_fit(features, features[:, 0] > 0, classes=[False, True])
+    assert model.step_ > 0.005
+    model.set_params(l2=100.0).partial_fit(features, features[:, 0] > 0)
+    assert model.step_ <= 0.005
