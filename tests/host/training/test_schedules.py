@@ -1,6 +1,7 @@
 """Step schedules, and a message for every way to get one wrong."""
 
 import doctest
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def test_a_large_penalty_has_short_steps(loss, l2):
 
 def test_a_penalty_that_grows_between_parts_shortens_the_step():
     features = np.random.default_rng(0).standard_normal((300, 6))
-    model = LowPrecisionClassifier(loss="log_loss", l2=0.0, random_state=0)
+    model: Any = LowPrecisionClassifier(loss="log_loss", l2=0.0, random_state=0)
     model.partial_fit(features, features[:, 0] > 0, classes=[False, True])
     assert model.step_ > 0.005
     model.set_params(l2=100.0).partial_fit(features, features[:, 0] > 0)
