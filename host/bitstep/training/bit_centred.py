@@ -40,7 +40,7 @@ from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import SLOW, CentredRun
 from bitstep.training.certificates import quadratic_gap
-from bitstep.training.curvature import Curvature
+from bitstep.training.curvature import Curvature, Inverse
 
 ROOM = 4.0                  # times the last offset, for which the next one's words have room
 FIRST_RANGE = 32.0          # largest first offset, in labels
@@ -59,7 +59,7 @@ class BitCentredRun(CentredRun):
     SHARES = (1.0, 0.125)
     NUMBERS = (*CentredRun.NUMBERS, "error", "gain", "slow")
 
-    _inverse: np.ndarray | None = None
+    _inverse: Inverse | None = None
     slow = 0                    # outer steps that left most of the gradient
     gain = 0.0                  # largest component of the last offset, over that of the slope
     error = 0.0                 # of a component of the slope, about what rounding makes of it
@@ -109,7 +109,7 @@ class BitCentredRun(CentredRun):
         self.combine(found.point, found.slope, found.rounding)
         self.slow += int(self.size(self.slope) > SLOW * before)
 
-    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
+    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> Inverse | None:
         """See :class:`bitstep.training.centred_run.CentredRun`; it is the same everywhere."""
         del values
         if self._inverse is None:

@@ -52,15 +52,17 @@ from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import SLOW, CentredRun
 from bitstep.training.certificates import convex_gap
 from bitstep.training.code_columns import CodeColumns
-from bitstep.training.curvature import Curvature
+from bitstep.training.curvature import Curvature, Inverse
 
 MEMORY = 60                 # moves that are remembered
 LEAST_REFINED = 6           # planes of the codes that are refined on
 REFINED = 0.05              # share of the gradient that refining leaves
 UNREFINED = 0.5             # least share of the gradient that is left where codes are too few
 MAX_REFINING = 20           # its gradients, at most
-MAX_POOR = 3                # moves of Newton's method that leave more, after which there are none
+MAX_POOR = 5                # moves of Newton's method that leave more, after which there are none
 RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
+LEVEL = 0.1                 # the same, up or down, where the host finds the end of a move
+MAX_LOOKS = 8               # its gradients, at most
 MAX_SEARCHES = 6            # full passes of an outer step
 PASSED = 4                  # full passes of each sign of which a certificate is made
 MAX_STALLED = 3             # outer steps without a move after which training ends
@@ -142,8 +144,8 @@ class SmoothRun(CentredRun):
             after = float(found.slope @ direction)
             if after <= RISE * -before:
                 break
-            shorter = min(max(before / (before - after), 0.1), 0.7)
-            direction, before = shorter * direction, shorter * before
+            share = _share(before, after)
+            direction, before = share * direction, share * before
         else:
             self.stalled += 1
             self._forget()
@@ -269,9 +271,39 @@ class SmoothRun(CentredRun):
         if move is None:
             self.poor, self.slow = MAX_POOR, True
             return None
-        return move
+        return self._shortened(self.curvature, self.within(move))
 
-    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
+    def _shortened(self, curvature: Curvature, move: np.ndarray) -> np.ndarray:
+        """A move of Newton's method, up to about where the slope along it is 0.
+
+        The host has the rows, so no full pass is needed where a move goes too far.
+        """
+        values = curvature.values(self.point)
+        changes = curvature.values(self.point + move) - values
+        penalized = np.append(self.penalties, 0.0) * self._by_output(move)
+
+        def slope_at(share: float) -> float:
+            derivatives = self.objective.rule.derivative(values + share * changes, self.targets)
+            point = self._by_output(self.point + share * move)
+            return float(curvature.weights @ (derivatives * changes).sum(axis=1)
+                         + (penalized * point).sum())
+
+        falling, rising = slope_at(0.0), slope_at(1.0)
+        least, most, level = 0.0, 1.0, LEVEL * abs(falling)
+        if falling >= 0 or rising <= level:
+            return move
+        for _ in range(MAX_LOOKS):
+            share = least + _share(falling, rising) * (most - least)
+            slope = slope_at(share)
+            if abs(slope) <= level:
+                break
+            if slope < 0:
+                least, falling = share, slope
+            else:
+                most, rising = share, slope
+        return share * move
+
+    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> Inverse | None:
         """See :class:`bitstep.training.centred_run.CentredRun`."""
         second = self.objective.rule.second
         assert second is not None
@@ -327,8 +359,8 @@ class SmoothRun(CentredRun):
             found = self._pass_on_codes(point + direction, planes)
             after = float((found.slope + bent) @ direction)
             if after > RISE * -before:
-                shorter = min(max(before / (before - after), 0.1), 0.7)
-                direction, before = shorter * direction, shorter * before
+                share = _share(before, after)
+                direction, before = share * direction, share * before
                 continue
             self._remember(found.point - point, found.slope + bent - slope)
             point, slope, direction = found.point, found.slope + bent, None
@@ -380,6 +412,7 @@ class SmoothRun(CentredRun):
     def _makes_inner_passes(self) -> bool:
         """True if the next outer step needs derivatives of the rows."""
         return not (self.few_rows or self.slow or self.curvature)
+
     def _pass_on_codes(self, point: np.ndarray, planes: int) -> FullPass:
         """Gradient of the objective whose rows are the columns of so many planes."""
         if planes not in self._columns:
@@ -418,3 +451,8 @@ class SmoothRun(CentredRun):
                 or self._last.derivative_rows < self.inner_rows:
             self._take(self._measured(self.point, planes), planes)
         return self._last
+
+
+def _share(before: float, after: float) -> float:
+    """Share of a move that ends about where the slope along it is 0, from those at its ends."""
+    return min(max(before / (before - after), 0.1), 0.7)

@@ -23,7 +23,7 @@ from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import FullPass
 from bitstep.training.certificates import softmax_gap
-from bitstep.training.curvature import Curvature
+from bitstep.training.curvature import Curvature, Inverse
 
 
 class SoftmaxRun(SmoothRun):
@@ -81,7 +81,7 @@ class SoftmaxRun(SmoothRun):
     def look_beside(self) -> None:
         """Its certificate needs no other pass."""
 
-    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
+    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> Inverse | None:
         """See :class:`bitstep.training.centred_run.CentredRun`."""
         return curvature.multinomial_inverse(probabilities(values))
 

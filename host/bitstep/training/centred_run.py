@@ -15,7 +15,7 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training.centred_passes import BitCentred, CentredPasses
-from bitstep.training.curvature import Curvature, finds_curvature
+from bitstep.training.curvature import Curvature, Inverse, finds_curvature
 from bitstep.training.objective import Objective
 from bitstep.training.ranges import largest_stored
 from bitstep.training.schedules import first_inner_rows
@@ -24,6 +24,7 @@ WIDER = 16.0                # by which the room of words grows after an overflow
 MAX_TRIES = 20
 SAME = 1e-15                # share of an objective that its rounding in float64 may be
 SETTLING = 3                # steps of Newton's method that the host takes in the end, at most
+SETTLING_LEFT = 1e-2         # share of the slope that such a step leaves, at most
 SETTLED = 1e-6              # share of the point that such a step moves by, of which the next one
 #                             would move by about the square
 SLOW = 0.4                  # share of the gradient above which an outer step is a slow one
@@ -149,7 +150,7 @@ class CentredRun(CentredPasses, ABC):
                          self.choice.fit_intercept)
 
     @abstractmethod
-    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> np.ndarray | None:
+    def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> Inverse | None:
         """Inverse of the curvature at the point where the outputs have these values; None if there
         is none.
         """
@@ -190,7 +191,8 @@ class CentredRun(CentredPasses, ABC):
             if inverse is None:
                 break
             slope = curvature.slope(rule.derivative(values, self.targets))
-            move = self.within(curvature.step(inverse, slope + self.penalty_slope(point)))
+            move = self.within(curvature.step(inverse, slope + self.penalty_slope(point),
+                                               SETTLING_LEFT))
             point = point + move
             values = curvature.values(point)
             if self._objective(curvature, point, values) > limit:

@@ -1,10 +1,9 @@
 """Curvature of the objective, where rows are so few that the host finds it by itself.
 
-Inner passes learn from a few bits of the rows in which directions the objective is steep. The
-products of all pairs of columns tell it at once. Up to :data:`PRODUCTS` of them take no longer than
-some passes, each of which begins with calls that cost as much as a pass over such rows. Then an
-outer step from the point x, with the gradient g that a full pass sums there, is that of Newton's
-method,
+Inner passes learn from a few bits of the rows in which directions the objective is steep. Up to
+:data:`VALUES` values the host tells it as fast: a pass over such rows takes less time than the
+calls around it. Then an outer step from the point x, with the gradient g that a full pass sums
+there, is that of Newton's method,
 
     -H^-1 g        H = sum of v l''(q.x) q q^T / sum of v  +  l2
 
@@ -12,8 +11,17 @@ over all rows q, with weights v and the second derivative l'' of their loss, a m
 classes of a multinomial model. Of least squares it ends at the optimum. As with other steps H
 decides how fast training is, and not where it ends: that is where g, which the device sums, is 0.
 
+H is made of the products of all pairs of columns where these are at most :data:`PRODUCTS`. Else the
+step is that of conjugate gradients (Hestenes and Stiefel, Journal of Research of the National
+Bureau of Standards 49, 1952), which multiply vectors by H, from a first guess by its diagonal. They
+end where a tenth of g is left, since H is another one after the step (Dembo, Eisenstat and
+Steihaug, SIAM Journal on Numerical Analysis 19, 1982).
+
 Columns are centred and standardized, in which H is as well conditioned as by scaling it can be.
 """
+
+from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -21,18 +29,21 @@ from bitstep.pipeline.bit_planes import PLANES, from_bit_planes, middle_levels
 from bitstep.quantization import BitPlaneRows
 from bitstep.training.code_columns import joined
 
-PRODUCTS = 1 << 22          # of pairs of columns in all rows, at most
-VALUES = 1 << 17            # of all rows: 1 MB of numbers
+VALUES = 1 << 18            # of all rows and outputs: 2 MB of numbers
+PRODUCTS = 1 << 22          # of pairs of columns in all rows, of which H is made
 LEAST = 1e-9                # of the mean curvature, in directions that nothing bends
+LEFT = 0.1                  # share of a slope that conjugate gradients leave
+MAX_GRADIENTS = 100         # of a step, at most
+
+Inverse = Callable[[np.ndarray, float], np.ndarray]
+"""H^-1 times a vector, of which this share may be left."""
 
 
 def finds_curvature(rows: BitPlaneRows, n_outputs: int = 1) -> bool:
     """True if the host finds the curvature of these rows, of so many outputs that depend on each
     other: it has the rows, and they are few.
     """
-    columns = rows.n_features * n_outputs
-    return len(rows.stored) > 0 and max(rows.n_rows, columns) * columns ** 2 <= PRODUCTS \
-        and rows.n_rows * columns <= VALUES
+    return len(rows.stored) > 0 and rows.n_rows * (rows.n_features + n_outputs) <= VALUES
 
 
 class Curvature:
@@ -89,7 +100,7 @@ class Curvature:
         weights = (derivatives.T @ self._columns) * self._roots + intercepts[:, None] * self._means
         return joined(weights, intercepts * self._fit_intercept).ravel()
 
-    def inverse(self, second: np.ndarray | None = None) -> np.ndarray | None:
+    def inverse(self, second: np.ndarray | None = None) -> Inverse | None:
         """H^-1 of one output; None if there is none.
 
         Parameters
@@ -98,9 +109,12 @@ class Curvature:
             Second derivative of each row's loss; None: 1.
         """
         weights = self.weights if second is None else self.weights * second
-        return self._inverse(self._products(weights), float(weights.sum()))
+        if self._has_few_products(1):
+            return self._inverse(self._products(weights), float(weights.sum()))
+        own = weights[:, None].astype(np.float32)
+        return self._by_gradients(own, lambda changes: own * changes)
 
-    def multinomial_inverse(self, probabilities: np.ndarray) -> np.ndarray | None:
+    def multinomial_inverse(self, probabilities: np.ndarray) -> Inverse | None:
         """H^-1 of a multinomial model; None if there is none.
 
         Parameters
@@ -108,6 +122,12 @@ class Curvature:
         probabilities : ndarray of float64, shape (n_rows, n_classes)
             p: the second derivative by the values of the classes is diag p - p p^T.
         """
+        if not self._has_few_products(probabilities.shape[1]):
+            rounded = probabilities.astype(np.float32)
+            shares = self.weights[:, None].astype(np.float32) * rounded
+            return self._by_gradients(
+                shares * (1 - rounded),
+                lambda changes: shares * (changes - (rounded * changes).sum(axis=1)[:, None]))
         each = probabilities[:, :, None] * self._inputs[:, None, :]
         each *= np.sqrt(self.weights)[:, None, None]
         each = each.reshape(len(each), -1)
@@ -119,30 +139,90 @@ class Curvature:
         return self._inverse(bent, float(
             self.weights @ (probabilities * (1 - probabilities)).mean(axis=1)))
 
-    def step(self, inverse: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """-H^-1 slope; of several outputs the one whose sum is 0."""
+    def step(self, inverse: Inverse, slope: np.ndarray, left: float = LEFT) -> np.ndarray:
+        """-H^-1 slope, of which this share may be left; of several outputs the one whose sum is 0.
+        """
         own = slope.reshape(-1, len(self._roots) + 1)
         standard = (own[:, :-1] - own[:, -1:] * self._means) / self._roots
         if self._fit_intercept:
             standard = np.column_stack([standard, own[:, -1]])
         if len(own) > 1:
             standard = standard - standard.mean(axis=0)
-        found = (inverse @ standard.ravel()).reshape(standard.shape)
+        found = inverse(standard.ravel(), left).reshape(standard.shape)
+        if len(own) > 1:
+            found -= found.mean(axis=0)
         weights = found[:, :len(self._roots)] / self._roots
         intercepts = found[:, -1] - weights @ self._means if self._fit_intercept \
             else np.zeros(len(own))
         return -joined(weights, intercepts).ravel()
+
+    def _has_few_products(self, n_outputs: int) -> bool:
+        """True if H is made, and not only multiplied with vectors."""
+        columns = self._columns.shape[1] * n_outputs
+        return max(len(self._columns), columns) * columns ** 2 <= PRODUCTS
 
     def _products(self, weights: np.ndarray) -> np.ndarray:
         """Weighted sum of the products of all pairs of inputs."""
         weighted = self._inputs * np.sqrt(weights)[:, None]
         return weighted.T @ weighted
 
-    def _inverse(self, bent: np.ndarray, mean: float) -> np.ndarray | None:
+    def _inverse(self, bent: np.ndarray, mean: float) -> Inverse | None:
         """The inverse of such a sum and l2; ``mean`` is the mean curvature."""
         outputs = len(bent) // len(self._penalties)
         np.einsum("ii->i", bent)[:] += LEAST * mean + np.tile(self._penalties, outputs)
         try:
-            return np.linalg.inv(bent)
+            inverse = np.linalg.inv(bent)
         except np.linalg.LinAlgError:
             return None
+        return lambda slope, left: inverse @ slope
+
+    @cached_property
+    def _rounded(self) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and their squares in float32: half the time, and H is not what decides where
+        training ends.
+        """
+        inputs = self._inputs.astype(np.float32)
+        return inputs, np.square(inputs)
+
+    def _by_gradients(self, second: np.ndarray, bend: Callable[[np.ndarray], np.ndarray]
+                      ) -> Inverse | None:
+        """H^-1 by conjugate gradients; None if nothing bends a weight.
+
+        Parameters
+        ----------
+        second : ndarray of float32, shape (n_rows, n_outputs)
+            Second derivative by each value, weighted.
+        bend : callable
+            From changes of all values, of the same shape, to those of the weighted derivatives.
+        """
+        inputs, squares = self._rounded
+        ridge = self._penalties + LEAST * float(second.sum(axis=0).mean())
+        diagonal = second.T @ squares + ridge
+        if not diagonal.all():
+            return None
+
+        def product(vector: np.ndarray) -> np.ndarray:
+            values = inputs @ vector.T.astype(np.float32)
+            return bend(values).T @ inputs + ridge * vector
+
+        def inverse(slope: np.ndarray, left: float) -> np.ndarray:
+            rest = slope.reshape(diagonal.shape)
+            found = np.zeros_like(rest)
+            direction = scaled = rest / diagonal
+            size = float((rest * scaled).sum())
+            goal = left ** 2 * size
+            for _ in range(MAX_GRADIENTS):
+                if size <= goal:
+                    break
+                along = product(direction)
+                bent = float((direction * along).sum())
+                if bent <= 0:       # rounding hides what is left
+                    break
+                found += size / bent * direction
+                rest = rest - size / bent * along
+                scaled = rest / diagonal
+                before, size = size, float((rest * scaled).sum())
+                direction = scaled + size / before * direction
+            return found.ravel()
+
+        return inverse

@@ -23,6 +23,15 @@ from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 
 STEP = 0.02
+EXACT = 1e-6
+
+
+@pytest.fixture(params=["products", "gradients"])
+def way(request, monkeypatch):
+    """Each of the two ways to H^-1."""
+    if request.param == "gradients":
+        monkeypatch.setattr(curvature, "PRODUCTS", 0)
+    return request.param
 
 
 # What the libraries return has types that are too wide.
@@ -35,7 +44,7 @@ def planes_of(model):
     return {entry["planes"] for entry in model.history_}
 
 
-def test_least_squares_by_hand():
+def test_least_squares_by_hand(way):
     # One column u = (-1, 1, -1, 1) without an intercept, y = (-1, 3, -1, 3): H = 1 + l2, and
     # w = (mean of u y) / (1 + l2) = 2 / 1.25.
     rows = np.array([[-1.0], [1], [-1], [1]])
@@ -45,16 +54,18 @@ def test_least_squares_by_hand():
     assert model.coef_ == pytest.approx([1.6], rel=1e-4)
 
 
-def test_step_by_hand():
+def test_step_by_hand(way):
     # Codes of 16 bits are the middles of cells: -1 + 2^-16 and 1 - 2^-16 of the columns below.
     rows = quantize_bit_planes(np.array([[-1.0, 1], [1, 1], [-1, -1], [1, -1]]))
     means, variances = rows.column_moments
     found = Curvature(rows, means, np.sqrt(variances), np.ones(2, bool), np.array([0.5, 0]), True)
     # Orthogonal columns: H is diagonal, 1 + .5, 1, 1, times the second derivatives' mean.
-    assert found.inverse() == pytest.approx(np.diag([1 / 1.5, 1, 1]), abs=1e-4)
-    half = found.inverse(np.full(4, 0.5))
+    whole, half = found.inverse(), found.inverse(np.full(4, 0.5))
+    assert whole is not None
     assert half is not None
-    assert half == pytest.approx(np.diag([1, 2, 2]), abs=1e-4)
+    for inverse, diagonal in ((whole, [1 / 1.5, 1, 1]), (half, [1, 2, 2])):
+        columns = [inverse(row, EXACT) for row in np.eye(3)]
+        assert columns == pytest.approx(np.diag(diagonal), abs=1e-4)
     assert found.step(half, np.array([3.0, 4, 5])) == pytest.approx([-3, -8, -10], abs=1e-3)
 
 
@@ -73,7 +84,7 @@ def test_second_derivative_is_that_of_the_derivative(loss):
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.SQUARED_HINGE])
-def test_curvature_is_the_change_of_the_gradient(loss, weighted, intercept):
+def test_curvature_is_the_change_of_the_gradient(loss, weighted, intercept, way):
     """By full passes of the device, which know nothing of it."""
     draws = np.random.default_rng(7)
     features = draws.normal(size=(300, 5))
@@ -95,7 +106,34 @@ def test_curvature_is_the_change_of_the_gradient(loss, weighted, intercept):
     slopes = [run.full_pass(point + sign * STEP * move, 8.0, float(bound)).slope
               for sign in (1, -1)]
     change = (slopes[0] - slopes[1]) / (2 * STEP)
-    assert -run.curvature.step(inverse, change) == pytest.approx(move, abs=0.02)
+    assert -run.curvature.step(inverse, change, EXACT) == pytest.approx(move, abs=0.02)
+
+
+@pytest.mark.parametrize("left", [0.5, 0.1, 0.01])
+def test_conjugate_gradients_leave_what_they_may(left, monkeypatch):
+    monkeypatch.setattr(curvature, "PRODUCTS", 0)
+    draws = np.random.default_rng(4)
+    features = collinear(draws, 200, 20) + 0.1 * draws.normal(size=(200, 20))
+    rows = quantize_bit_planes(features)
+    means, variances = rows.column_moments
+    found = Curvature(rows, means, np.sqrt(variances), np.ones(20, bool), 0.01 * variances, True)
+    inputs = np.column_stack([(features - features.mean(axis=0)) / features.std(axis=0),
+                              np.ones(200)])
+    bent = inputs.T @ inputs / 200 + np.diag([0.01] * 20 + [0])
+    slope = draws.normal(size=21)
+    inverse = found.inverse()
+    assert inverse is not None
+    rest = slope - bent @ inverse(slope, left)
+    share = np.sqrt((rest ** 2 / np.diag(bent)).sum() / (slope ** 2 / np.diag(bent)).sum())
+    assert 0.01 * left < share <= left + 1e-3
+
+
+def test_nothing_bends(way):
+    """Rows beyond the squared hinge, without l2."""
+    rows = quantize_bit_planes(np.array([[-1.0, 1], [1, 1], [-1, -1], [1, -1]]))
+    means, variances = rows.column_moments
+    found = Curvature(rows, means, np.sqrt(variances), np.ones(2, bool), np.zeros(2), True)
+    assert found.inverse(np.zeros(4)) is None
 
 
 @pytest.mark.parametrize("loss, most", [("log_loss", 8), ("squared_hinge", 12)])
@@ -129,29 +167,34 @@ def test_planes_and_step_ask_for_inner_passes(options):
     assert model.n_iter_ > 2
 
 
-def test_many_products_are_left_to_inner_passes(monkeypatch):
+def test_many_rows_are_left_to_inner_passes(monkeypatch):
     features, targets = DIABETES
     alone = LowPrecisionRegressor().fit(features, targets)
-    for name, limit in (("PRODUCTS", 442 * 100), ("VALUES", 442 * 10)):
-        with monkeypatch.context() as patch:
-            patch.setattr(curvature, name, limit)
-            assert planes_of(LowPrecisionRegressor().fit(features, targets)) == {16}
-            patch.setattr(curvature, name, limit - 1)
-            model = LowPrecisionRegressor(random_state=0).fit(features, targets)
+    monkeypatch.setattr(curvature, "VALUES", 442 * 11)
+    assert planes_of(LowPrecisionRegressor().fit(features, targets)) == {16}
+    monkeypatch.setattr(curvature, "VALUES", 442 * 11 - 1)
+    model = LowPrecisionRegressor(random_state=0).fit(features, targets)
     # Behind three slow steps of inner passes comes one of a full pass alone.
     assert (planes_of(alone), planes_of(model)) == ({16}, {4, 16})
     assert model.coef_ == pytest.approx(alone.coef_, rel=0.02, abs=0.5)
 
 
-@pytest.mark.parametrize("rows, features, few", [
-    (1024, 64, True), (1025, 64, False), (2, 161, True), (2, 162, False),
-    (1 << 17, 1, True), ((1 << 17) + 1, 1, False)])
-def test_limit(rows, features, few):
+def test_products_up_to_a_limit(monkeypatch):
+    features, targets = DIABETES
+    monkeypatch.setattr(curvature, "PRODUCTS", 442 * 100)
+    assert LowPrecisionRegressor().fit(features, targets).n_iter_ == 1
+    monkeypatch.setattr(curvature, "PRODUCTS", 442 * 100 - 1)
+    assert 1 < LowPrecisionRegressor().fit(features, targets).n_iter_ <= 5
+
+
+@pytest.mark.parametrize("rows, features, outputs, few", [
+    (4096, 63, 1, True), (4097, 63, 1, False), (4096, 54, 10, True), (4096, 55, 10, False),
+    (2, 131071, 1, True), (2, 131072, 1, False), (1 << 17, 1, 1, True), (131073, 1, 1, False)])
+def test_limit(rows, features, outputs, few):
     sizes: Any = SimpleNamespace(n_rows=rows, n_features=features, stored=(None,))
-    assert finds_curvature(sizes) is few
-    assert not finds_curvature(sizes, 100)
+    assert finds_curvature(sizes, outputs) is few
     sizes.stored = ()               # of rows on other machines
-    assert not finds_curvature(sizes)
+    assert not finds_curvature(sizes, outputs)
 
 
 def collinear(draws, count, columns):
@@ -160,7 +203,7 @@ def collinear(draws, count, columns):
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
-def test_weights_without_a_limit(loss):
+def test_weights_without_a_limit(loss, way):
     """Without l2, along columns that are nearly the same, Newton's method goes as far as weights
     may, where it would stand still; the other moves end.
     """
@@ -173,12 +216,33 @@ def test_weights_without_a_limit(loss):
     assert model.score(features, labels) > 0.85
 
 
+def scaled(inverse, factor):
+    return lambda slope, left: factor * inverse(slope, left)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+def test_moves_that_go_too_far(loss, monkeypatch):
+    """The host finds how far to go, and no full pass is taken elsewhere."""
+    features, labels = CANCER
+    right = LowPrecisionClassifier(loss=loss).fit(features, labels)
+    inverse: Any = Curvature.inverse
+    monkeypatch.setattr(Curvature, "inverse", lambda *arguments: scaled(
+        inverse(*arguments), 20.0))
+    model = LowPrecisionClassifier(loss=loss).fit(features, labels)
+    assert planes_of(model) == {16}
+    assert model.n_iter_ <= right.n_iter_ + 6
+    first, *later = (entry["bytes_read"] for entry in model.history_)
+    assert set(later) == {first / 2}        # the first outer step begins with a pass of its own
+    assert model.coef_ == pytest.approx(right.coef_, rel=0.01, abs=0.01)
+
+
 def test_poor_moves_end_it(monkeypatch):
     """A curvature that is wrong costs a few steps, and the optimum is found without it."""
     features, labels = CANCER
     right = LowPrecisionClassifier().fit(features, labels)
     inverse: Any = Curvature.inverse
-    monkeypatch.setattr(Curvature, "inverse", lambda *arguments: 0.05 * inverse(*arguments))
+    monkeypatch.setattr(Curvature, "inverse", lambda *arguments: scaled(
+        inverse(*arguments), 0.05))
     model = LowPrecisionClassifier().fit(features, labels)
     assert [entry["planes"] for entry in model.history_[:MAX_POOR]] == [16] * MAX_POOR
     assert planes_of(model) != {16}
@@ -210,7 +274,7 @@ def test_whole_weights_are_repeated_rows(kind):
 @pytest.mark.parametrize("model, data", [
     (LowPrecisionRegressor(), DIABETES), (LowPrecisionClassifier(), CANCER),
     (LowPrecisionClassifier(loss="squared_hinge"), CANCER), (LowPrecisionClassifier(), IRIS)])
-def test_last_digits_do_not_depend_on_rounding(model, data):
+def test_last_digits_do_not_depend_on_rounding(model, data, way):
     """Rows in another order have other dithers; passes alone agree to 1e-5 or so."""
     one, other = (type(model)(**model.get_params() | {"random_state": seed}).fit(*data)
                   for seed in (1, 2))
@@ -219,7 +283,7 @@ def test_last_digits_do_not_depend_on_rounding(model, data):
     np.testing.assert_allclose(one.intercept_, other.intercept_, rtol=1e-8)
 
 
-def test_multinomial_curvature_is_the_change_of_the_gradient():
+def test_multinomial_curvature_is_the_change_of_the_gradient(way):
     """By the derivatives of the loss, which know nothing of it."""
     draws = np.random.default_rng(5)
     rows = quantize_bit_planes(draws.normal(size=(80, 3)), weights=draws.integers(
@@ -239,10 +303,10 @@ def test_multinomial_curvature_is_the_change_of_the_gradient():
     change = (slope(point + 1e-4 * move) - slope(point - 1e-4 * move)) / 2e-4
     inverse = found.multinomial_inverse(probabilities(found.values(point)))
     assert inverse is not None
-    assert -found.step(inverse, change) == pytest.approx(move, abs=1e-5)
+    assert -found.step(inverse, change, EXACT) == pytest.approx(move, abs=1e-5)
 
 
-def test_a_multinomial_model_needs_full_passes_alone():
+def test_a_multinomial_model_needs_full_passes_alone(way):
     features, labels = IRIS
     model = LowPrecisionClassifier(l2=1 / 150).fit(features, labels)
     assert planes_of(model) == {16}
@@ -285,7 +349,7 @@ def test_without_a_goal_the_model_is_that_of_the_passes(monkeypatch):
 @pytest.mark.parametrize("kind, labels", [
     (LowPrecisionRegressor, [1.0, 2, 4, 3, 1, 5]), (LowPrecisionClassifier, [0, 1, 0, 1, 1, 0]),
     (LowPrecisionClassifier, [0, 1, 2, 1, 2, 0])])
-def test_devices_agree(kind, labels):
+def test_devices_agree(kind, labels, way):
     features = np.random.default_rng(2).normal(size=(6, 2))
     golden, cpu = (kind(device=device, random_state=0).fit(features, labels)
                    for device in ("golden", "cpu"))
