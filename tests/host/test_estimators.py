@@ -317,7 +317,7 @@ def test_devices(diabetes):
     ({"scaler": "standard"}, ValueError, "scaler must be one of 'quantile', .*, or auto, not 's"),
     ({"fit_intercept": False, "scaler": "minmax"}, ValueError,
      "fit_intercept=False needs scaler='maxabs'"),
-    ({"schedule": [0.1]}, ValueError, "at least 20 steps"),
+    ({"schedule": [0.1], "epochs": 20}, ValueError, "at least 20 steps"),
     ({"device": "moon"}, DeviceError, "no device 'moon'"),
     ({"device": {"bus_width": 64}}, ValueError, "device must have a 'name'"),
     ({"device": None}, ValueError, "device must be 'auto', .* or an opened device, not None"),

@@ -8,6 +8,7 @@ from bitstep.pipeline.losses import formula_of
 from bitstep.quantization import ENCODINGS
 from bitstep.training.losses import Moments
 from bitstep.training.noise_floor import advice, noise_floor
+from bitstep.training.scores.scoring import best_constant
 from bitstep.training.train import class_targets, lost_updates
 from bitstep.training.trained import TrainedModel
 
@@ -33,8 +34,7 @@ def baseline(problem: Problem) -> float:
     rule = formula_of(problem.loss)
     if problem.train_set is not None:
         targets = class_targets(problem.train_set.labels, problem.classes)
-        return rule.baseline((float(np.mean(column)), float(np.var(column)))
-                             for column in targets.T)
+        return best_constant(problem.loss, targets, problem.weights)
     found = []
     for data in problem.outputs:
         moments = Moments()

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from bitstep.cli.options import UsageError, class_text
 from bitstep.data import Dataset
 from bitstep.options.rules import Request
 from bitstep.options.table import weights_of
-from bitstep.training.copies import pass_rows
+from bitstep.training.copies import Pass, pass_rows
 from bitstep.training.weights import row_weights
 
 
@@ -21,9 +20,8 @@ def asked_weight(request: Request) -> Any:
     return asked if asked in (None, "balanced") else weights_of(asked)
 
 
-def weighted_rows(dataset: Dataset, weight: Any, seed: int,
-                  along: bool) -> tuple[Dataset, np.ndarray, np.ndarray | None, float]:
-    """Rows of a pass, as an estimator with this ``class_weight`` reads them, and the classes.
+def weighted_rows(dataset: Dataset, weight: Any, seed: int, along: bool) -> Pass:
+    """Rows of a pass, as an estimator with this ``class_weight`` reads them, with their labels.
 
     Parameters
     ----------
@@ -34,26 +32,15 @@ def weighted_rows(dataset: Dataset, weight: Any, seed: int,
     along : bool
         True if weights go along with the rows (:func:`bitstep.training.copies.go_along`).
 
-    Returns
-    -------
-    dataset : Dataset
-        A copy with rows repeated or left out, if there are weights.
-    classes : ndarray of float64, shape (n_classes,)
-        Those of the rows whose weight is above 0.
-    weights : ndarray of uint16, shape (n_rows,), or None
-        Weights of the rows.
-    deviation : float
-        Of copies from weights (:class:`bitstep.training.copies.Pass`).
-
     Raises
     ------
     UsageError
         If a weight is that of no class, or less than two classes are left.
     """
     labels = dataset.labels
-    classes = np.unique(labels)
     if weight is None:
-        return dataset, classes, None, 0.0
+        return Pass(dataset.features, labels)
+    classes = np.unique(labels)
     if isinstance(weight, dict):
         weight = {label_of(name, classes, dataset.class_names): value
                   for name, value in weight.items()}
@@ -64,13 +51,11 @@ def weighted_rows(dataset: Dataset, weight: Any, seed: int,
     weights = row_weights(None, weight, labels)
     assert weights is not None
     known = np.unique(labels[weights > 0])
-    found = pass_rows(dataset.features, labels[:, None], weights, lambda: seed,
+    found = pass_rows(dataset.features, labels, weights, lambda: seed,
                       np.searchsorted(known, labels), along=along)
     if found.note:
         print(f"bitstep: warning: {found.note}", file=sys.stderr)
-    count = len(found.targets)
-    return replace(dataset, features=found.features[0:count],
-                   labels=found.targets[:, 0]), known, found.weights, found.deviation
+    return found
 
 
 def label_of(text: str, classes: np.ndarray, names: Sequence[str] | None = None) -> Any:

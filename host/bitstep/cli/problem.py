@@ -17,8 +17,7 @@ from bitstep.cli.options import (
     task_of,
 )
 from bitstep.cli.progress import Bar, shown
-from bitstep.cli.request import check_requests, stored_request
-from bitstep.cli.validation import hold_out
+from bitstep.cli.request import stored_request
 from bitstep.data import Dataset, load, split
 from bitstep.devices import default_device
 from bitstep.options.models import MODELS, Model
@@ -39,16 +38,16 @@ from bitstep.quantization import (
     quantize_rows,
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
-from bitstep.training.choices import Resolved, RowChoice, resolve
-from bitstep.training.copies import go_along
+from bitstep.training.choices import Resolved, RowChoice, check_candidates, resolve
+from bitstep.training.copies import Pass, go_along
 from bitstep.training.losses import (
-    accuracies,
     code_accuracies,
     code_losses,
     joint_code_losses,
     measures,
 )
 from bitstep.training.objective import Objective, Training, loss_of
+from bitstep.training.scores.fits import hold_out
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
 
@@ -73,10 +72,12 @@ class Problem:
         do not go along with them.
     class_weight : "balanced", dict or None
         Weights by class that the options ask for.
-    validation_set : Dataset or None
-        Rows that ``--early-stopping`` holds out.
+    held : Pass or None
+        Rows that ``--early-stopping`` holds out, with their labels as targets.
     deviation : float
         See :class:`bitstep.training.copies.Pass`.
+    stands_for : float
+        See there.
     rule : LossFunction or None
         Loss with a bound that the options ask for, or of all classes together.
     """
@@ -89,14 +90,20 @@ class Problem:
     train_set: Dataset | None
     test_set: Dataset | None
     class_weight: Any = None
-    validation_set: Dataset | None = None
+    held: Pass | None = None
     deviation: float = 0.0
+    stands_for: float = 1.0
     rule: LossFunction | None = None
 
     @property
     def weights(self) -> np.ndarray | None:
         """Weights of the rows to train on."""
         return self.outputs[0].rows.weights
+
+    @property
+    def rows_meant(self) -> int:
+        """Rows that those to train on stand for."""
+        return round(self.outputs[0].n_rows * self.stands_for)
 
     @property
     def loss(self) -> Loss | LossFunction:
@@ -129,51 +136,48 @@ class Problem:
         regression), ``validation_loss`` and ``validation_accuracy`` of held-out rows, and
         ``test_metric``.
         """
-        if self.train_set is None and formula_of(self.loss).joint:
+        none: list[Any] = [None] * model.epochs_done
+        losses, shares = self._of_codes(model) if self.train_set is None else self._measured(
+            self.train_set.features, self.train_set.labels, model, self.weights)
+        held, held_shares = (none, none) if self.held is None else self._measured(
+            self.held.features, self.held.targets, model, self.held.weights)
+        metrics = none if self.test_set is None or not self.test_set.n_rows else self._measured(
+            self.test_set.features, self.test_set.labels, model)[self.task == "classification"]
+        history: list[dict[str, Any]] = [
+            {"epoch": epoch, "step": float(step), "train_loss": loss, "train_accuracy": share,
+             "validation_loss": held_loss, "validation_accuracy": held_share,
+             "test_metric": metric}
+            for epoch, (step, loss, share, held_loss, held_share, metric) in enumerate(
+                zip(model.steps, losses, shares, held, held_shares, metrics, strict=True), start=1)]
+        return [entry | facts for entry, facts in zip(history, model.facts(), strict=True)]
+
+    def _measured(self, features: np.ndarray, labels: np.ndarray, model: TrainedModel,
+                  weights: np.ndarray | None = None) -> tuple[list[Any], list[Any]]:
+        """Loss and accuracy of each epoch's model on rows."""
+        losses, shares = measures(
+            self.loss, features, class_targets(labels, self.classes), model.coefs,
+            model.intercepts, classes=self.task == "classification", weights=weights)
+        return losses.tolist(), [None] * len(losses) if shares is None else shares.tolist()
+
+    def _of_codes(self, model: TrainedModel) -> tuple[list[Any], list[Any]]:
+        """The same on the codes that are trained on."""
+        if formula_of(self.loss).joint:
             losses = joint_code_losses(self.outputs, model.weights, model.scaled_intercepts,
                                        self.loss)
-        elif self.train_set is None:
+        else:
             losses = np.mean([
                 code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
                             self.loss)
                 for number, data in enumerate(self.outputs)], axis=0)
-        else:
-            losses = self._losses(self.train_set, model)
-        history: list[dict[str, Any]] = [
-            {"epoch": epoch, "step": float(step), "train_loss": float(loss),
-             "train_accuracy": share, "validation_loss": held, "validation_accuracy": held_share,
-             "test_metric": metric}
-            for epoch, (step, loss, share, held, held_share, metric) in enumerate(
-                zip(model.steps, losses, self._shares(model),
-                    *self._measured(self.validation_set, model),
-                    self._measured(self.test_set, model)[self.task == "classification"],
-                    strict=True), start=1)]
-        return [entry | facts for entry, facts in zip(history, model.facts(), strict=True)]
-
-    def _measured(self, data: Dataset | None, model: TrainedModel) -> tuple[Any, Any]:
-        """Loss and accuracy of each epoch's model on other rows; None for what there is not."""
-        none = [None] * model.epochs_done
-        if data is None or not data.n_rows:
-            return none, none
-        losses, shares = measures(self.loss, data.features, self._targets(data), model.coefs,
-                                  model.intercepts, classes=self.task == "classification")
-        return losses.tolist(), none if shares is None else shares.tolist()
-
-    def _shares(self, model: TrainedModel) -> list[Any]:
-        """Share of the training rows that each epoch's model classifies correctly."""
-        if self.task == "regression":
-            return [None] * model.epochs_done
-        if self.train_set is None:
-            return code_accuracies(self.outputs, model.weights, model.scaled_intercepts).tolist()
-        return accuracies(self.train_set.features, self.train_set.labels, self.classes,
-                          model.coefs, model.intercepts, self.weights).tolist()
+        shares = [None] * len(losses) if self.task == "regression" else code_accuracies(
+            self.outputs, model.weights, model.scaled_intercepts).tolist()
+        return losses.tolist(), shares
 
     def describe(self, source: str) -> dict[str, Any]:
         """The report's ``dataset``."""
         return {"name": self.name, "source": source, "task": self.task,
                 "train_rows": self.outputs[0].n_rows,
-                "validation_rows":
-                self.validation_set.n_rows if self.validation_set is not None else 0,
+                "validation_rows": 0 if self.held is None else len(self.held.targets),
                 "test_rows": self.test_set.n_rows if self.test_set is not None else 0,
                 "n_features": self.outputs[0].n_features,
                 "classes": self.class_labels.tolist() if len(self.classes) else None}
@@ -183,13 +187,6 @@ class Problem:
         """The classes as the data have them: numbers or names."""
         names = None if self.train_set is None else self.train_set.class_names
         return self.classes if names is None else np.array(names)[self.classes.astype(np.int64)]
-
-    def _losses(self, dataset, model):
-        return measures(self.loss, dataset.features, self._targets(dataset), model.coefs,
-                        model.intercepts, classes=False, weights=self.weights)[0]
-
-    def _targets(self, dataset):
-        return class_targets(dataset.labels, self.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,38 +261,45 @@ def prepare(arguments: argparse.Namespace,
     asked, source = requests[0], arguments.data
     task = task_of(asked, source, dataset.name, dataset.task, dataset.labels, names)
     model = asked["model"] or default_model(task, asked_encoding(asked))
-    resolved = check_requests([one.filled(model=model).knowing(n_features=dataset.n_features)
-                               for one in requests], resolve)
+    resolved = [resolve(one) for one in check_candidates([
+        one.filled(model=model).knowing(n_features=dataset.n_features) for one in requests])]
     request = resolved[0].rows
     train_set, test_set = split(dataset, asked["train_rows"], bool(request.shuffle), request.seed)
     task_of(asked, source, f"{dataset.name}, the rows to train on", dataset.task,
             train_set.labels, names)
-    train_set, validation_set = hold_out(asked, train_set, task, request.seed)
-    weight, deviation = asked_weight(asked), 0.0
+    weight = asked_weight(asked)
+    along = go_along(getattr(arguments, "device", None) or default_device())
+    classes = np.unique(train_set.labels) if task == "classification" else np.zeros(0)
+    given = weighted_rows(train_set, weight, request.seed, along)
+    held = None
+    if resolved[0].held_fraction is not None:
+        given, held = hold_out(given, resolved[0].held_fraction, request.seed,
+                               given.targets if len(classes) else None)
+    if weight is not None or held is not None:
+        train_set = replace(train_set, features=given.features[0:len(given.targets)],
+                            labels=given.targets)
+        if len(classes):        # those of the rows whose weight is above 0
+            classes = np.unique(train_set.labels)
     if task == "regression":
-        classes = np.zeros(0)
         # Labels first: rows may take minutes.
         labels = quantize_labels(train_set.labels, train_set.n_rows,
                                  center_labels=bool(asked["intercept"]),
                                  label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        along = go_along(getattr(arguments, "device", None) or default_device())
-        train_set, classes, weights, deviation = weighted_rows(train_set, weight, request.seed,
-                                                               along)
-        rows = rows_of(request, train_set, fine_rows=request.refetch, weights=weights)
+        rows = rows_of(request, train_set, fine_rows=request.refetch, weights=given.weights)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
-    warn_of_optimum(request.solver, clip, train_set.features, deviation)
+    warn_of_optimum(request.solver, clip, train_set.features, given.deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
-                   _clipped(test_set, clip), weight,
-                   None if validation_set is None else _clipped(validation_set, clip),
-                   deviation, _clipped_loss(resolved, outputs)), resolved
+                   _clipped(test_set, clip), weight, held and held._replace(
+                       features=clipped_features(held.features[0:len(held.targets)], clip)),
+                   given.deviation, given.stands_for, _clipped_loss(resolved, outputs)), resolved
 
 
 def _clipped_loss(resolved, outputs):
     """The loss of a training, if it has a bound."""
-    objective = resolved[0].objective(outputs[0].n_rows)
+    objective = resolved[0].objective(outputs[0].n_rows)     # whose bound has no part in l2
     return loss_of(objective, outputs) if objective.rule.clipped else None
 
 
@@ -337,9 +341,9 @@ def _from_codes(arguments, requests):
     data = load_quantized(arguments.data)
     asked = requests[0]
     model = asked["model"] or default_model(data.task, data.encoding)
-    resolved = check_requests([
+    resolved = [resolve(one) for one in check_candidates([
         stored_request(one, arguments.data, data, model).knowing(n_features=data.n_features)
-        for one in requests], resolve)
+        for one in requests])]
     data = replace(data, rows=data.rows.for_bus(resolved[0].rows.bus_width))
     if LOSSES[MODELS[model].loss].one_sided and asked["refetch"] is None \
             and not resolved[0].rows.refetch \

@@ -1,7 +1,6 @@
 """Requests: the options of a command, as the rules between options see them."""
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from bitstep.cli.device import named_options
@@ -13,7 +12,7 @@ from bitstep.options.table import AUTO, OPTIONS
 from bitstep.options.words import COMMAND_LINE
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import QuantizedDataset
-from bitstep.training.choices import check_options, usual_bus_width
+from bitstep.training.choices import check_candidates, usual_bus_width
 
 
 def request_of(arguments: argparse.Namespace, **facts: Any) -> Request:
@@ -80,23 +79,16 @@ def stored_request(request: Request, path: str, data: QuantizedDataset, model: s
     return found.filled(**(usual_bus_width(found) if built else {"bus_width": rows.bus_width}))
 
 
-def check_early(request: Request) -> Request:
-    """The request, if its options go together as far as that does not depend on the data.
+def check_early(requests: list[Request]) -> None:
+    """Check the options of every candidate of a sweep, as far as that does not depend on the data.
 
     Raises
     ------
     ValueError, RuleError
-        See :func:`bitstep.training.choices.check_options`.
+        See :func:`bitstep.training.choices.check_candidates`.
     """
-    no_svm = request["refetch"] and request["model"] is None        # no data have it by default
-    check_options(request.filled(model="linreg") if no_svm else request)
-    return request
-
-
-def check_requests(requests: list[Request], check: Callable[[Request], Any]) -> list[Any]:
-    """What a function makes of the request of each candidate of a sweep, which have their rows in
-    common: those of one with few bits, if there is one, are not fetched again.
-    """
-    few = any(request["model_bits"] or request["update_bits"] for request in requests)
-    return [check(request.filled(refetch=False) if few and request["refetch"] is None else request)
-            for request in requests]
+    # No data have a model with these by default.
+    check_candidates([
+        one.filled(model="linreg")
+        if one["model"] is None and (one["refetch"] or one["epsilon"] is not None) else one
+        for one in requests])

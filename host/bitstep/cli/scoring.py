@@ -1,34 +1,21 @@
 """Rows that a command scores models on while they are trained."""
 
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from bitstep.cli.problem import Problem
-from bitstep.cli.validation import stops
-from bitstep.data import Dataset
-from bitstep.options.rules import Request
-from bitstep.options.table import PATIENCE
-from bitstep.training.scores.scoring import (
-    SCORED_ROWS,
-    ScoredRows,
-    scored_codes,
-    scored_features,
-    spaced,
-)
+from bitstep.training.choices import Resolved
+from bitstep.training.scores.scoring import ScoredRows, scored_codes, scored_features, spaced
 from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import class_targets
 
 
-def stopping_of(request: Request, problem: Problem) -> Stopping | None:
+def stopping_of(resolved: Resolved, problem: Problem) -> Stopping | None:
     """The rule that the options ask for; None for all epochs."""
-    if not stops(request):
-        return None
-    held = problem.validation_set is not None
-    rows = _scored(problem, problem.validation_set) if problem.validation_set is not None \
-        else scored_rows(problem, SCORED_ROWS)
-    return Stopping(rows, held, request["tol"] or 0.0,
-                    request["n_iter_no_change"] or PATIENCE)
+    held = problem.held
+    return resolved.stopping(None if held is None else _scored(problem, *held[:3]),
+                             partial(scored_rows, problem))
 
 
 def scored_rows(problem: Problem, count: int) -> ScoredRows:
@@ -38,11 +25,12 @@ def scored_rows(problem: Problem, count: int) -> ScoredRows:
         return scored_codes(problem.outputs, problem.loss, count=count,
                             classes=problem.task == "classification")
     pick = spaced(data.n_rows, count)
-    return _scored(problem, replace(data, features=data.features[pick], labels=data.labels[pick]),
+    return _scored(problem, data.features[pick], data.labels[pick],
                    None if problem.weights is None else problem.weights[pick])
 
 
-def _scored(problem: Problem, data: Dataset, weights: np.ndarray | None = None) -> ScoredRows:
-    return scored_features(data.features, class_targets(data.labels, problem.classes),
+def _scored(problem: Problem, features: np.ndarray, labels: np.ndarray,
+            weights: np.ndarray | None) -> ScoredRows:
+    return scored_features(features, class_targets(labels, problem.classes),
                            problem.outputs[0].scaler, problem.loss,
                            classes=problem.task == "classification", weights=weights)

@@ -4,7 +4,6 @@ import argparse
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,13 +30,13 @@ from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
 from bitstep.cli.problem import Problem, Request, prepare
 from bitstep.cli.progress import Bar, CommandWatch, add_quiet_option
 from bitstep.cli.report import check_plot, final, make_report, plot, print_report
-from bitstep.cli.request import check_early, check_requests, request_of
+from bitstep.cli.request import check_early, request_of
 from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
 from bitstep.devices import device_class, open_device
 from bitstep.devices.golden import GoldenDevice
-from bitstep.options.table import AUTO, OPTIONS, SCHEDULES
+from bitstep.options.table import AUTO, OPTIONS
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import MULTINOMIAL
 from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
@@ -45,7 +44,6 @@ from bitstep.plugins import entry_points
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import Resolved, one_vs_rest
 from bitstep.training.pipelines import pipeline_of_all
-from bitstep.training.schedules import read_steps, schedule_steps
 from bitstep.training.scores.watch import rows_to_look_at
 from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel
@@ -221,23 +219,14 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     """
     stored = {"stored": arguments.data} if is_quantized(arguments.data) else {}
     request = request_of(arguments, **stored).asking(**changes)
-    asked = check_requests(candidates(request), check_early)
-    epochs, schedule = request["epochs"], request["schedule"]
-    steps: dict[str, Any] = {}
-    if schedule is not None and schedule not in SCHEDULES:
-        # now, since reading and quantizing may take minutes
-        given = len(read_steps(Path(schedule)))
-        if not given:
-            raise UsageError(f"--schedule must name a file of steps, and {schedule} has none; "
-                             "write one step a line")
-        epochs = epochs or given
-        steps["schedule"] = schedule_steps(schedule, step=None, epochs=epochs).tolist()
+    asked = candidates(request)
+    check_early(asked)
     problem, resolved = _on_device(*prepare(arguments, asked), getattr(arguments, "device", "cpu"))
-    rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0].request, problem)
-    objectives = [one.objective(rows.n_rows) for one in resolved]
-    epochs = epochs or min(one.epochs(rows.n_rows) for one in resolved)
+    rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0], problem)
+    objectives = [one.objective(problem.rows_meant) for one in resolved]
+    epochs = min(one.epochs(rows.n_rows) for one in resolved)
     wishes = [(objective, one.training(rows, objective, epochs=epochs, stopping=stopping,
-                                       certified=not problem.deviation, **steps))
+                                       certified=not problem.deviation))
               for one, objective in zip(resolved, objectives, strict=True)]
     try:
         config = pipeline_of_all(rows, wishes, request["lookahead"], request["packed"])

@@ -192,7 +192,7 @@ def run(arguments: argparse.Namespace) -> int:
     start = read_start(arguments)
     files = files_of(arguments.data)
     request = request_of(arguments).asking(solver="bit-centred")
-    check_early(request)        # before anything is done with the data
+    check_early([request])      # before anything is done with the data
     asked = arguments.device if arguments.device != default_device() else None
     device = DeviceChoice(asked, tuple(sorted(named_options(arguments).items())))
     label = label_column(arguments)
@@ -234,7 +234,7 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
     resolved, note = on_devices(resolved, data)
     if note:
         print(f"bitstep train: note: {note}", file=sys.stderr)
-    objective = resolved.objective(data.rows.n_rows)
+    objective = resolved.objective(data.rows_meant)
     outputs: list[Any] = list(data.outputs)
     classes = data.weaving.classes
     problem = ShardedProblem(

@@ -92,7 +92,7 @@ class _DaskModel(BaseEstimator):
         TIMEOUT.check("timeout", self.timeout)
         local = self._local()
         sources = sources_of(X, y, sample_weight)
-        resolved = local._resolved(1, sources.n_features)
+        resolved = local._resolved(sources.n_features)
         engine = Engine(self._client(), self.resources, self.timeout)
         # Solver bit-centred has as many outer steps with any number of rows.
         epochs = resolved.epochs(1)
@@ -104,7 +104,7 @@ class _DaskModel(BaseEstimator):
             resolved, note = on_devices(resolved, data)
             if note:
                 warnings.warn(note, OptimumWarning, stacklevel=3)
-            objective = resolved.objective(data.weaving.rule.rows_meant)
+            objective = resolved.objective(data.rows_meant)
             training = resolved.training(data.rows, objective)
             several = len(data.outputs)
             trained = train_shards(

@@ -62,6 +62,8 @@ class Collected:
     weaving : Weaving
     rows : SummedRows
     outputs : list of SummedDataset
+    rows_meant : int
+        Rows that those of all parts stand for.
     """
 
     shards: DaskShards
@@ -70,6 +72,7 @@ class Collected:
     weaving: Weaving
     rows: SummedRows
     outputs: list[SummedDataset]
+    rows_meant: int
 
 
 def _task(name: str, function: Callable[..., Any], make: Callable[..., Part],
@@ -143,7 +146,10 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
     try:
         together = summed_rows(shards.facts, weaving.scaler, weaving.bus_width, weaving.seed)
         yield Collected(shards, config, summary, weaving, together,
-                        summed_outputs(together, weaving.labels()))
+                        summed_outputs(together, weaving.labels()),
+                        # Factors that make classes even are no numbers of rows.
+                        (summary.weighed.rule() if isinstance(class_weight, str)
+                         else weaving.rule).rows_meant)
     finally:
         shards.close()
 

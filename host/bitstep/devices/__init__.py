@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import inspect
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
@@ -119,6 +120,14 @@ def options_of(kind: type) -> list[str]:
     return [*inspect.signature(kind).parameters, *["models"] * getattr(kind, "any_models", False)]
 
 
+def check_option_names(name: str, options: Iterable[str]) -> None:
+    """Raise DeviceError unless a device takes options of these names."""
+    known = [parameter for parameter in options_of(device_class(name)) if parameter != "config"]
+    if unknown := sorted(set(options) - set(known)):
+        raise DeviceError(f"Device '{name}' has no option '{unknown[0]}'; its options are: "
+                          f"{', '.join(known) or 'none'}")
+
+
 def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
                 **options: Any) -> Device:
     """Open a device.
@@ -145,11 +154,7 @@ def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
         If it is not installed, does not have such an option, or cannot be opened.
     """
     kind = device_class(name)
-    known = [parameter for parameter in options_of(kind) if parameter != "config"]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise DeviceError(f"Device '{name}' has no option '{unknown[0]}'; its options are: "
-                          f"{', '.join(known) or 'none'}")
+    check_option_names(name, options)
     if config.row_format == BIT_PLANES and not getattr(kind, "bit_planes", False):
         raise DeviceError(NO_BIT_PLANE_ROWS.format(name))
     if few_bits and not getattr(kind, "few_bits", False):

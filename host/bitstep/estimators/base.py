@@ -1,7 +1,7 @@
 """What both estimators do."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 from bitstep.quantization.bounds import Bounds
 from bitstep.quantization.scaling import clipped_features
-from bitstep.training.choices import Resolved, RowChoice
+from bitstep.training.choices import Resolved, RowChoice, check_candidates
 from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
 from bitstep.training.copies import Pass
 from bitstep.training.estimator_file import estimator_model, restore
@@ -34,9 +34,10 @@ from bitstep.training.scores.fits import (
     print_history,
     print_solver,
     scored_rows,
-    stopping_of,
     watched,
 )
+from bitstep.training.scores.scoring import ScoredRows, scored_features
+from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel, without_columns
 
@@ -47,14 +48,6 @@ CANDIDATE_PARAMETERS = tuple(name for name, option in OPTIONS.items() if option.
 def _facts(chunk: bool) -> dict[str, Any]:
     """Facts of a call, for the rules between options."""
     return {"partial_fit": True} if chunk else {}
-
-
-def _check_same_rows(estimators: Sequence[Any], prepared: Prepared) -> None:
-    """Raise ValueError unless rows that were prepared for one candidate are those of all."""
-    features = prepared.features.shape[1]
-    if any(one._resolved(prepared.batch, features).rows != prepared.choice for one in estimators):
-        raise ValueError("Candidates with all bits of model and updates would fetch rows of the "
-                         "hinge loss again, and those with few bits cannot; give refetch=False")
 
 
 class LowPrecisionModel(Preparing):
@@ -100,24 +93,33 @@ class LowPrecisionModel(Preparing):
 
     def _watched(self, prepared: Prepared, device: Device, epochs: int, loss: LossFunction):
         """Progress of a training."""
-        columns, labels = prepared.columns.values, prepared.labels.values
-        return watched(self.verbose, device, epochs, columns, labels, partial(
-            scored_rows, columns, labels, prepared.weights, prepared.rows.scaler, loss,
-            classes=self._is_classifier))
+        return watched(self.verbose, device, epochs, prepared.columns.values,
+                       prepared.labels.values, self._scored(prepared, loss))
 
     def _wishes(self, prepared: Prepared, resolved: Resolved, epochs: int,
                 resume: bool) -> tuple[Objective, Training]:
         """What is minimised, and how."""
-        objective = resolved.objective(prepared.counted)
+        objective = resolved.objective(prepared.rows_meant)
         step = self._next_step(prepared.rows, objective, resolved) \
             if resume else self.step
         return objective, resolved.training(
             prepared.rows, objective, epochs=epochs, step=step, certified=not prepared.deviation,
-            stopping=stopping_of(
-                self, prepared.held, prepared.columns.values, prepared.labels.values,
-                prepared.weights, prepared.rows.scaler, loss_of(objective, prepared.outputs),
-                tol=resolved.tol if resolved.solver == "sgd" else 0.0,
-                classes=self._is_classifier))
+            stopping=self._stopping(prepared, resolved, loss_of(objective, prepared.outputs)))
+
+    def _stopping(self, prepared: Prepared, resolved: Resolved,
+                  loss: LossFunction) -> Stopping | None:
+        """The rule by which a training stops early."""
+        held = prepared.held
+        return resolved.stopping(
+            None if held is None else scored_features(
+                held.features, held.targets, prepared.rows.scaler, loss,
+                classes=self._is_classifier, weights=held.weights),
+            self._scored(prepared, loss))
+
+    def _scored(self, prepared: Prepared, loss: LossFunction) -> Callable[[int], ScoredRows]:
+        """Makes some of the rows to train on, to score models on."""
+        return partial(scored_rows, prepared.columns.values, prepared.labels.values,
+                       prepared.weights, prepared.rows.scaler, loss, classes=self._is_classifier)
 
     def _finish(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
                 training: Training, before: int, classes: np.ndarray | None) -> None:
@@ -197,7 +199,8 @@ class LowPrecisionModel(Preparing):
             See :meth:`fit`.
         candidates : sequence of dict
             Parameters of each, of those that leave the rows as they are: ``step``, ``schedule``,
-            ``l2``, ``l1``, ``box``, ``model_range``, ``model_bits`` and ``update_bits``.
+            ``l2``, ``l1``, ``box``, ``epsilon``, ``model_range``, ``model_bits`` and
+            ``update_bits``.
 
         Returns
         -------
@@ -224,26 +227,20 @@ class LowPrecisionModel(Preparing):
                                  for one, chosen in zip(copies, candidates, strict=True)]
         if not estimators:
             raise ValueError("There must be at least one candidate")
-        solvers = {one._shared_solver() for one in estimators}
-        if len(solvers) > 1:
-            raise ValueError("Candidates must have one solver, but solver 'auto' is sgd for some "
-                             "and bit-centred for others; give solver='sgd' or 'bit-centred'")
+        check_candidates([one._request().asking(sweep=True) for one in estimators])
         passed, classes = estimators[0]._checked(X, y, sample_weight)
         for one in estimators[1:]:
             one._checked(X, y, chunk=True)      # names and number of the features
-        first = next((one for one in estimators if one.model_bits or one.update_bits),
-                     estimators[0])
-        prepared = first._prepare(passed, False)
-        _check_same_rows(estimators, prepared)
-        shape = prepared.batch, prepared.features.shape[1]
-        resolved = [one._resolved(*shape) for one in estimators]
+        prepared = estimators[0]._prepare(passed, False)
+        resolved = [one._resolved(prepared.features.shape[1]) for one in estimators]
         epochs = min(one.epochs(prepared.rows.n_rows) for one in resolved)
         wishes = [one._wishes(prepared, options, epochs, False)
                   for one, options in zip(estimators, resolved, strict=True)]
         config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"],
                                  prepared.options["packed"])
+        few = next((one for one in estimators if one.model_bits or one.update_bits), estimators[0])
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
-        with first._opened(config, prepared.options) as device:
+        with few._opened(config, prepared.options) as device:
             found = train_candidates(prepared.outputs, device, config, wishes)
         for number, (one, model) in enumerate(zip(estimators, found, strict=True)):
             if isinstance(model, RangeOverflowError):

@@ -180,7 +180,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         classes : array, optional
             All labels; needed by the first call if y lacks some.
         """
-        self._check_partial()
+        self._check(partial_fit=True)
         return self._fit(X, y, sample_weight, classes=classes,
                          resume=hasattr(self, "coef_"), chunk=True)
 
@@ -193,8 +193,8 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     def _checked(self, X, y, sample_weight=None, classes=None, resume=False, chunk=False):
         X, y = self._validated(X, y, resume)
         check_classification_targets(y)
-        weights = row_weights(checked_weights(sample_weight, len(y)), self.class_weight, y,
-                              self.classes_ if resume else classes)
+        of_rows = checked_weights(sample_weight, len(y))
+        weights = row_weights(of_rows, self.class_weight, y, self.classes_ if resume else classes)
         present = y if weights is None else y[weights > 0]      # 0 takes a row away
         known = np.unique(self.classes_ if resume else present if classes is None else classes)
         if len(known) < 2:
@@ -209,7 +209,9 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             raise ValueError(f"classes must be those of the first call, {known.tolist()}, "
                              f"not {np.unique(classes).tolist()}")
         groups = None if weights is None else np.searchsorted(known, y)
-        return self._pass(X, class_targets(y, known), weights, chunk, groups), known
+        # Factors that make classes even are no numbers of rows.
+        meant = of_rows if isinstance(self.class_weight, str) else None
+        return self._pass(X, class_targets(y, known), weights, chunk, groups, meant), known
 
     def decision_function(self, X) -> np.ndarray:
         """Values whose sign, or largest, decides: shape (n_rows,) or (n_rows, n_classes)."""

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from bitstep.devices import (
     built_pipelines,
+    check_option_names,
     default_device,
     device_class,
     has_bit_planes,
@@ -18,19 +19,18 @@ from bitstep.devices import (
 )
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request
-from bitstep.options.table import OPTIONS
+from bitstep.options.table import OPTIONS, PATIENCE, VALIDATION_FRACTION
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.training.choices import check_options
-from bitstep.training.scores.fits import status_of
+from bitstep.training.scores.fits import check_verbose, status_of
 
 # Options whose parameters have other values, or a default that asks for nothing.
 OTHERWISE = ("model", "seed", "solver", "planes", "refetch", "validation_fraction",
              "n_iter_no_change")
-PATIENCE = 5                # default of n_iter_no_change
 _OF_PIPELINES = ("name", "bus_width", "lookahead", "packed")    # parts of a device's dictionary
 
 
@@ -44,7 +44,7 @@ class Parameters(BaseEstimator):
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="auto", planes: Any = None,
-                 tol: Any = "auto", early_stopping=False, validation_fraction=0.1,
+                 tol: Any = "auto", early_stopping=False, validation_fraction=VALIDATION_FRACTION,
                  n_iter_no_change=PATIENCE, verbose=0, model_bits=0, update_bits=0, shuffle=True,
                  loss="squared_error", epsilon: Any = "auto"):
         self.bits = bits
@@ -91,15 +91,9 @@ class Parameters(BaseEstimator):
         """Refetching as asked for; None: wherever it is possible."""
         return False
 
-    def _request(self, batch: int | None = None, **facts: Any) -> Request:
-        """Options that the parameters ask for.
-
-        Parameters
-        ----------
-        batch : int or None
-            None: the parameter's.
-        facts
-            See :data:`bitstep.options.rules.FACTS`.
+    def _request(self, **facts: Any) -> Request:
+        """Options that the parameters ask for; ``facts`` are those of
+        :data:`bitstep.options.rules.FACTS`.
         """
         options, kind = self._device_options(), self._kind()
         asked = {name: given(getattr(self, option.python, None))
@@ -110,20 +104,16 @@ class Parameters(BaseEstimator):
         asked |= {name: options[name] for name in ("bus_width", "lookahead", "packed")}
         asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
                   "device_models": options.get("models"), "planes": self.planes,
-                  "refetch": self._asked_refetch(), "solver": self.solver,
-                  "batch": given(self.batch) if batch is None else batch}
+                  "refetch": self._asked_refetch(), "solver": self.solver}
         if (name := self._no_bit_planes(options)) is not None:
             facts = {**facts, "no_bit_planes": name}
         if "opened" not in options:
             facts = {**facts, "built": built_pipelines(options["name"], _own_options(options))}
         else:
             facts = {**facts, "built": [options["opened"].config]}
-        return Request(PYTHON, asked, facts=facts)
-
-    def _batch(self, n_rows: int) -> int | None:
-        """Rows of a batch that were asked for, at most all; None if that is left open."""
-        batch = given(self.batch)
-        return batch and min(batch, n_rows)
+        return Request(PYTHON, asked, {
+            "validation_fraction": self.validation_fraction,
+            "n_iter_no_change": self.n_iter_no_change}, facts)
 
     def _no_bit_planes(self, options: dict[str, Any]) -> str | None:
         """Name of the device if it has no pipeline for bit-plane rows; None if it has."""
@@ -134,13 +124,21 @@ class Parameters(BaseEstimator):
         has = has_bit_planes(options["name"], _own_options(options), family)
         return None if has else options["name"]
 
-    def _shared_solver(self) -> str:
-        """Solver of a candidate; raise RuleError if it cannot share its rows with others."""
-        return check_options(self._request().asking(sweep=True))["solver"]
-
-    def _check_partial(self) -> None:
-        """Raise ValueError if parameters are those of a whole training."""
-        check_options(self._request(partial_fit=True))
+    def _check(self, **facts: Any) -> None:
+        """Raise ValueError unless the parameters go together, and each is in its range."""
+        check_options(self._request(**facts))
+        for name in ("warm_start", "shuffle"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        check_verbose(self.verbose)
+        for name in ("tol", "validation_fraction", "n_iter_no_change"):
+            if not (OPTIONS[name].auto and given(getattr(self, name, None)) is None):
+                OPTIONS[name].kind.check(name, getattr(self, name))
+        if isinstance(self.random_state, (int, np.integer)):
+            OPTIONS["seed"].kind.check("random_state", self.random_state)
+        options = self._device_options()
+        if "opened" not in options:
+            check_option_names(options["name"], _own_options(options))
 
     def _seed(self) -> int:
         """The seed, or one that is drawn."""

@@ -22,6 +22,7 @@ from bitstep.quantization import (
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.quantization.scaling import (
     RangeWarning,
+    clipped_features,
     columns_of,
     scaler_of_columns,
     warn_of_zeros,
@@ -30,14 +31,14 @@ from bitstep.training.choices import (
     OptimumWarning,
     Resolved,
     RowChoice,
-    check_options,
     one_vs_rest,
     other_optimum,
     resolve,
 )
 from bitstep.training.chunks import Clipped, chunk_seed, clipped
 from bitstep.training.copies import Pass, WeightWarning, go_along, pass_rows
-from bitstep.training.scores.fits import Held, check_verbose, hold_out
+from bitstep.training.losses import decide
+from bitstep.training.scores.fits import hold_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +47,15 @@ class Prepared:
 
     features: Any               # ndarray, or RowView
     options: dict[str, Any]
-    batch: int | None
     resolved: Resolved
     kept: bool
     columns: Clipped
     labels: Clipped
     rows: QuantizedRows | BitPlaneRows
     outputs: list[QuantizedDataset]
-    held: Held | None
+    held: Pass | None
     weights: np.ndarray | None
-    counted: int                # rows, as whole weights count them
+    rows_meant: int             # that those to train on stand for
     deviation: float            # of copies from weights, see Pass
 
     @property
@@ -75,13 +75,14 @@ class Preparing(Parameters):
     def _prepare(self, given: Pass, resume: bool, **facts: Any) -> Prepared:
         """Quantized rows and labels; ``facts`` are those of :meth:`_resolved`."""
         options = self._device_options()
-        check_verbose(self.verbose)
-        train, held = hold_out(given, self, classes=self._is_classifier, draw_seed=self._seed)
-        features, targets, weights = train[:3]
-        batch = self._batch(len(features))
         kind = self._device_kind(options)
-        resolved = self._resolved(batch, features.shape[1], **facts).of_outputs(
-            targets.shape[1], kind)
+        resolved = self._resolved(given.features.shape[1], **facts).of_outputs(
+            given.targets.shape[1], kind)
+        held = None
+        if resolved.held_fraction is not None:
+            given, held = hold_out(given, resolved.held_fraction, self._seed(),
+                                   decide(given.targets) if self._is_classifier else None)
+        features, targets, weights = given[:3]
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
         columns = self._columns(features, kept, resume, resolved)
         labels = self._labels(targets, kept)
@@ -90,40 +91,41 @@ class Preparing(Parameters):
         if other := one_vs_rest(resolved, targets.shape[1], kind, kind.name):
             warnings.warn(other, OptimumWarning, stacklevel=5)
         rows = self._quantized(features, columns, weights, resolved.rows, kept)
-        return Prepared(features, options, batch, resolved, kept, columns, labels, rows,
+        if held is not None:
+            held = held._replace(features=clipped_features(
+                held.features[0:len(held.targets)], columns.clip))
+        return Prepared(features, options, resolved, kept, columns, labels, rows,
                         self._outputs(rows, labels), held, weights,
                         round(len(features) * given.stands_for), given.deviation)
 
-    def _resolved(self, batch: int | None, n_features: int, **facts: Any) -> Resolved:
+    def _resolved(self, n_features: int, **facts: Any) -> Resolved:
         """The parameters, with all that was left open."""
-        return resolve(self._request(batch, n_features=n_features, **facts))
+        return resolve(self._request(n_features=n_features, **facts))
 
     def _checked(self, X, y, sample_weight=None) -> tuple[Pass, np.ndarray | None]:
         """Rows of a pass with the targets of the outputs, and classes of a first call."""
         raise NotImplementedError
 
     def _validated(self, X, y, resume: bool, **options) -> tuple[np.ndarray, np.ndarray]:
-        check_options(self._request())      # before anything is done with the data
-        if not isinstance(self.warm_start, (bool, np.bool_)):
-            raise ValueError(f"warm_start must be True or False, not {self.warm_start!r}")
+        self._check()       # before anything is done with the data
         checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume,
                                      accept_sparse="csr", **options)
         return checked
 
-    def _pass(self, X, targets, weights, chunk: bool, groups=None) -> Pass:
-        """Rows of a pass; without a row only of a chunk, where a model stays as it is.
+    def _pass(self, X, targets, weights, chunk: bool, groups=None, meant=None) -> Pass:
+        """Rows of a pass; without a row only of a chunk, where a model stays as it is. ``groups``
+        and ``meant`` are those of :func:`bitstep.training.copies.pass_rows`.
 
         Rows with a weight are shuffled before their copies are spread, as the command line does it;
         those of a chunk are not shuffled.
         """
-        if not isinstance(self.shuffle, (bool, np.bool_)):
-            raise ValueError(f"shuffle must be True or False, not {self.shuffle!r}")
         if self.shuffle and not chunk:
             rows = np.arange(len(targets)) if weights is None else np.flatnonzero(weights)
             order = rows[shuffled(len(rows), max(0, self._seed()))]
             X, targets = RowView(X, order), targets[order]
-            weights, groups = (part if part is None else part[order] for part in (weights, groups))
-        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk,
+            weights, groups, meant = (part if part is None else part[order]
+                                      for part in (weights, groups, meant))
+        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk, meant=meant,
                           along=weights is not None and not chunk and self._weights_go_along())
         if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "

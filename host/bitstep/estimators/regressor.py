@@ -292,7 +292,7 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         bitstep.training.copies.WeightWarning
             If weights are so small that less than a quarter of the rows are read.
         """
-        self._check_partial()
+        self._check(partial_fit=True)
         return self._fit(X, y, sample_weight, resume=hasattr(self, "coef_"), chunk=True)
 
     def _fit(self, X, y, sample_weight, *, resume, chunk=False):

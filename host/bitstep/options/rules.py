@@ -497,7 +497,7 @@ RULES: tuple[Rule, ...] = (
          reason="its passes have batches of one row"),
     Rule(name="bit-centred, schedule", one=BIT_CENTRED,
          other=Trait({"schedule": lambda name: name is not None and not (
-             isinstance(name, str) and name in ("inverse", "constant"))}),
+             isinstance(name, str) and name == "constant")}),
          reason="it has one step for all outer steps"),
     Rule(name="bit-centred, range", one=BIT_CENTRED, other=Trait({"model_range": given}),
          reason="it chooses the range of its numbers in each pass"),

@@ -4,7 +4,7 @@ Estimators, the command line, races and reports resolve their options here.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from bitstep.options.table import (
     EPSILON,
     OPTIONS,
     OUTER_STEPS,
+    PATIENCE,
     SCHEDULES,
     TOL,
+    VALIDATION_FRACTION,
 )
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
@@ -38,8 +40,11 @@ from bitstep.training.schedules import (
     automatic_schedule,
     automatic_step,
     centred_step,
+    listed_steps,
     schedule_steps,
 )
+from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows
+from bitstep.training.scores.stopping import Stopping
 
 
 class OptimumWarning(UserWarning):
@@ -102,19 +107,20 @@ class Resolved:
         return self.request["epochs"] or automatic_epochs(n_rows)
 
     def batch(self, n_rows: int) -> int:
-        """Rows of a mini-batch, of so many rows. Where none is asked for: 1 for bit-centred
-        training, refetching, chunks of ``partial_fit``, codes that long steps make diverge, steps
-        that a user chose, which were tuned with it, and boards whose pipelines for such rows have
-        no other; else that of :func:`bitstep.training.schedules.automatic_batch`.
+        """Rows of a mini-batch, of so many rows: at most all. Where none is asked for: 1 for
+        bit-centred training, refetching, chunks of ``partial_fit``, codes that long steps make
+        diverge, steps that a user chose, which were tuned with it, and boards whose pipelines for
+        such rows have no other; else that of
+        :func:`bitstep.training.schedules.automatic_batch`.
         """
         request = self.request
         if request["batch"] is not None:
-            return request["batch"]
+            return min(request["batch"], n_rows)
         built, schedule = _built_for(request), request["schedule"]
         alone = (self.solver == "bit-centred" or self.rows.refetch
                  or request.facts.get("partial_fit")
                  or request["step"] not in (None, AUTO)
-                 or not (isinstance(schedule, str) and schedule in SCHEDULES)
+                 or not _is_named(schedule)
                  or (built is not None and not any(one.minibatch for one in built)))
         return 1 if alone else automatic_batch(n_rows)
 
@@ -128,11 +134,13 @@ class Resolved:
         """Why solver ``auto`` became what it is; None where one was asked for."""
         return self.request.facts.get("solver_reason")
 
-    def objective(self, n_rows: int) -> Objective:
-        """What is minimised on so many rows."""
+    def objective(self, rows_meant: int) -> Objective:
+        """What is minimised on rows that stand for so many
+        (:meth:`bitstep.training.copies.Pass.rows_meant`).
+        """
         centred, l2 = self.solver == "bit-centred", self.request["l2"]
         return Objective(loss=self.kind.loss, standardized=centred,
-                         l2=(1 / n_rows if centred else 0.0) if l2 is None else l2,
+                         l2=(1 / rows_meant if centred else 0.0) if l2 is None else l2,
                          l1=self.request["l1"] or 0.0, box=self.request["box"],
                          refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON,
                          multinomial=self.joint)
@@ -153,6 +161,28 @@ class Resolved:
         """
         joint = self.several and count > 1 and device.joint_classes
         return replace(self, request=self.request.knowing(joint_classes=joint))
+
+    @property
+    def held_fraction(self) -> float | None:
+        """Share of the rows to train on that are held out; None if none are."""
+        return self.request["validation_fraction"] if self.request["early_stopping"] else None
+
+    def stopping(self, held: ScoredRows | None,
+                 make_rows: Callable[[int], ScoredRows]) -> Stopping | None:
+        """The rule by which solver ``sgd`` stops; None for all epochs.
+
+        Parameters
+        ----------
+        held : ScoredRows or None
+            Rows that are held out.
+        make_rows : callable
+            Makes at most so many of the rows to train on.
+        """
+        tol = self.tol if self.solver == "sgd" else 0.0
+        if held is None and not tol:
+            return None
+        return Stopping(make_rows(SCORED_ROWS) if held is None else held, held is not None, tol,
+                        self.request["n_iter_no_change"])
 
     def training(self, rows: QuantizedRows | BitPlaneRows, objective: Objective, *,
                  epochs: int | None = None, **others: Any) -> Training:
@@ -189,7 +219,31 @@ def check_options(request: Request) -> Request:
     RuleError
         If options do not go together.
     """
+    schedule = request["schedule"]
+    if not (schedule is None or _is_named(schedule)):       # a file may change
+        return _checked(request)
     return kept_if_alike(_checked, request)
+
+
+def check_candidates(requests: Sequence[Request]) -> list[Request]:
+    """:func:`check_options` of each of several candidates, which share their rows.
+
+    Raises
+    ------
+    ValueError, RuleError
+        See :func:`check_options`; also if rows or solvers of two would differ.
+    """
+    checked, say = [check_options(request) for request in requests], requests[0].words.say
+    first = checked[0]
+    if any(one["solver"] != first["solver"] for one in checked):
+        raise ValueError(f"Candidates must have one solver, but {say('solver', AUTO)} is sgd for "
+                         f"some and bit-centred for others; choose {say('solver', 'sgd')} or "
+                         f"{say('solver', 'bit-centred')}")
+    if any(one["refetch"] != first["refetch"] for one in checked):
+        raise ValueError("Candidates with all bits of model and updates would fetch rows of the "
+                         "hinge loss again, and those with few bits cannot; choose "
+                         f"{say('refetch', False)}")
+    return checked
 
 
 def _checked(request: Request) -> Request:
@@ -199,6 +253,13 @@ def _checked(request: Request) -> Request:
             OPTIONS[name].kind.check(request.words.say(name, None), value, also)
     request = _with_defaults(_with_solver(request))
     request.check()
+    schedule, planes = request["schedule"], request["planes"]
+    if not (schedule is None or _is_named(schedule)):
+        asked = request.asked.get("epochs")
+        steps = listed_steps(schedule, asked or 1)
+        request = request.filled(epochs=asked or len(steps))
+    if planes is not None:
+        resolve_planes(planes, 1, "sgd")
     return request
 
 
@@ -247,7 +308,12 @@ def _with_defaults(request: Request) -> Request:
         fills |= {"planes": "auto", "epochs": OUTER_STEPS,
                   "tol": None if facts.get("partial_fit") else TOL}
     else:
-        whole = not any(request[name] for name in ("early_stopping", "tol", "partial_fit"))
+        stops = request["early_stopping"] or request["tol"]
+        if stops:
+            fills["n_iter_no_change"] = PATIENCE
+        if request["early_stopping"]:
+            fills["validation_fraction"] = VALIDATION_FRACTION
+        whole = not (stops or request["partial_fit"])
         fills["schedule"] = automatic_schedule(request["step"], whole)
         if request["schedule"] is not None or fills["schedule"] != "linear":
             fills["epochs"] = DEFAULT_EPOCHS        # else the rows say
@@ -324,6 +390,11 @@ def resolve_scaler(scaler: str | None, solver: str = "sgd", fit_intercept: bool 
     if not fit_intercept:
         return "maxabs"
     return "minmax" if solver == "bit-centred" else "quantile"
+
+
+def _is_named(schedule: Any) -> bool:
+    """True for the name of a schedule."""
+    return isinstance(schedule, str) and schedule in SCHEDULES
 
 
 def one_vs_rest(resolved: Resolved, count: int, device: Any, name: str) -> str | None:
@@ -416,9 +487,8 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
-        named = isinstance(schedule, str) and schedule in SCHEDULES
         step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule),
-                              objective.l2) if named else None
+                              objective.l2) if _is_named(schedule) else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
     if planes is not None:
         planes = resolve_planes(planes, len(steps), solver)

@@ -188,7 +188,8 @@ def spread(counts: np.ndarray) -> np.ndarray:
 
 def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
               seed: Callable[[], int], groups: np.ndarray | None = None, *,
-              chunk: bool = False, along: bool = False) -> Pass:
+              chunk: bool = False, along: bool = False,
+              meant: np.ndarray | None = None) -> Pass:
     """Rows of a pass and their targets.
 
     Parameters
@@ -207,6 +208,9 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
         True of rows that others follow: weights are numbers of copies.
     along : bool
         True if weights go along with the rows (:func:`go_along`), but not of a chunk.
+    meant : ndarray of float64, shape (n_rows,), or None
+        Weights that say how many rows each one stands for: those without factors that make classes
+        even; None: the weights.
 
     Raises
     ------
@@ -218,7 +222,8 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
     rows = np.flatnonzero(weights)
     view = view_of(features, rows)
     if along and not chunk:
-        return _weighted(view, targets[rows], weights[rows])
+        return _weighted(view, targets[rows], weights[rows],
+                         (weights if meant is None else meant)[rows])
 
     def own_seed() -> int:
         entropy = [max(0, seed()), fingerprint(view)]
@@ -242,12 +247,12 @@ def go_along(device: Any) -> bool:
     return device in MADE if isinstance(device, str) else bool(device.config.row_weights)
 
 
-def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray) -> Pass:
-    """Rows with their weights."""
+def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np.ndarray) -> Pass:
+    """Rows with their weights, which stand for as many as others say."""
     rule = weigh(weights).rule()
     order, stored = spread(rule.counts(weights)), rule.stored(weights)
     return Pass(view.take(order), targets[order], None if stored is None else stored[order],
-                stands_for=rule.rows_meant / len(order))
+                stands_for=weigh(meant).rule().rows_meant / len(order))
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:

@@ -16,8 +16,7 @@ def check_planes(encoding: str, planes: Any, n_epochs: int) -> None:
     """
     if (encoding == BIT_PLANES) != (planes is not None):
         raise ValueError("Bit planes are for bit-plane rows (`bitstep quantize --bit-planes`, "
-                         f"bitstep.quantization.quantize_bit_planes), which need them: found "
-                         f"planes "
+                         "bitstep.quantization.quantize_bit_planes), which need them: found planes "
                          f"{planes!r} for encoding {encoding!r}")
     if planes is not None and not (len(planes) == n_epochs and all(
             is_integer(one, 1, BIT_PLANE_BITS) for one in planes)):

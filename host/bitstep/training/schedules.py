@@ -68,18 +68,41 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
         return step / {"constant": np.ones(epochs), "inverse": epoch,
                        "inverse-sqrt": np.sqrt(epoch),
                        "linear": epochs / (epochs + 1 - epoch)}[schedule]
+    if step is not None:
+        raise ValueError(f"step must not be given together with a list of steps, not {step!r}")
+    return listed_steps(schedule, epochs)[:epochs].copy()
+
+
+def listed_steps(schedule: str | os.PathLike | Sequence[float], epochs: int = 1) -> np.ndarray:
+    """Steps of a sequence or file.
+
+    Parameters
+    ----------
+    schedule
+        See :func:`schedule_steps`; no name.
+    epochs : int
+        Steps that there must be, at least.
+
+    Raises
+    ------
+    ValueError
+        See :func:`schedule_steps`.
+    """
     if isinstance(schedule, (str, os.PathLike)):
         steps, source = read_steps(Path(schedule)), f"The schedule file {schedule}"
     else:
-        steps, source = np.asarray(schedule, dtype=np.float64), "The schedule"
-    if step is not None:
-        raise ValueError(f"step must not be given together with a list of steps, not {step!r}")
+        source = "The schedule"
+        try:
+            steps = np.asarray(schedule, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"schedule must be {', '.join(map(repr, SCHEDULES))}, a list of "
+                             f"steps, or a file of them, not {schedule!r}") from None
     if steps.ndim != 1 or len(steps) < epochs:
-        raise ValueError(f"{source} must hold at least {epochs} steps, one an epoch, "
-                         f"not {steps.size}")
+        raise ValueError(f"{source} must hold at least {epochs} step{'s' * (epochs > 1)}, one an "
+                         f"epoch, not {steps.size}")
     if not (np.isfinite(steps) & (steps > 0)).all():
         raise ValueError(f"{source} must hold positive numbers only")
-    return steps[:epochs].copy()
+    return steps
 
 
 def read_steps(path: Path) -> np.ndarray:

@@ -440,7 +440,7 @@ def test_bad_schedule_and_manifest_before_data_are_read(tmp_path, monkeypatch, c
     assert "must hold positive numbers only" in failed(capsys, "data", "--schedule", steps)
     empty = tmp_path / "empty.txt"
     empty.write_text("# none\n")
-    assert f"--schedule must name a file of steps, and {empty} has none; write one" in wrong(
+    assert f"The schedule file {empty} must hold at least 1 step, one an epoch, not 0" in failed(
         capsys, "data", "--schedule", empty)
     assert "must hold at least 3 steps" in failed(
         capsys, "data", "--schedule", steps, "--epochs", 3)

@@ -45,8 +45,8 @@ def test_values_of_a_rule():
     assert "| `--bits` 1 to 8 | `--encoding` float | 32 bits" in PAIRS
     assert "| `--refetch` | `--batch` above 1 | every row" in PAIRS
     assert "| `--no-intercept` | (it needs `--scaler` maxabs) | the other" in PAIRS
-    assert ("| `--solver` bit-centred | `--schedule` inverse-sqrt, linear, FILE | it has one"
-            in PAIRS)
+    assert ("| `--solver` bit-centred | `--schedule` inverse, inverse-sqrt, linear, FILE | "
+            "it has one" in PAIRS)
     assert "| `--packed` | more than 64 features | it is for up to 64 features |" in PAIRS
 
 

@@ -1,11 +1,9 @@
-"""Parts of an estimator's ``fit``: rows that are held out, progress, and the entries of
-``history_``.
-"""
+"""Parts of a training: rows that are held out, progress, and the entries of ``history_``."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,92 +15,50 @@ from bitstep.pipeline.registers import Loss
 from bitstep.progress import Progress, StatusLine
 from bitstep.quantization import Scaler
 from bitstep.training.copies import Pass
-from bitstep.training.losses import decide, measures
-from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows, scored_features, spaced
-from bitstep.training.scores.stopping import Stopping, check_stopping, held_out
+from bitstep.training.losses import measures
+from bitstep.training.scores.scoring import ScoredRows, scored_features, spaced
+from bitstep.training.scores.stopping import held_out
 from bitstep.training.scores.watch import TrainingWatch, rows_to_look_at
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import numbers, shown_lines, text_table
 
 
-class Held(NamedTuple):
-    """Rows that are held out, in the units of the data.
-
-    Attributes
-    ----------
-    features : ndarray of float or RowView, shape (n_rows, n_features)
-    targets : ndarray of float64, shape (n_rows, n_outputs)
-    weights : ndarray of uint16, shape (n_rows,), or None
-        See :class:`bitstep.training.copies.Pass`.
-    """
-
-    features: Any
-    targets: np.ndarray
-    weights: np.ndarray | None = None
-
-
-def hold_out(given: Pass, estimator: Any, *, classes: bool,
-             draw_seed: Callable[[], int]) -> tuple[Pass, Held | None]:
+def hold_out(given: Pass, fraction: float, seed: int,
+             groups: np.ndarray | None) -> tuple[Pass, Pass]:
     """Rows to train on, and those that ``early_stopping`` holds out.
 
     Parameters
     ----------
     given : Pass
-    estimator : estimator
-        Its parameters say what is asked for.
-    classes : bool
-        True of a classification.
-    draw_seed : callable
-        Seed of the choice.
+    fraction, seed
+        See :func:`bitstep.training.scores.stopping.held_out`.
+    groups : ndarray, shape (n_rows,), or None
+        Class of each row; None of a regression.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or there are too few rows.
+        If the fraction is out of range, or there are too few rows.
     """
-    check_stopping(0.0 if estimator.tol == "auto" else estimator.tol, estimator.n_iter_no_change)
-    if not estimator.early_stopping:
-        return given, None
     features, targets, weights = given[:3]
-    # Copies of a row, which weights make, stay together.
+    # Copies of a row, which weights make, stay together. What is chosen depends on the order of the
+    # pass alone, however the rows came to it.
     sources = features.sources() if isinstance(features, RowView) else np.arange(len(targets))
     _, first, number = np.unique(sources, return_index=True, return_inverse=True)
-    chosen = held_out(len(first), estimator.validation_fraction, draw_seed(),
-                      decide(targets[first]) if classes else None)
-    train, held = (np.flatnonzero(np.isin(number.reshape(-1), part)) for part in chosen)
-    first, second = ((rows_at(features, part), targets[part],
-                      None if weights is None else weights[part]) for part in (train, held))
-    return Pass(*first, given.deviation, given.note, given.stands_for), Held(*second)
+    order = np.argsort(first)
+    chosen = held_out(len(first), fraction, seed,
+                      None if groups is None else groups[first[order]])
 
+    def part(numbers: np.ndarray) -> Pass:
+        rows = np.flatnonzero(np.isin(number.reshape(-1), order[numbers]))
+        return given._replace(features=rows_at(features, rows), targets=targets[rows],
+                              weights=None if weights is None else weights[rows])
 
-def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.ndarray,
-                weights: np.ndarray | None, scaler: Scaler, loss: Loss | LossFunction, *,
-                tol: float, classes: bool) -> Stopping | None:
-    """The rule that an estimator's parameters ask of solver ``sgd``; None for all epochs.
-
-    Parameters
-    ----------
-    estimator : estimator
-    held : Held or None
-        Rows that are held out.
-    features, targets, weights, scaler
-        Those to train on, as :func:`bitstep.training.scores.scoring.scored_features` takes them.
-    tol : float
-        Of the parameters; 0 of another solver.
-    loss, classes
-        See there.
-    """
-    if held is None and not tol:
-        return None
-    rows = scored_rows(features, targets, weights, scaler, loss, classes=classes,
-                       count=SCORED_ROWS) \
-        if held is None else scored_features(held.features, held.targets, scaler, loss,
-                                             classes=classes, weights=held.weights)
-    return Stopping(rows, held is not None, tol, estimator.n_iter_no_change)
+    return part(chosen[0]), part(chosen[1])
 
 
 def scored_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None, scaler: Scaler,
-                loss: Loss | LossFunction, *, classes: bool, count: int) -> ScoredRows:
+                loss: Loss | LossFunction, count: int, *, classes: bool) -> ScoredRows:
     """At most so many rows, evenly spaced; see
     :func:`bitstep.training.scores.scoring.scored_features`.
     """
@@ -119,7 +75,7 @@ def check_verbose(verbose: Any) -> None:
 
 @contextmanager
 def watched(verbose: Any, device: Device, epochs: int, features: Any, targets: np.ndarray,
-            make_rows: Callable[..., ScoredRows]) -> Iterator[TrainingWatch | None]:
+            make_rows: Callable[[int], ScoredRows]) -> Iterator[TrainingWatch | None]:
     """Progress of a training, if ``verbose`` asks for it.
 
     Parameters
@@ -132,13 +88,13 @@ def watched(verbose: Any, device: Device, epochs: int, features: Any, targets: n
     features, targets
         Rows to train on.
     make_rows : callable
-        Makes ``count`` rows to score models on.
+        Makes at most so many rows to score models on.
     """
     if not verbose:
         yield None
         return
     n_rows, n_models = targets.shape
-    scored = make_rows(count=rows_to_look_at(features.shape[1]))
+    scored = make_rows(rows_to_look_at(features.shape[1]))
     progress = Progress(epochs * n_rows, "training", " rows", keep=True)
     with TrainingWatch(progress, epochs, n_models, n_rows, device=device.name,
                        scored=scored) as watch:
@@ -151,7 +107,7 @@ def status_of(verbose: Any, name: str) -> StatusLine:
 
 
 def history_entries(trained: TrainedModel, loss: Loss | LossFunction, features: Any,
-                    targets: np.ndarray, weights: np.ndarray | None, held: Held | None,
+                    targets: np.ndarray, weights: np.ndarray | None, held: Pass | None,
                     before: int, *,
                     classes: bool) -> list[dict[str, Any]]:
     """Entries of ``history_`` for the epochs after ``before`` ones.
@@ -162,7 +118,8 @@ def history_entries(trained: TrainedModel, loss: Loss | LossFunction, features: 
     loss : Loss or LossFunction
     features, targets, weights
         Rows that were trained on, in the units of the data.
-    held : Held or None
+    held : Pass or None
+        Rows that were held out, with values that a model clips clipped.
     before : int
     classes : bool
         True of a classification, which has accuracies, too.

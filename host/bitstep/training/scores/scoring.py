@@ -102,8 +102,7 @@ class ScoredRows:
     @property
     def baseline(self) -> float:
         """Loss of the best constant; 1 if that has none."""
-        return formula_of(self.loss).baseline(
-            (float(np.mean(column)), float(np.var(column))) for column in self.targets.T) or 1.0
+        return best_constant(self.loss, self.targets, self.weights) or 1.0
 
     def noise(self, plans: Sequence[Plan], models: np.ndarray) -> float:
         """Mean over the outputs of what the rounding to codes adds to the squared error."""
@@ -118,6 +117,14 @@ class ScoredRows:
         pick = spaced(len(self.values), count)
         return ScoredRows(self.values[pick], self.targets[pick], self.loss, self.classes,
                           self.variance, None if self.weights is None else self.weights[pick])
+
+
+def best_constant(loss: Loss | LossFunction, targets: np.ndarray,
+                  weights: np.ndarray | None = None) -> float:
+    """Mean loss of the best constant of each output, over rows times their weights."""
+    means = np.average(targets, axis=0, weights=weights)
+    variances = np.average(np.square(targets - means), axis=0, weights=weights)
+    return formula_of(loss).baseline(zip(means.tolist(), variances.tolist(), strict=True))
 
 
 def scored_features(features: np.ndarray, targets: np.ndarray, scaler: Scaler,
