@@ -136,7 +136,7 @@ class Resolved:
 
     def objective(self, rows_meant: int) -> Objective:
         """What is minimised on rows that stand for so many
-        (:meth:`bitstep.training.copies.Pass.rows_meant`).
+        (:class:`bitstep.training.copies.Pass`).
         """
         centred, l2 = self.solver == "bit-centred", self.request["l2"]
         return Objective(loss=self.kind.loss, standardized=centred,
@@ -448,7 +448,7 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
 
 def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *, epochs: int,
                      step: float | str | None = "auto",
-                     schedule: str | os.PathLike | Sequence[float] = "inverse", batch: int = 1,
+                     schedule: str | os.PathLike | Sequence[float] | None = None, batch: int = 1,
                      fit_intercept: bool = True, planes: Any = None, solver: str = "sgd",
                      **options: Any) -> Training:
     """Steps for rows and an objective.
@@ -456,7 +456,8 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
     Parameters
     ----------
     epochs, schedule
-        See :func:`bitstep.training.schedules.schedule_steps`.
+        See :func:`bitstep.training.schedules.schedule_steps`; None: ``inverse``, and one step for
+        all outer steps.
     step : float, "auto" or None
         First step of a named schedule; ``"auto"``:
         :func:`bitstep.training.schedules.automatic_step`. A list of steps has none.
@@ -484,6 +485,7 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         if step == "auto":
             step = centred_step(rows, objective.rule,
                                 float(objective.penalties(rows, fit_intercept).max()))
+    schedule = "inverse" if schedule is None else schedule
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
