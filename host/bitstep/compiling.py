@@ -2,8 +2,8 @@
 
 numba's own cache looks at the file of a function alone, so it would miss a change of a function or
 constant that comes from another file. Here the folder of the cache has a digest in its name, of the
-kernel's file and of all that it imports from the library, so a stale function is never loaded. Where
-the library is installed does not count: another environment has the same kernels.
+kernel's file and of all that it imports from the library, so a stale function is never loaded, and
+the kernels are those of every environment with the same sources.
 """
 
 import functools
