@@ -96,8 +96,8 @@ def test_floating_point_rows_are_within_a_tenth_of_a_per_cent(cadata):
 @pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
 def test_refetching_ends_where_float_does(encoding):
     rng = np.random.default_rng(0)
-    features = rng.standard_normal((4000, 8))
-    signs = np.where(features @ rng.standard_normal(8) + rng.standard_normal(4000) > 0, 1.0, -1.0)
+    features = rng.standard_normal((1500, 8))
+    signs = np.where(features @ rng.standard_normal(8) + rng.standard_normal(1500) > 0, 1.0, -1.0)
     data = quantize(features, signs, bits=8, encoding=encoding, fine_rows=True,
                     task="classification")
     steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=Loss.HINGE), epochs=8)
@@ -112,7 +112,7 @@ def test_refetching_ends_where_float_does(encoding):
     assert found == pytest.approx(exact, rel=0.02)
     refetched = model.counters["refetched_rows"]
     assert refetched is not None
-    assert 0 < refetched < 0.15 * 8 * 4000
+    assert 0 < refetched < 0.15 * 8 * 1500
 
 
 def test_strong_l1_leaves_the_best_constant():
