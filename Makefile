@@ -70,8 +70,9 @@ demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated
 		--report build/breast_cancer.json --plot build/breast_cancer.png
 	@echo "Models, reports and loss curves are in build/."
 
+# Each process has a core: threads of OpenBLAS or OpenMP would turn while they wait for another.
 test: libpython                 ## the tests of each change, the cocotb benches among them
-	$(BIN)/python -m pytest -n $(JOBS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
 # Netlists need Yosys.
 test-slow: $(VENV)/.stamp $(VENV)/.stamp-bitstream ## the other tests: more widths and buses, others each time; fresh jobs

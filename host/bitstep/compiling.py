@@ -2,7 +2,8 @@
 
 numba's own cache looks at the file of a function alone, so it would miss a change of a function or
 constant that comes from another file. Here the folder of the cache has a digest in its name, of the
-kernel's file and of all that it imports from the library, so a stale function is never loaded.
+kernel's file and of all that it imports from the library, so a stale function is never loaded, and
+the kernels are those of every environment with the same sources.
 """
 
 import functools
@@ -115,8 +116,18 @@ def kernel(function: Any) -> Any:
     if not Path(made._cache.cache_path).is_relative_to(folder):     # beside the source, undigested
         made._cache.disable()
         _warn(folder, "it cannot be written")
+    else:
+        _share(made._cache, Path(folder) / function.__module__)
     _survive_errors(made._cache)
     return made
+
+
+def _share(cache: Any, place: Path) -> None:
+    """Let a cache be in a folder of our digest alone; numba's would have the source's path, too."""
+    file = cache._cache_file
+    cache._impl._locator._cache_path = cache._cache_path = str(place)
+    cache._cache_file = type(file)(cache_path=str(place), filename_base=cache._impl.filename_base,
+                                   source_stamp=place.parent.name)
 
 
 def _survive_errors(cache: Any) -> None:

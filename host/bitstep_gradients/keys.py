@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from bitstep.checks import check_integer
-from bitstep.golden.threefry import threefry
+from bitstep.golden.threefry import threefry, threefry_of_one
 from bitstep_gradients import kernels
 
 WORD = 2**32
@@ -48,7 +48,7 @@ class Key:
             check_integer(name, getattr(self, name), 0, WORD - 1)
         check_integer("rank", self.rank, 0, SHARED)
 
-    @property
+    @cached_property
     def shared(self) -> "Key":
         """The key whose words are the same on every rank."""
         return replace(self, rank=SHARED)
@@ -56,8 +56,8 @@ class Key:
     @cached_property
     def words_key(self) -> tuple[int, int]:
         """Key of the second level: two words of 32 bits."""
-        first, second = threefry((self.seed, self.step), (self.rank, self.tensor))
-        return int(first), int(second)
+        return threefry_of_one((int(self.seed), int(self.step)),
+                               (int(self.rank), int(self.tensor)))     # they may be NumPy's
 
     def words(self, count: int, *, stream: int = 0, start: int = 0) -> np.ndarray:
         """Random words.

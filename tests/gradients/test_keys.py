@@ -24,6 +24,12 @@ def test_every_field_counts():
     assert Key(1, 2, 3, 4).shared == Key(1, 2, 9, 4).shared
 
 
+@pytest.mark.parametrize("kind", [np.uint32, np.int64])
+def test_numbers_of_numpy(kind):
+    numbers = (2**32 - 1, 5, 2**32 - 2, 2**31)
+    assert Key(*map(kind, numbers)).words(4).tolist() == Key(*numbers).words(4).tolist()
+
+
 @pytest.mark.parametrize("field", ["seed", "step", "rank", "tensor"])
 @pytest.mark.parametrize("value", [-1, 2**32, 1.5, True])
 def test_bad_fields(field, value):

@@ -49,3 +49,18 @@ def threefry(key: tuple[int, int], counter: tuple) -> tuple[np.ndarray, np.ndarr
                 y += keys[(injection + 1) % 3]
                 y += np.uint32(injection)
     return x, y
+
+
+def threefry_of_one(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:
+    """The words of a single counter, for integers of Python: in a tenth of the time."""
+    keys, mask = (*key, PARITY ^ key[0] ^ key[1]), 0xFFFF_FFFF
+    x, y = counter[0] + keys[0] & mask, counter[1] + keys[1] & mask
+    for number in range(ROUNDS):
+        x = x + y & mask
+        turn = ROTATIONS[number % len(ROTATIONS)]
+        y = (y << turn & mask | y >> 32 - turn) ^ x
+        if number % GROUP == GROUP - 1:
+            injection = number // GROUP + 1
+            x = x + keys[injection % 3] & mask
+            y = y + keys[(injection + 1) % 3] + injection & mask
+    return x, y

@@ -195,27 +195,28 @@ class DqSgd(BitController):
             return self.state["gain"]
         if self.mean_bits is not None:
             rest = int(self.mean_bits * self.steps - self.state["spent_bits"])
-            return self._planned(steps, rest - MIN_BITS * steps.size)
+            return self._planned(self._ratios(steps, step), rest - MIN_BITS * steps.size)
         if not self.budget:         # all norms were 0 so far
             return 0.0
         if not self.plan:
             return (self.steps / self.budget)**0.5
-        return self._planned(steps, self._bits_for(steps, self.budget - self.state["spent_error"]))
+        ratios = self._ratios(steps, step)
+        return self._planned(ratios, _bits_for(ratios, self.budget - self.state["spent_error"]))
 
-    def _planned(self, steps, n_bits):
+    def _planned(self, ratios, n_bits):
         """The largest gain with which steps take so many bits beyond 2 a step."""
-        ratios = self._ratios(steps, int(steps[0])).reshape(-1)
+        ratios = ratios.reshape(-1)
         if n_bits >= ratios.size:
             return LARGEST_GAIN
         if n_bits <= 0:
             return 0.0
         return min(float(np.partition(ratios, n_bits)[n_bits]), LARGEST_GAIN)
 
-    def _bits_for(self, steps, error):
-        """Bits beyond 2 a step that keep an error, taken in the order of the ratios."""
-        ratios = self._ratios(steps, int(steps[0]))
-        order = np.argsort(ratios, axis=None, kind="stable")
-        squares = (LEVELS[:-1, None] / ratios)**2       # weight G**2 of every step, for every bit
-        gains = squares * (1 / LEVELS[:-1]**2 - 1 / LEVELS[1:]**2)[:, None]
-        errors = np.sum(squares[0]) - np.cumsum(gains.reshape(-1)[order])
-        return int(np.sum(np.append(np.sum(squares[0]), errors) > error))
+
+def _bits_for(ratios, error):
+    """Bits beyond 2 a step that keep an error, taken in the order of the ratios."""
+    order = np.argsort(ratios, axis=None, kind="stable")
+    squares = (LEVELS[:-1, None] / ratios)**2       # weight G**2 of every step, for every bit
+    gains = squares * (1 / LEVELS[:-1]**2 - 1 / LEVELS[1:]**2)[:, None]
+    errors = np.sum(squares[0]) - np.cumsum(gains.reshape(-1)[order])
+    return int(np.sum(np.append(np.sum(squares[0]), errors) > error))

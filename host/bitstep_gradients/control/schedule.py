@@ -44,10 +44,12 @@ def powers(base: float, exponents: np.ndarray) -> np.ndarray:
     """base**exponent by squaring, for integer exponents that are not negative: float64."""
     rest = np.array(exponents, np.int64)
     product = np.ones(rest.shape)
-    while rest.any():
-        product = np.where(rest & 1, product * base, product)
+    left = 0 if base == 1 else int(rest.max(initial=0))
+    while left:
+        np.multiply(product, base, out=product, where=(rest & 1).astype(bool))
         base *= base
         rest >>= 1
+        left >>= 1
     return product
 
 

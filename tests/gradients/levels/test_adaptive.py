@@ -17,7 +17,7 @@ MOST = [pytest.param(name, marks=pytest.mark.slow) if name in ("alq-n", "alq-n-g
         for name in ADAPTIVE]
 
 
-def relative_error(name, seeds=12, **options):
+def relative_error(name, seeds=4, **options):
     """E|Q(v) - v|^2 / |v|^2 of Gaussian buckets of 8,192 values, after an update."""
     found = []
     for seed in range(seeds):
@@ -174,7 +174,7 @@ def test_shares_of_levels(name, options):
 @pytest.mark.parametrize("bits", [1, 2, 8])
 def test_levels_of_extreme_vectors_differ(name, bits):
     rng = np.random.default_rng(6)
-    vectors = {"one value": np.eye(5000)[0], "constant": np.ones(3000),
+    vectors = {"one value": np.append(1.0, np.zeros(4999)), "constant": np.ones(3000),
                "outlier": np.append(rng.normal(size=5000), 1e12), "few": np.array([1.0, -2])}
     for vector in vectors.values():
         codec = make_codec(name, bits=bits)

@@ -4,6 +4,13 @@ import numpy as np
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _short_measurements(monkeypatch):
+    """`bitstep info` of a data set measures trainings: once is enough where no time is compared."""
+    monkeypatch.setattr("bitstep.cli.times.REPEATS", 1)
+    monkeypatch.setattr("bitstep.cli.times.IDLE_S", 0)
+
+
 @pytest.fixture
 def numbers(tmp_path):
     """Files of 60 rows and 3 columns: a regression, two classes, three classes."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitstep.cli import main
 from bitstep.training.checkpoint import load_checkpoint
 
 SIGNALS = (signal.SIGTERM, signal.SIGKILL)
@@ -55,10 +56,11 @@ def whole(files) -> dict[tuple[str, str], tuple[bytes, list[Any]]]:
 
 
 def command(files, case, device, *options):
+    """The words after ``bitstep``."""
     data = files / ("classes.csv" if case in LOSSES else "values.csv")
     epochs = "10" if case in LOSSES else "40"
-    return [sys.executable, "-m", "bitstep", "train", str(data), "--device", device, "--epochs",
-            epochs, *map(str, CASES[case]), *map(str, options)]
+    return ["train", str(data), "--device", device, "--epochs", epochs, *map(str, CASES[case]),
+            *map(str, options)]
 
 
 def words(path):
@@ -72,8 +74,7 @@ def words(path):
 def run_whole(files, whole, case, device):
     if (case, device) not in whole:
         out, kept = files / "whole.npz", files / "whole.ckpt"
-        subprocess.run(command(files, case, device, "--out", out, "--checkpoint", kept), check=True,
-                       capture_output=True, timeout=300)
+        assert main(command(files, case, device, "--out", out, "--checkpoint", kept)) == 0
         whole[case, device] = out.read_bytes(), words(kept)
     return whole[case, device]
 
@@ -82,7 +83,8 @@ def kill_once(arguments: list[str], kept: Path, draw: random.Random,
               log: list[tuple[str, int | None]]) -> bool:
     """Start a run and stop it at some moment; True if it came to its end."""
     before = kept.stat().st_mtime_ns if kept.exists() else None
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "bitstep", *arguments],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if draw.random() < 0.85:        # most of them in training, not while Python starts
         end = time.monotonic() + 120
         while process.poll() is None and time.monotonic() < end and (
@@ -102,7 +104,10 @@ def kill_once(arguments: list[str], kept: Path, draw: random.Random,
 
 
 def kill_and_resume(files, whole, folder, case, device, draw, *, most):
-    """Kill a run up to ``most`` times, let it come to its end, compare; return the kills."""
+    """Kill a run up to ``most`` times, let it come to its end, compare; return the kills.
+
+    What nobody kills runs in this process.
+    """
     expected = run_whole(files, whole, case, device)
     out, kept = folder / "model.npz", folder / "run.ckpt"
     out.unlink(missing_ok=True)
@@ -114,9 +119,7 @@ def kill_and_resume(files, whole, folder, case, device, draw, *, most):
             break
     else:
         going = "--resume" if kept.exists() else "--checkpoint"
-        last = subprocess.run(command(files, case, device, "--out", out, going, kept),
-                              capture_output=True, text=True, timeout=300)
-        assert last.returncode == 0, (log, last.stderr)
+        assert main(command(files, case, device, "--out", out, going, kept)) == 0, log
     assert words(kept) == expected[1], log
     assert out.read_bytes() == expected[0], log
     print(f"{case} on {device}: {log}")

@@ -2,11 +2,12 @@
 
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from bitstep.cli import main
+from bitstep.cli import main, times
 from bitstep.cli.times import Place, board_seconds, measured, on_boards, print_times, verdict
 from bitstep.data.dataset import Dataset
 from bitstep.pipeline.boards import FACTS
@@ -71,9 +72,30 @@ def test_one_class_in_the_sample():
     assert measured(data) == ([], "The time of this machine needs rows of two classes.")
 
 
-def test_large_data_are_measured_on_some_rows():
+def test_large_data_are_measured_on_some_rows(monkeypatch):
+    seen = []
+    monkeypatch.setattr(times, "_train", lambda features, *_: seen.append(features.shape))
+    monkeypatch.setattr("sklearn.linear_model.LogisticRegression.fit",
+                        lambda self, features, labels: seen.append(features.shape))
     places, _ = measured(dataset(40_000, 20))
+    assert len(places) == 2
     assert all(place.source == "measured on 26,214 rows, times 1.526" for place in places)
+    assert set(seen) == {(26_214, 20)}
+    assert len(seen) == 6           # of a training twice, of the peer so also with one thread
+
+
+@pytest.mark.parametrize("repeats, calls, least", [(1, 2, 0.125), (2, 3, 0.0625), (5, 4, 0.0625)])
+def test_a_measurement_is_the_least_of_some(monkeypatch, repeats, calls, least):
+    """The first call may compile; five are not begun after 0.3 s."""
+    took, now = iter([9.0, 0.125, 0.0625, 0.25, 0.0]), [1.0]
+
+    def work():
+        now.append(now[-1] + next(took))
+
+    monkeypatch.setattr(times, "REPEATS", repeats)
+    monkeypatch.setattr(times, "time", SimpleNamespace(perf_counter=lambda: now[-1]))
+    assert times._seconds(work) == least
+    assert len(now) == 1 + calls
 
 
 def test_command(tmp_path, capsys):

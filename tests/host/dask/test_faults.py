@@ -114,7 +114,7 @@ def test_rows_larger_than_the_memory_of_workers(expected, monkeypatch):
         return [type(one).__name__ for one in dask_worker.data.values()]
 
     when_first("inner-passes", lambda engine: found.append(engine.client.run(kept)), monkeypatch)
-    with dask.config.set(FAST | limits), make_cluster(memory_limit="64MB") as cluster, \
+    with dask.config.set(FAST | limits), make_cluster(1, memory_limit="64MB") as cluster, \
             Client(cluster, set_as_default=False) as client:
         model = model_of(client).fit(ROWS, LABELS)
     names = [name for names in found[0].values() for name in names]

@@ -44,20 +44,45 @@ def framed(values, *ends):
                        list(range(len(places) - 1)), meta=whole.iloc[:0])
 
 
-def fitted(client, kind, features, targets):
+def fit(client, kind, features, targets):
     """A model that is far from perfect, of arrays or data frames."""
     model = kind(client=client, epochs=1, tol=0.0, random_state=0, l2=0.5)
     return model.fit(features, targets)
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[Any, Any]:
+    """Models of data frames, and of arrays; filled on demand."""
+    return {}
+
+
+def fitted(client, kept, kind, make, *data, ends=(200,)):
+    """One that may have been fitted before. Of chunks whose rows nobody knows it is the same."""
+    make = framed if make is framed else chunked
+    key = kind, make, ends, *(values.tobytes() for values in data)
+    if key not in kept:
+        kept[key] = fit(client, kind, *(make(values, *ends) for values in data))
+    return kept[key].set_params(client=client)
+
+
+@pytest.mark.parametrize("kind, features, targets, ends", [
+    (LowPrecisionClassifier, ROWS, NAMES, (30, 100)),
+    (LowPrecisionRegressor, X, np.stack([Y, Y ** 2, 0 * Y + 3], axis=1), (1, 200))])
+def test_chunks_whose_rows_nobody_knows(client, kept, kind, features, targets, ends):
+    model = fit(client, kind, unknown(features, *ends), unknown(targets, *ends))
+    known = fitted(client, kept, kind, chunked, features, targets, ends=ends)
+    np.testing.assert_array_equal(model.coef_, known.coef_)
+    np.testing.assert_array_equal(model.intercept_, known.intercept_)
 
 
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("make", [chunked, unknown, framed])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("labels", [NUMBERS, NAMES, NUMBERS == 1])
-def test_accuracy(client, make, weighted, labels):
+def test_accuracy(client, kept, make, weighted, labels):
     data = make(ROWS, 30, 100), make(labels, 30, 100)
     weights = (WEIGHTS[:150],) if weighted else ()
-    model = fitted(client, LowPrecisionClassifier, *data)
+    model = fitted(client, kept, LowPrecisionClassifier, make, ROWS, labels, ends=(30, 100))
     expected = accuracy_score(labels, model.predict(data[0]).compute(scheduler=client),
                               sample_weight=weights[0] if weighted else None)
     assert 0.3 < expected < 1
@@ -70,10 +95,10 @@ def test_accuracy(client, make, weighted, labels):
 @pytest.mark.parametrize("make", [chunked, unknown, framed])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("targets", [Y, Y + 1e6, np.stack([Y, Y ** 2, 0 * Y + 3], axis=1)])
-def test_r2(client, make, weighted, targets):
+def test_r2(client, kept, make, weighted, targets):
     data = make(X, 1, 200), make(targets, 1, 200)
     weights = (WEIGHTS,) if weighted else ()
-    model = fitted(client, LowPrecisionRegressor, *data)
+    model = fitted(client, kept, LowPrecisionRegressor, make, X, targets, ends=(1, 200))
     expected = r2_score(targets, model.predict(data[0]).compute(scheduler=client),
                         sample_weight=weights[0] if weighted else None)
     found = model.score(*data, *(make(one, 1, 200) for one in weights))
@@ -81,15 +106,15 @@ def test_r2(client, make, weighted, targets):
     assert type(found) is float
 
 
-def test_in_memory(client):
-    model = fitted(client, LowPrecisionRegressor, chunked(X, 200), chunked(Y, 200))
+def test_in_memory(client, kept):
+    model = fitted(client, kept, LowPrecisionRegressor, chunked, X, Y)
     expected = model.to_local().score(X, Y, WEIGHTS)
     assert model.score(X, Y, WEIGHTS) == expected
     assert model.score(chunked(X, 200), Y, WEIGHTS) == pytest.approx(expected)
 
 
-def test_a_single_row(client):
-    model = fitted(client, LowPrecisionRegressor, chunked(X, 200), chunked(Y, 200))
+def test_a_single_row(client, kept):
+    model = fitted(client, kept, LowPrecisionRegressor, chunked, X, Y)
     with pytest.warns(UndefinedMetricWarning, match="R2 needs two rows at least"):
         assert np.isnan(model.score(chunked(X[:1]), chunked(Y[:1])))
 
@@ -102,20 +127,20 @@ def test_a_single_row(client):
     (X, Y, 0 * Y, "sample_weight must hold at least one number above 0"),
     (X, Y, -WEIGHTS, "Partition [01]: sample_weight must hold finite numbers of at least 0"),
     (X, Y[1:], None, "X has 442 rows and y has 441")])
-def test_what_cannot_be_scored(client, features, labels, weights, message):
-    model = fitted(client, LowPrecisionRegressor, chunked(X, 200), chunked(Y, 200))
+def test_what_cannot_be_scored(client, kept, features, labels, weights, message):
+    model = fitted(client, kept, LowPrecisionRegressor, chunked, X, Y)
     with pytest.raises(DataError, match=message):
         model.score(chunked(features, 200), chunked(labels, 200),
                     None if weights is None else chunked(weights, 200))
 
 
-def test_no_rows(client):
-    model = fitted(client, LowPrecisionRegressor, chunked(X, 200), chunked(Y, 200))
+def test_no_rows(client, kept):
+    model = fitted(client, kept, LowPrecisionRegressor, chunked, X, Y)
     with pytest.raises(DataError, match="at least one row; all 1 partitions are empty"):
         model.score(chunked(X[:0]), chunked(Y[:0]))
 
 
-def test_a_data_frame_with_labels_in_memory(client):
-    model = fitted(client, LowPrecisionRegressor, framed(X, 200), framed(Y, 200))
+def test_a_data_frame_with_labels_in_memory(client, kept):
+    model = fitted(client, kept, LowPrecisionRegressor, framed, X, Y)
     with pytest.raises(DataError, match=r"y must be a dask.array or a dask.dataframe, not ndarray"):
         model.score(framed(X, 200), Y)

@@ -3,9 +3,11 @@
 import dataclasses
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import bitstep
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
 from bitstep.golden.sigmoid import sigmoid
@@ -323,14 +326,18 @@ def test_kernels_are_loaded_from_the_cache(tmp_path):
     """The second process compiles nothing, wherever the sources lie."""
     script = ("import numpy as np; from bitstep.devices.cpu import arithmetic as a; "
               "a.fill_dithers(1, 0, np.empty(4, np.int64)); "
-              "print(len(a.fill_dithers.stats.cache_misses))")
+              "print(len(a.fill_dithers.stats.cache_misses), a.__file__)")
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(Path(bitstep.__file__).parent, elsewhere / "bitstep",
+                    ignore=shutil.ignore_patterns("__pycache__"))
     runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                           check=True, env=_environment(tmp_path)) for _ in range(2)]
-    assert [run.stdout.strip() for run in runs] == ["1", "0"]
-
-
-def _environment(folder):
-    return os.environ | {"XDG_CACHE_HOME": str(folder), "PYTHONPATH": ":".join(sys.path)}
+                           check=True, env=os.environ | {
+                               "XDG_CACHE_HOME": str(tmp_path / "cache"),
+                               "PYTHONPATH": ":".join([*first, *sys.path])})
+            for first in ([], [str(elsewhere)])]
+    misses, files = zip(*(run.stdout.split() for run in runs), strict=True)
+    assert misses == ("1", "0")
+    assert [Path(file).is_relative_to(elsewhere) for file in files] == [False, True]
 
 
 def test_threads_share_decoded_rows():

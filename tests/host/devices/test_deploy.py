@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import textwrap
 import types
@@ -177,8 +178,14 @@ def test_step_that_fails(network, files, program, said, code, message):
         deploy_remote(files[0], "board", files[1])
 
 
-def test_step_that_hangs(network, files):
+def test_step_that_hangs(network, files, monkeypatch):
     fail(network, "scp", "", 0, seconds=60)
+    run = subprocess.run
+
+    def sooner(command, *, timeout, **options):
+        return run(command, timeout=timeout / 50 if command[0] == "scp" else timeout, **options)
+
+    monkeypatch.setattr(subprocess, "run", sooner)
     with pytest.raises(DeployError, match=r"copying files on board took more than 5 s.*--timeout"):
         deploy_remote(files[0], "board", files[1], timeout_s=5)
 

@@ -225,7 +225,7 @@ def correlated():
     ("stochastic", 2, True), ("compensated", 2, False), ("double-symmetric", 3, False),
     pytest.param("double", 3, False, marks=pytest.mark.slow)])
 def test_point_of_convergence(correlated, encoding, bits, biased):
-    features, labels = (values[:10_000] for values in correlated)
+    features, labels = (values[:6_000] for values in correlated)
     data = quantize(features, labels, bits=bits, encoding=encoding, copies=4)
     u = np.hstack([data.scaler.transform(features), np.ones((len(features), 1))])
     gram, moments = u.T @ u / len(u), u.T @ labels / len(u)
@@ -234,18 +234,18 @@ def test_point_of_convergence(correlated, encoding, bits, biased):
     distance = np.linalg.norm(least_squares - ridge_like)
     assert distance > 0.3
     config = PipelineConfig(bits=bits, row_format=data.row_format)
-    steps = 0.05 / np.sqrt(np.arange(1, 25))
+    steps = 0.05 / np.sqrt(np.arange(1, 17))
     trained = train_model([data], GoldenDevice(config), config, Objective(),
                           Training(steps=steps))
-    found = np.append(trained.weights[12:, 0].mean(axis=0),
-                      trained.scaled_intercepts[12:, 0].mean())
+    found = np.append(trained.weights[8:, 0].mean(axis=0),
+                      trained.scaled_intercepts[8:, 0].mean())
     expected, other = (ridge_like, least_squares) if biased else (least_squares, ridge_like)
     assert np.linalg.norm(found - expected) < 0.2 * distance
     assert np.linalg.norm(found - other) > 0.8 * distance
 
 
 def test_l2_converges_to_the_ridge_point(correlated):
-    features, labels = correlated
+    features, labels = (values[:5_000] for values in correlated)
     data = quantize(features, labels, bits=8, encoding="nearest")
     u = data.scaler.transform(features)
     centred = labels - labels.mean()

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bitstep.golden.threefry import threefry
+from bitstep.golden.threefry import threefry, threefry_of_one
 
 ONES = 0xFFFF_FFFF
 
@@ -17,6 +17,7 @@ ONES = 0xFFFF_FFFF
 ])
 def test_published_vectors(key, counter, words):
     assert tuple(int(word) for word in threefry(key, counter)) == words
+    assert threefry_of_one(key, counter) == words
     # Of an array of counters, each has the words that it has alone.
     array = tuple(np.array([[0, word, 1]], np.uint32) for word in counter)
     assert tuple(int(word[0, 1]) for word in threefry(key, array)) == words
@@ -33,6 +34,13 @@ def test_counters_broadcast(counter, shape):
     for index in np.ndindex(shape):
         alone = tuple(int(np.broadcast_to(part, shape)[index]) for part in counter)
         assert [word[index] for word in words] == list(threefry((1, 2), alone))
+
+
+def test_the_words_of_one_are_those_of_arrays():
+    rng = np.random.default_rng(0)
+    for numbers in rng.choice([0, 1, 1 << 31, ONES, *rng.integers(1 << 32, size=20)], (200, 4)):
+        a, b, c, d = map(int, numbers)
+        assert threefry_of_one((a, b), (c, d)) == tuple(map(int, threefry((a, b), (c, d))))
 
 
 def test_inputs_are_not_changed():
