@@ -11,6 +11,7 @@ import hashlib
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +124,16 @@ def kernel(function: Any) -> Any:
 
 
 def _share(cache: Any, place: Path) -> None:
-    """Let a cache be in a folder of our digest alone; numba's would have the source's path, too."""
-    file = cache._cache_file
-    cache._impl._locator._cache_path = cache._cache_path = str(place)
-    cache._cache_file = type(file)(cache_path=str(place), filename_base=cache._impl.filename_base,
-                                   source_stamp=place.parent.name)
+    """Let a cache be in a folder of our digest alone; numba's would have the source's path, too.
+
+    Where another version of numba has no such parts, the cache is as numba makes it.
+    """
+    with suppress(AttributeError, TypeError):
+        shared = type(cache._cache_file)(
+            cache_path=str(place), filename_base=cache._impl.filename_base,
+            source_stamp=place.parent.name)
+        cache._impl._locator._cache_path = cache._cache_path = str(place)
+        cache._cache_file = shared
 
 
 def _survive_errors(cache: Any) -> None:
