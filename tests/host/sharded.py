@@ -39,7 +39,7 @@ def train_parts(estimator, parts, *, shard_rows=None, device="cpu", shards=Local
     if weights is not None:
         weighed = weights.weighed(summary) \
             or weigh_together([weighed_part(one, weights) for one in parts])
-    resolved = estimator._resolved(len(summary.low))
+    resolved = estimator._resolved_for(len(summary.low))
     weaving = weaving_of(summary, resolved.rows.scaler, weights, weighed,
                          seed=estimator.random_state, shuffle=estimator.shuffle,
                          fit_intercept=estimator.fit_intercept, shard_rows=shard_rows)

@@ -105,6 +105,8 @@ class Parameters(BaseEstimator):
         asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
                   "device_models": options.get("models"), "planes": self.planes,
                   "refetch": self._asked_refetch(), "solver": self.solver}
+        if self.warm_start:
+            facts = {**facts, "warm_start": True}
         if (name := self._no_bit_planes(options)) is not None:
             facts = {**facts, "no_bit_planes": name}
         if "opened" not in options:

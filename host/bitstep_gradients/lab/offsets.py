@@ -140,7 +140,7 @@ def coded_training(features: np.ndarray, labels: np.ndarray, shards: int, epochs
     parts = [Part(f"Part {number}", features[start:stop], labels[start:stop])
              for number, (start, stop) in enumerate(pairwise(ends))]
     summaries = [summarize(one, False) for one in parts]
-    resolved = estimator._resolved(1, features.shape[1])
+    resolved = estimator._resolved_for(features.shape[1])
     weaving = weaving_of(merge(summaries), resolved.rows.scaler)
     made = [shard for number, (part, found) in enumerate(zip(parts, summaries, strict=True))
             for shard in make_shards(part, weaving, number, found)]
