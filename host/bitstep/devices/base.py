@@ -1,8 +1,7 @@
-"""Registers and memory of a device, and what it may offer besides."""
+"""Registers and memory of a device."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -149,56 +148,5 @@ class RegisterAccess(Protocol):
         """Let the pipeline run until ``done()`` or for about ``timeout_s`` seconds of the host's
         clock; return the last ``done()``. ``done`` reads registers and may report progress; it is
         called at intervals short enough for Ctrl-C and progress bars (at most 0.2 s).
-        """
-        ...
-
-
-class ClockRecord(Protocol):
-    """A clock that was set.
-
-    Attributes
-    ----------
-    wanted_hz, found_hz, hz : float
-        The clock that the pipeline is made for, the one before, the one read back after setting it.
-    """
-
-    wanted_hz: float
-    found_hz: float
-    hz: float
-
-
-class Examinable(Protocol):
-    """Members that a device may have besides, each by itself, for ``bitstep doctor``.
-
-    Attributes
-    ----------
-    manifest : Path
-        JSON file that was made with the bitstream.
-    clock : ClockRecord
-        Of a device that sets its clock.
-    """
-
-    manifest: Path
-    clock: ClockRecord
-
-    def facts(self) -> dict[str, str]:
-        """Return facts for a reader of a report, by short names; asked for before and after the
-        examination.
-        """
-        ...
-
-    def seconds(self) -> float:
-        """Return the time on the board, from any origin; without this member the host's clock is
-        taken.
-        """
-        ...
-
-    def await_interrupt(self, timeout_s: float) -> bool:
-        """Wait for the end of a run by the interrupt alone; False if it does not come in time.
-
-        Raises
-        ------
-        DeviceError
-            If it cannot be waited for.
         """
         ...

@@ -26,7 +26,9 @@ class Session:
     Parameters
     ----------
     device : Device
-        What :func:`bitstep.devices.open_device` returns.
+        What :func:`bitstep.devices.open_device` returns. Checks use what it may have besides:
+        ``manifest``, ``clock``, ``facts``, ``seconds``, ``try_clock``, ``await_interrupt`` (see
+        :class:`bitstep.devices.pynq.PynqDevice`).
     report : Report
     timeout_s : float
         Longest time without progress of a run.
