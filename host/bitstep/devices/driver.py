@@ -1,14 +1,14 @@
 """A run of a training job through registers: transfers, bounded waits, errors."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bitstep.devices import joint_runs
 from bitstep.devices.base import Buffer, RegisterAccess, labels_buffer
-from bitstep.devices.progress import Progress
+from bitstep.devices.progress import RunProgress
 from bitstep.pipeline.device import Run
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import ModelLayout, pack_packed, place_rows, port_stride
@@ -34,6 +34,11 @@ ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses: 
 AUX_BYTES = 8               # beat of the bus that carries labels, tables and models
 
 
+def read_identity(read: Callable[[int], int]) -> int:
+    """The number in the IDENTITY registers; ``read`` reads the register at an offset."""
+    return sum(int(read(OFFSETS[f"IDENTITY_{part}"])) << 32 * part for part in range(4))
+
+
 def check_identity(device: RegisterAccess) -> None:
     """Compare version and identity registers with what the device should be.
 
@@ -46,7 +51,7 @@ def check_identity(device: RegisterAccess) -> None:
     if version != MAP_VERSION:
         raise DeviceError(f"Device '{device.name}' has version {version} of the register map, not "
                           f"{MAP_VERSION}: load a bitstream built with this version of bitstep")
-    identity = sum(device.read(OFFSETS[f"IDENTITY_{part}"]) << 32 * part for part in range(4))
+    identity = read_identity(device.read)
     if identity != device.identity:
         raise DeviceError(f"Device '{device.name}' identifies itself as {identity:032x}, not "
                           f"{device.identity:032x}: another bitstream is loaded, load the one for "
@@ -95,7 +100,7 @@ class RegisterRun(Run):
 
     def epochs(self):
         """See :meth:`bitstep.pipeline.device.Run.epochs`."""
-        progress, count = Progress(self, self.timeout_s), len(self.job.epochs)
+        progress, count = RunProgress(self, self.timeout_s), len(self.job.epochs)
         self.write("CONTROL", Control.START)
         while not progress.finished:
             self.device.wait(progress.look, self.timeout_s)
