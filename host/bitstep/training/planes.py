@@ -16,8 +16,7 @@ def check_planes(encoding: str, planes: Any, n_epochs: int) -> None:
     """
     if (encoding == BIT_PLANES) != (planes is not None):
         raise ValueError("Bit planes are for bit-plane rows (`bitstep quantize --bit-planes`, "
-                         f"bitstep.quantization.quantize_bit_planes), which need them: found "
-                         f"planes "
+                         "bitstep.quantization.quantize_bit_planes), which need them: found planes "
                          f"{planes!r} for encoding {encoding!r}")
     if planes is not None and not (len(planes) == n_epochs and all(
             is_integer(one, 1, BIT_PLANE_BITS) for one in planes)):
@@ -44,13 +43,11 @@ def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | 
     if isinstance(asked, str):
         if asked != "auto":
             raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a "
-                             f"list "
-                             f"of them, not {asked!r}")
+                             f"list of them, not {asked!r}")
         return (CENTRED_PLANES,) * n_epochs if solver == "bit-centred" else asked
     given = [asked] if np.ndim(asked) == 0 else list(asked)
     if not given or not all(is_integer(one, 1, BIT_PLANE_BITS) for one in given):
         raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a list "
-                         f"of "
-                         f"them, not {asked!r}")
+                         f"of them, not {asked!r}")
     found = [int(one) for one in given[:n_epochs]]
     return tuple(found + found[-1:] * (n_epochs - len(found)))
