@@ -113,7 +113,7 @@ class RegisterRun(Run):
         self.overflowed = error == Error.OVERFLOW
         if self.overflowed:
             return
-        done = min(self.read("EPOCHS_DONE"), count)
+        done = self.epochs_done()
         if status & Status.FAILED or error != Error.NONE:
             raise run_error(error, self.overflow, self.result(), count)
         if done != count:
@@ -140,6 +140,14 @@ class RegisterRun(Run):
         """Write a 64-bit register."""
         self.write(f"{name}_LO", value & 0xFFFF_FFFF)
         self.write(f"{name}_HI", value >> 32)
+
+    def epochs_done(self) -> int:
+        """Epochs that are finished, at most those of the job."""
+        return min(self.read("EPOCHS_DONE"), len(self.job.epochs))
+
+    def counters(self) -> dict[str, int]:
+        """Counters as they are now."""
+        return {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
 
     def abort(self):
         """Stop the pipeline; return True if it did within a bounded time."""
@@ -176,8 +184,7 @@ class RegisterRun(Run):
         """See :meth:`bitstep.pipeline.device.Run.words`; no words of jobs that have left their
         range.
         """
-        done = min(self.read("EPOCHS_DONE"), len(self.job.epochs)) if self.device.shows_models \
-            else 0
+        done = self.epochs_done() if self.device.shows_models else 0
         if done <= self._told:
             return
         self._told = done
@@ -190,14 +197,14 @@ class RegisterRun(Run):
 
     def _written(self):
         """Words of the finished epochs, of shape (epochs, jobs, words); no copy."""
-        done, count = min(self.read("EPOCHS_DONE"), len(self.job.epochs)), self.blocks
+        done, count = self.epochs_done(), self.blocks
         self.models.from_device()
         words = self.models.array[:done * count * self.layout.n_bytes].view("<i4")
         return words.reshape(done, count, self.layout.n_words)
 
     def results(self):
         """Copies of each job's models, and counters: those of the run with the first job."""
-        counters, results = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}, []
+        counters, results = self.counters(), []
         for words in self._written().swapaxes(0, 1):
             models, intercepts = self.layout.unpack(words)
             results.append(collect(list(models), list(intercepts), self.job.n_features, counters))
