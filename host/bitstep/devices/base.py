@@ -1,8 +1,9 @@
 """Registers and memory of a device."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -150,3 +151,11 @@ class RegisterAccess(Protocol):
         called at intervals short enough for Ctrl-C and progress bars (at most 0.2 s).
         """
         ...
+
+
+def seconds_of(source: Any) -> float:
+    """Return the time on a device, a board or a line: the host's clock, unless it has one of its
+    own, as a simulated one does.
+    """
+    own = getattr(source, "seconds", None)
+    return own() if own else time.monotonic()

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.devices.base import seconds_of
 from bitstep.devices.driver import check_identity
 from bitstep.devices.pynq.bitstream import find_bitstream, manifests_of, read_bitstream
 from bitstep.devices.pynq.clock import FpgaClock, set_clock, try_clock
@@ -137,11 +138,8 @@ class PynqDevice(RegisterDevice):
                 else "not offered by pynq"}
 
     def seconds(self) -> float:
-        """Return the time on the board: the host's clock, unless pynq's device has one of its
-        own, as a simulated one does.
-        """
-        own = getattr(self._board, "seconds", None)
-        return own() if own else time.monotonic()
+        """Return the time on the board, of which pynq's device may have a clock."""
+        return seconds_of(self._board)
 
     def try_clock(self, hz: float) -> float:
         """Set the clock that is next to ``hz``, be it faster than the bitstream is made for; return
