@@ -44,8 +44,8 @@ _NO_PYNQ = ("Device 'pynq' needs pynq, which cannot be imported here ({}): run t
 class PynqDevice(RegisterDevice):
     """A Zynq board with PYNQ on its SD card: PYNQ-Z1, PYNQ-Z2, Ultra96, KV260.
 
-    Runs on the board itself, as root, in the
-    Python environment that has pynq. The first bitstream of a process can take half a minute.
+    Runs on the board itself, as root, in the Python environment that has pynq. The first bitstream
+    of a process can take half a minute.
 
     Parameters
     ----------
