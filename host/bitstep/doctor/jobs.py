@@ -60,8 +60,8 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
         "bits": config.bits, "encoding": ENCODINGS[config.row_format],
         "levels": "optimal" if config.codebooks else "uniform"}
     resolved = resolve(Request(PYTHON, {
-        **rows, "model": model_of(loss), "bus_width": config.bus_width, "copies": copies,
-        "seed": seed, "refetch": refetch, "model_bits": config.model_bits, **options}))
+        **rows, "model": model_of(loss), "bus_width": config.bus_width, "seed": seed,
+        "refetch": refetch, "model_bits": config.model_bits, **options}))
     if config.row_format == BIT_PLANES:
         data = QuantizedDataset(quantize_bit_planes(features, bus_width=config.bus_width,
                                                     seed=seed),
