@@ -330,8 +330,8 @@ _ALL = (
            "waits", default_text="auto"),
     Option(name="packed", kind=Switch(lone=True), default=False, python="packed", sets="packed",
            help=f"rows without padding, several in a beat, for up to {MAX_PACKED_FEATURES} "
-           "features that fit into one beat; faster with batches of at least a beat's rows, and with "
-           "several models in a pass"),
+           "features that fit into one beat; faster with batches of at least a beat's rows, and "
+           "with several models in a pass"),
     Option(name="max_features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="max_features",
            default=_USUAL.max_features, help="largest number of features that the memories have "
            "room for", default_text=str(_USUAL.max_features)),
