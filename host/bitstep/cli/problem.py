@@ -101,6 +101,12 @@ class Problem:
         return self.outputs[0].rows.weights
 
     @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if the data have some."""
+        return self.outputs[0].feature_names if self.train_set is None \
+            else self.train_set.feature_names
+
+    @property
     def rows_meant(self) -> int:
         """Rows that those to train on stand for."""
         return round(self.outputs[0].n_rows * self.stands_for)

@@ -29,6 +29,8 @@ class QuantizedDataset:
     rows : QuantizedRows or BitPlaneRows
     labels : LabelStream
         One label for each row.
+    feature_names : tuple of str or None
+        Names of the columns, if they have some.
 
     Raises
     ------
@@ -38,6 +40,7 @@ class QuantizedDataset:
 
     rows: QuantizedRows | BitPlaneRows
     labels: LabelStream
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self):
         check_labels(self.labels.stored, self.labels.label_format, self.n_rows)

@@ -135,14 +135,14 @@ def test_label_column_of_every_command(tmp_path, capsys):
 
 @pytest.mark.parametrize("options, message", [
     ([], "the data have 4: use the data set it was trained for, and say which column is the label"),
-    (["--label-column", "v"], "the data have 4: use the data set it was trained for"),
+    (["--label-column", "1"], "the data have 4: use the data set it was trained for"),
+    (["--no-label"], "the data have 5: use the data set it was trained for, and leave --no-label"),
 ])
 def test_predict_with_other_columns(tmp_path, capsys, options, message):
     model = str(tmp_path / "m.npz")
     rows = np.column_stack([ROWS, ROWS[:, 0] > 0])
     for name, columns in (("three", [0, 1, 2, 3]), ("four", [0, 1, 2, 2, 3])):
-        np.savetxt(tmp_path / f"{name}.csv", rows[:, columns], delimiter=",",
-                   header=",".join("uvwxy"[:len(columns)]), comments="")
+        np.savetxt(tmp_path / f"{name}.csv", rows[:, columns], delimiter=",")
     assert train(tmp_path / "three.csv", "--epochs", 1, "--out", model) == 0
     assert message in error_of(capsys, "predict", model, tmp_path / "four.csv", *options)
 
