@@ -242,6 +242,8 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
     resolved, note = on_devices(resolved, data)
     if note:
         print(f"bitstep train: note: {note}", file=sys.stderr)
+    if data.note:
+        print(f"bitstep: warning: {data.note}", file=sys.stderr)
     objective = resolved.objective(data.rows_meant)
     outputs: list[Any] = list(data.outputs)
     classes = data.weaving.classes

@@ -1,6 +1,7 @@
 """Columns by their names, and rows without labels: ``bitstep predict`` and ``--init``."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +42,11 @@ def model(tmp_path):
     return out
 
 
+def regressor(path) -> Any:
+    """The estimator of a file."""
+    return LowPrecisionRegressor.load(path)
+
+
 def predicted(model, data, *options):
     """Predictions of a file."""
     out = data.parent / "predictions.txt"
@@ -64,14 +70,14 @@ def test_train_writes_the_names_of_columns(tmp_path, suffix):
     data, out = write(tmp_path / f"data{suffix}", FRAME, value=VALUES), tmp_path / "model.npz"
     assert train(data, "--model", "linreg", "--epochs", 1, "--out", out) == 0
     assert load_model(out).feature_names == tuple(NAMES)
-    assert LowPrecisionRegressor.load(out).feature_names_in_.tolist() == NAMES
+    assert regressor(out).feature_names_in_.tolist() == NAMES
 
 
 def test_a_model_of_columns_without_names_has_none(tmp_path):
     np.save(tmp_path / "data.npy", np.column_stack([ROWS, VALUES]))
     assert train(tmp_path / "data.npy", "--model", "linreg", "--out", tmp_path / "m.npz") == 0
     assert load_model(tmp_path / "m.npz").feature_names is None
-    assert not hasattr(LowPrecisionRegressor.load(tmp_path / "m.npz"), "feature_names_in_")
+    assert not hasattr(regressor(tmp_path / "m.npz"), "feature_names_in_")
     # Data with names are as any other for it.
     data = write(tmp_path / "data.csv", FRAME, value=VALUES)
     assert len(predicted(tmp_path / "m.npz", data)) == len(ROWS)
@@ -97,7 +103,7 @@ def test_a_file_of_an_estimator_has_names_too(tmp_path, capsys):
     data = write(tmp_path / "data.csv", FRAME[["mass", "size", "age"]], value=VALUES)
     found = np.array(predicted(tmp_path / "model.npz", data), float)
     assert found == pytest.approx(fitted.predict(FRAME), rel=1e-12)
-    assert LowPrecisionRegressor.load(tmp_path / "model.npz").predict(FRAME).tolist() \
+    assert regressor(tmp_path / "model.npz").predict(FRAME).tolist() \
         == fitted.predict(FRAME).tolist()
 
 
@@ -111,7 +117,7 @@ def test_an_older_file_of_an_estimator_keeps_its_names(tmp_path):
     KIND.write(tmp_path / "old.npz", {name: header[name] for name in ("n_features", "config")},
                arrays)
     assert load_model(tmp_path / "old.npz").feature_names == tuple(NAMES)
-    assert LowPrecisionRegressor.load(tmp_path / "old.npz").feature_names_in_.tolist() == NAMES
+    assert regressor(tmp_path / "old.npz").feature_names_in_.tolist() == NAMES
 
 
 @pytest.mark.parametrize("columns, missing, unknown", [
