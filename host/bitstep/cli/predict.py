@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,7 @@ class _Source:
         self.name: str = arguments.data
         self._arguments, self._model = arguments, model
         self._labelled, self._columns = not arguments.no_label, None
+        self._told = False
 
     def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         """Features, and labels if there are some, of some rows after the other."""
@@ -154,6 +156,7 @@ class _Source:
             if len(others) == 1 and found[others[0]] not in INDEX_NAMES \
                     and len(found) == len(own) + 1:
                 column = others[0]
+                self._tell(found, column)
             elif found[-1] in own:
                 self._labelled = False
         chosen = NoLabel(column) if not self._labelled else LAST if column is None else column
@@ -162,6 +165,13 @@ class _Source:
             self._columns = self._columns_in(tuple(
                 name for number, name in enumerate(names) if number != label))
         return chosen
+
+    def _tell(self, names: tuple[str, ...], column: int) -> None:
+        """Say once which column is the label, if it is not where labels are by default."""
+        if self._labelled and not self._told and column != len(names) - 1:
+            self._told = True
+            print(f"bitstep predict: note: the label is column {names[column]!r}, which is no "
+                  "feature of the model; --no-label predicts without it", file=sys.stderr)
 
     def _check_width(self, table: Table) -> None:
         """Raise ModelFileError unless columns without names are as many as those of the model."""

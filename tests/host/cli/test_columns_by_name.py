@@ -94,7 +94,9 @@ def test_columns_are_taken_by_their_names(tmp_path, model, capsys):
     # The one column that is no feature is the label, wherever it stands.
     frame = FRAME.assign(value=VALUES)[["value", "mass", "age", "size"]]
     assert predicted(model, write(tmp_path / "first.csv", frame)) == expected
-    assert "R2 0.9998 on 80 rows" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "R2 0.9998 on 80 rows" in said.out
+    assert said.err.count("note: the label is column 'value', which is no feature") == 1
 
 
 def test_a_file_of_an_estimator_has_names_too(tmp_path, capsys):
