@@ -9,7 +9,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from bitstep.data.views import is_sparse
 from bitstep.pipeline.results import RangeOverflowError
@@ -103,7 +103,7 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
                              "None")
         X, y, groups = indexable(X, y, groups)
         if isinstance(sample_weight, Number):       # of every row
-            sample_weight = np.full(len(y), sample_weight)
+            sample_weight = np.full(_num_samples(X), sample_weight)
         X, y, sample_weight = indexable(X, y, sample_weight)
         candidates = list(ParameterGrid(self.param_grid))
         scorer = check_scoring(self.estimator, self.scoring)

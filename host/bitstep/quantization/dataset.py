@@ -1,7 +1,7 @@
 """Quantized data sets: stored rows with stored labels."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -40,7 +40,7 @@ class QuantizedDataset:
 
     rows: QuantizedRows | BitPlaneRows
     labels: LabelStream
-    feature_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self):
         check_labels(self.labels.stored, self.labels.label_format, self.n_rows)

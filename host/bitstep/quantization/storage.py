@@ -231,7 +231,8 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
         LabelStream(
             arrays["labels"], LabelFormat[header["label_format"]], header["label_scale"],
             header["label_offset"], _classes(classes)),
-        None if (names := header.get("feature_names")) is None else tuple(map(str, names)))
+        feature_names=None if (names := header.get("feature_names")) is None
+        else tuple(map(str, names)))
 
 
 def _classes(stored: list[Any] | None) -> np.ndarray | None:

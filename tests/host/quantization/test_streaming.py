@@ -109,7 +109,7 @@ def in_memory(source, path, train_rows, shuffle, seed, task="classification", **
                              label_bits=ENCODINGS[options.get("encoding", "nearest")].label_bits)
     options = {"scaler": "quantile", **options}
     save_quantized(QuantizedDataset(quantize_rows(rows.features, seed=seed, **options), labels,
-                                    rows.feature_names), path)
+                                    feature_names=rows.feature_names), path)
 
 
 @pytest.mark.covering(2)
