@@ -1,5 +1,6 @@
 """Search over steps and penalties, whose candidates are trained in one pass over the rows."""
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from bitstep.data.views import is_sparse
 from bitstep.pipeline.results import RangeOverflowError
@@ -75,13 +76,15 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.scoring = scoring
         self.refit = refit
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, groups=None):
         """Train every candidate on every fold, then the best one on all rows.
 
         Parameters
         ----------
         X, y, sample_weight
             As of the estimator's ``fit``. Scores do not use the weights.
+        groups : array, shape (n_rows,), or None
+            Group of each row, for a ``cv`` that splits by them, such as ``GroupKFold``.
 
         Returns
         -------
@@ -98,13 +101,16 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         if y is None:
             raise ValueError("LowPrecisionSearchCV requires y to be passed, but the target y is "
                              "None")
+        X, y, groups = indexable(X, y, groups)
+        if isinstance(sample_weight, Number):       # of every row
+            sample_weight = np.full(_num_samples(X), sample_weight)
         X, y, sample_weight = indexable(X, y, sample_weight)
         candidates = list(ParameterGrid(self.param_grid))
         scorer = check_scoring(self.estimator, self.scoring)
         folds: Any = check_cv(5 if self.cv is None else self.cv, y,
                               classifier=is_classifier(self.estimator))
         scores = [self._scores(X, y, sample_weight, split, candidates, scorer)
-                  for split in folds.split(X, y)]
+                  for split in folds.split(X, y, groups)]
         self._learn(candidates, np.array(scores))
         if self.refit:
             best: Any = clone(self.estimator)

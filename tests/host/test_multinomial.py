@@ -182,3 +182,11 @@ def test_checkpoints_of_the_other_kind_are_refused(tmp_path, capsys, monkeypatch
     error = " ".join(capsys.readouterr().err.split())
     assert "is the checkpoint of a multinomial model" in error
     assert "trains a one-vs-rest model: go on with the options and on a device" in error
+
+
+def test_partial_fit_says_that_it_goes_on_one_vs_rest():
+    model = LowPrecisionClassifier(random_state=0).fit(X, Y)
+    with pytest.warns(OptimumWarning, match="goes on one-vs-rest, by solver 'sgd'"):
+        model.partial_fit(X, Y)
+    assert model.multinomial_ is False
+    model.partial_fit(X, Y)         # once

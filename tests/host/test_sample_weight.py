@@ -377,3 +377,21 @@ def test_rows_without_a_copy_are_said():
     weights = np.where(np.arange(len(X)) % 2, 1.0, 1e-7)
     with pytest.warns(WeightWarning, match=r"^50 % of the rows, with 1e-05 % of all weight, are "):
         LowPrecisionRegressor(random_state=0, epochs=1).fit(X, TARGETS, weights)
+
+
+def test_weights_that_are_raised_are_said():
+    """A class of weight 1e-6 counts as one of 1.5e-5."""
+    model = LowPrecisionClassifier(class_weight={0: 1e-6}, random_state=0)
+    with pytest.warns(WeightWarning, match="among them those of 1 class, are too small"):
+        model.fit(X, CLASSES)
+    model.set_params(class_weight="balanced").fit(X, CLASSES, rng.uniform(0.1, 10, len(X)))
+
+
+def test_one_weight_for_all_rows():
+    """As scikit-learn's estimators take it."""
+    plain = LowPrecisionClassifier(random_state=0).fit(X, CLASSES)
+    assert_same(LowPrecisionClassifier(random_state=0).fit(X, CLASSES, sample_weight=2.0), plain)
+    search = LowPrecisionSearchCV(LowPrecisionClassifier(random_state=0), {"l2": [0.01]}, cv=2)
+    search.fit(X, CLASSES, sample_weight=2)
+    with pytest.raises(ValueError, match="all weights are zero"):
+        search.fit(X, CLASSES, sample_weight=0.0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.base
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
 from bitstep.devices import open_device
@@ -218,3 +218,15 @@ def test_doctest():
     for test in doctest.DocTestFinder(recurse=False).find(LowPrecisionSearchCV, "search"):
         assert test.examples
         assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_groups_are_passed_to_the_splitter(data):
+    X, y = data[0], data[1][:, 0]
+    groups = np.arange(90) % 5
+    model, grid = LowPrecisionRegressor(random_state=0, epochs=5), {"l2": [0.0, 0.1]}
+    search = LowPrecisionSearchCV(model, grid, cv=GroupKFold(3)).fit(X, y, groups=groups)
+    found: Any = GridSearchCV(model, grid, cv=GroupKFold(3)).fit(X, y, groups=groups)
+    for name in ("split0_test_score", "split2_test_score", "mean_test_score"):
+        np.testing.assert_allclose(search.cv_results_[name], found.cv_results_[name])
+    with pytest.raises(ValueError, match="'groups' parameter should not be None"):
+        search.fit(X, y)

@@ -215,6 +215,11 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
     if model.n_features != problem.outputs[0].n_features:
         raise ModelFileError(f"{path}: the model has {model.n_features} features, the data have "
                              f"{problem.outputs[0].n_features}; --init needs a model of such data")
+    try:
+        columns = model.columns_in(problem.feature_names)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}; --init needs a model of such data") from None
+    coef = model.coef if columns is None else model.coef[:, np.argsort(columns)]
     if not np.array_equal(model.classes, problem.class_labels):
         raise ModelFileError(f"{path}: the model is that of {_classes(model.classes)}, the data "
                              f"are those of {_classes(problem.class_labels)}; --init needs a model "
@@ -224,7 +229,7 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
                              f"{len(problem.outputs)}; --init needs a model of such data")
     scaler = problem.outputs[0].scaler
     with np.errstate(over="ignore", invalid="ignore"):
-        weights, intercepts = scaler.scale_model(model.coef, model.intercept)
+        weights, intercepts = scaler.scale_model(coef, model.intercept)
     if not (np.isfinite(weights).all() and np.isfinite(intercepts).all()):
         raise ModelFileError(f"{path}: the model's weights times the ranges of the columns must be "
                              "finite numbers; --init needs a model of data of this scaling")
@@ -242,7 +247,7 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
     except ValueError as error:
         raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "
                              f"labels: {error}") from error
-    return model.coef, model.intercept
+    return coef, model.intercept
 
 
 def _classes(values: Sequence[float] | np.ndarray) -> str:

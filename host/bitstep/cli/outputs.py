@@ -14,6 +14,7 @@ from bitstep.writing import ReservedSpace
 
 # Bytes beside the numbers, generously: names and options; and a drawing, which is compressed.
 HEADER_BYTES, PLOT_BYTES = 16384, 262144
+CHARACTER_BYTES = 4         # of a model file's header
 NUMBER_BYTES, EPOCH_BYTES = 32, 256     # of a number and of an epoch's entry in JSON
 
 
@@ -30,7 +31,8 @@ def output_sizes(problem: Problem, epochs: int, *, model: str | None, report: st
     """
     outputs = len(problem.outputs)
     numbers = outputs * (problem.outputs[0].n_features + 1) + len(problem.classes)
-    sizes = {model: 8 * numbers + HEADER_BYTES,
+    named = CHARACTER_BYTES * len(json.dumps(problem.feature_names))
+    sizes = {model: 8 * numbers + named + HEADER_BYTES,
              report: NUMBER_BYTES * numbers + EPOCH_BYTES * epochs + HEADER_BYTES,
              plot: PLOT_BYTES}
     return {path: n_bytes for path, n_bytes in sizes.items() if path is not None}

@@ -11,6 +11,7 @@ from bitstep.cli.class_weights import asked_weight, weighted_rows
 from bitstep.cli.columns import warn_of_optimum, warn_of_waste
 from bitstep.cli.options import (
     asked_encoding,
+    class_text,
     default_model,
     is_quantized,
     label_column,
@@ -101,6 +102,12 @@ class Problem:
         return self.outputs[0].rows.weights
 
     @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if the data have some."""
+        return self.outputs[0].feature_names if self.train_set is None \
+            else self.train_set.feature_names
+
+    @property
     def rows_meant(self) -> int:
         """Rows that those to train on stand for."""
         return round(self.outputs[0].n_rows * self.stands_for)
@@ -141,8 +148,8 @@ class Problem:
             self.train_set.features, self.train_set.labels, model, self.weights)
         held, held_shares = (none, none) if self.held is None else self._measured(
             self.held.features, self.held.targets, model, self.held.weights)
-        metrics = none if self.test_set is None or not self.test_set.n_rows else self._measured(
-            self.test_set.features, self.test_set.labels, model)[self.task == "classification"]
+        metrics = none if self.test_set is None or not self.test_set.n_rows \
+            else self._tested(self.test_set, model)
         history: list[dict[str, Any]] = [
             {"epoch": epoch, "step": float(step), "train_loss": loss, "train_accuracy": share,
              "validation_loss": held_loss, "validation_accuracy": held_share,
@@ -158,6 +165,20 @@ class Problem:
             self.loss, features, class_targets(labels, self.classes), model.coefs,
             model.intercepts, classes=self.task == "classification", weights=weights)
         return losses.tolist(), [None] * len(losses) if shares is None else shares.tolist()
+
+    def _tested(self, rows: Dataset, model: TrainedModel) -> list[Any]:
+        """Loss of each epoch's model on test rows, or accuracy: rows of a class that was not
+        trained count as wrong.
+        """
+        if self.task == "regression":
+            return self._measured(rows.features, rows.labels, model)[0]
+        known = np.isin(rows.labels, self.classes)
+        if known.all():
+            return self._measured(rows.features, rows.labels, model)[1]
+        if not known.any():
+            return [0.0] * model.epochs_done
+        shares = self._measured(rows.features[known], rows.labels[known], model)[1]
+        return [share * float(known.mean()) for share in shares]
 
     def _of_codes(self, model: TrainedModel) -> tuple[list[Any], list[Any]]:
         """The same on the codes that are trained on."""
@@ -289,12 +310,25 @@ def prepare(arguments: argparse.Namespace,
     else:
         rows = rows_of(request, train_set, fine_rows=request.refetch, weights=given.weights)
         outputs = class_outputs(rows, train_set.labels, classes)
+        _warn_of_other_classes(test_set, classes)
     clip = outputs[0].scaler.clip
     warn_of_optimum(request.solver, clip, train_set.features, given.deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight, held and held._replace(
                        features=clipped_features(held.features[0:len(held.targets)], clip)),
                    given.deviation, given.stands_for, _clipped_loss(resolved, outputs)), resolved
+
+
+def _warn_of_other_classes(test_set: Dataset, classes: np.ndarray) -> None:
+    """Say on standard error how many test rows are of classes that are not trained."""
+    other = test_set.labels[~np.isin(test_set.labels, classes)]
+    if len(other):
+        found = np.unique(other)
+        names = found.tolist() if test_set.class_names is None else \
+            [test_set.class_names[int(one)] for one in found]
+        print(f"bitstep train: note: {len(other)} of {test_set.n_rows} test rows are of classes "
+              f"that are not trained ({', '.join(map(class_text, names[:5]))}"
+              f"{', ...' * (len(names) > 5)}) and count as wrong", file=sys.stderr)
 
 
 def _clipped_loss(resolved, outputs):

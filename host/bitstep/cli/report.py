@@ -61,7 +61,7 @@ def final(request: Request, model: TrainedModel) -> LinearModel:
     return LinearModel(model.coefs[model.kept], model.intercepts[model.kept],
                        request.problem.class_labels,
                        describe_config(request, model),
-                       request.problem.outputs[0].scaler.clip)
+                       request.problem.outputs[0].scaler.clip, request.problem.feature_names)
 
 
 def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None,

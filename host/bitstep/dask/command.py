@@ -60,10 +60,18 @@ class ShardedProblem(Problem):
         Loss and accuracy after each epoch.
     parts : int
         Files.
+    names : tuple of str or None
+        Of the columns.
     """
 
     scores: tuple[Any, Any] | None = None
     parts: int = 0
+    names: tuple[str, ...] | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """See :attr:`bitstep.cli.problem.Problem.feature_names`."""
+        return self.names
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """See :meth:`bitstep.cli.problem.Problem.history`."""
@@ -234,13 +242,15 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
     resolved, note = on_devices(resolved, data)
     if note:
         print(f"bitstep train: note: {note}", file=sys.stderr)
+    if data.note:
+        print(f"bitstep: warning: {data.note}", file=sys.stderr)
     objective = resolved.objective(data.rows_meant)
     outputs: list[Any] = list(data.outputs)
     classes = data.plan.classes
     problem = ShardedProblem(
         Path(arguments.data).name, resolved.request["model"], resolved.rows, outputs,
         classes.astype(np.float64) if classes.dtype.kind in "iub" else classes, None, None,
-        asked_weight(resolved.request), parts=parts,
+        asked_weight(resolved.request), parts=parts, names=data.summary.names,
         rule=MULTINOMIAL if objective.multinomial else None)
     request = Request(
         source=arguments.data, problem=problem, objective=objective,

@@ -28,6 +28,7 @@ from bitstep.options.types import Number
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.progress import Progress
 from bitstep.training.choices import OptimumWarning, RowChoice
+from bitstep.training.copies import WeightWarning
 from bitstep.training.shards.passes import shard_losses, train_shards
 from bitstep.training.trained import TrainedModel
 
@@ -104,6 +105,8 @@ class _DaskModel(BaseEstimator):
             resolved, note = on_devices(resolved, data)
             if note:
                 warnings.warn(note, OptimumWarning, stacklevel=3)
+            if data.note:
+                warnings.warn(data.note, WeightWarning, stacklevel=3)
             objective = resolved.objective(data.rows_meant)
             training = resolved.training(data.rows, objective)
             several = len(data.outputs)

@@ -15,6 +15,7 @@ from bitstep.dask.engine import DaskShards, Engine, on_worker
 from bitstep.dask.mapped import kept_shards
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.training.choices import Resolved, one_vs_rest
+from bitstep.training.copies import raised_values_note
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.shards.parts import (
     ClassWeights,
@@ -64,6 +65,8 @@ class Collected:
     outputs : list of SummedDataset
     rows_meant : int
         Rows that those of all parts stand for.
+    note : str or None
+        See :func:`bitstep.training.copies.raised_values_note`.
     """
 
     shards: DaskShards
@@ -73,6 +76,7 @@ class Collected:
     rows: SummedRows
     outputs: list[SummedDataset]
     rows_meant: int
+    note: str | None
 
 
 def _task(name: str, function: Callable[..., Any], make: Callable[..., Part],
@@ -149,7 +153,7 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
                         summed_outputs(together, plan.labels()),
                         # Factors that make classes even are no numbers of rows.
                         (summary.weighed.rule() if isinstance(class_weight, str)
-                         else plan.rule).rows_meant)
+                         else plan.rule).rows_meant, raised_values_note(plan.rule))
     finally:
         shards.close()
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitstep.data.columns.labels import LAST
+from bitstep.data.columns.labels import LAST, LabelColumn, asked_column
 from bitstep.data.dataset import DataError, Dataset, noisy, synthetic
 from bitstep.data.tables.files import (
     COMPRESSED_SUFFIXES,
@@ -131,13 +131,17 @@ def _load_named(name: str, data_home: str | Path | None, n_features: int | None,
 
 
 def open_table(source: str | Path, *, data_home: str | Path | None = None,
-               label_column: str | int = LAST, progress: bool = False) -> Table:
+               label_column: LabelColumn = LAST, progress: bool = False) -> Table:
     """A data set whose rows are read in pieces, so that it may be larger than memory.
 
     Parameters
     ----------
-    source, data_home, label_column, progress
+    source, data_home, progress
         As for :func:`load`. Bundled and synthetic sets are in memory all the same.
+    label_column : str, int, NoLabel or callable
+        As for :func:`load`; of rows without labels see
+        :data:`bitstep.data.columns.labels.LabelColumn`. LIBSVM text and named sets have labels in
+        any case.
 
     Returns
     -------
@@ -148,8 +152,10 @@ def open_table(source: str | Path, *, data_home: str | Path | None = None,
     DataError
         As :func:`load`.
     """
-    if is_named(source) and (source not in REMOTE or label_column not in (LAST, "last")):
-        return MemoryTable(load(source, label_column=label_column))
+    if is_named(source):
+        label_column = asked_column(label_column)
+        if source not in REMOTE or label_column not in (LAST, "last"):
+            return MemoryTable(load(source, label_column=label_column))
     if isinstance(source, str) and source in REMOTE:
         remote = REMOTE[source]
         path = _find(source, _home(data_home), progress)

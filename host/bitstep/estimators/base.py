@@ -20,7 +20,7 @@ from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedRows
 from bitstep.quantization.bounds import Bounds
 from bitstep.quantization.scaling import clipped_features
-from bitstep.training.choices import Resolved, RowChoice, check_candidates
+from bitstep.training.choices import OptimumWarning, Resolved, RowChoice, check_candidates
 from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
 from bitstep.training.copies import Pass
 from bitstep.training.estimator_file import estimator_model, restore
@@ -70,6 +70,10 @@ class LowPrecisionModel(Preparing):
         print_solver(self.verbose, resolved.solver, resolved.solver_reason)
         before = self.n_iter_ if resume else 0
         objective, training = self._wishes(prepared, resolved, before + epochs, resume)
+        if resume and getattr(self, "multinomial_", False) and not objective.multinomial:
+            warnings.warn(f"The multinomial model goes on one-vs-rest, by solver "
+                          f"{resolved.solver!r}, from the weights that it has: its probabilities "
+                          "are then those of each class alone", OptimumWarning, stacklevel=4)
         initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
         if prepared.kept and initial:
             initial = opened_model(*initial, Bounds(*self.feature_range_), prepared.columns.bounds)
@@ -262,7 +266,7 @@ class LowPrecisionModel(Preparing):
         Raises
         ------
         ValueError
-            If the classes are not numbers.
+            If the classes are neither numbers nor strings.
         OSError
             If the file cannot be written.
         """

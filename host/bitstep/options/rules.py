@@ -375,7 +375,7 @@ RULES: tuple[Rule, ...] = (
          remedy="choose them with `bitstep quantize`"),
     Rule(name="weights of stored rows", one=Trait({"class_weight": given}),
          other=Trait({"stored": given}), needs="features",
-         reason="rows are repeated before they are quantized",
+         reason="weights of rows are chosen before these are quantized",
          remedy="train on the file that it was made of"),
     Rule(name="held-out stored rows", one=Trait({"early_stopping": bool}),
          other=Trait({"stored": given}), needs="features",

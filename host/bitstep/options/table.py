@@ -133,9 +133,15 @@ def class_weight(text: str) -> str:
 
 
 def weights_of(text: str) -> dict[str, float]:
-    """Weights by class of a text such as ``no=1,yes=5``."""
+    """Weights by class of a text such as ``no=1,yes=5``; names may have commas."""
     weights: dict[str, float] = {}
+    parts: list[str] = []
     for part in text.split(","):
+        if parts and "=" not in parts[-1]:      # a comma of a name
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    for part in parts:
         name, equals, weight = part.rpartition("=")
         if not equals or not name.strip() or name.strip() in weights:
             raise argparse.ArgumentTypeError("must be balanced, or each class once with its weight,"

@@ -1,7 +1,7 @@
 """Quantized data sets: stored rows with stored labels."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +29,8 @@ class QuantizedDataset:
     rows : QuantizedRows or BitPlaneRows
     labels : LabelStream
         One label for each row.
+    feature_names : tuple of str or None
+        Names of the columns, if they have some.
 
     Raises
     ------
@@ -38,6 +40,7 @@ class QuantizedDataset:
 
     rows: QuantizedRows | BitPlaneRows
     labels: LabelStream
+    feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self):
         check_labels(self.labels.stored, self.labels.label_format, self.n_rows)

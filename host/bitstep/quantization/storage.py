@@ -69,12 +69,14 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
             rows = max(1, _PIECE // array[:1].nbytes)
             for start in range(0, len(array), rows):
                 archive.append(name, array[start:start + rows])
-        finish_archive(archive, data, labels, [first[id(rows)] for rows in data.stored])
+        finish_archive(archive, data, labels, [first[id(rows)] for rows in data.stored],
+                       dataset.feature_names)
 
 
 def finish_archive(archive: ArchiveWriter,
                    data: QuantizedRows | RowEncoder | BitPlaneRows | BitPlaneEncoder,
-                   labels: LabelStream, names: list[str]) -> None:
+                   labels: LabelStream, names: list[str],
+                   feature_names: tuple[str, ...] | None = None) -> None:
     """Write all but the rows of a quantized data set.
 
     Parameters
@@ -86,6 +88,8 @@ def finish_archive(archive: ArchiveWriter,
     labels : LabelStream
     names : list of str
         Name of the array of each copy.
+    feature_names : tuple of str or None
+        Names of the columns, if they have some.
     """
     bit_planes = isinstance(data, (BitPlaneRows, BitPlaneEncoder))
     of_columns = ("excess", data.excess) if bit_planes else ("variance", data.variance)
@@ -110,6 +114,8 @@ def finish_archive(archive: ArchiveWriter,
     if isinstance(data, (BitPlaneRows, BitPlaneEncoder)):
         # The last block is padded, so the rows are not counted by it.
         header |= {"n_rows": data.n_rows}
+    if feature_names is not None:
+        header |= {"feature_names": list(feature_names)}
     archive.add("header", np.frombuffer(json.dumps(header).encode(), np.uint8))
 
 
@@ -224,7 +230,9 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
         rows,
         LabelStream(
             arrays["labels"], LabelFormat[header["label_format"]], header["label_scale"],
-            header["label_offset"], _classes(classes)))
+            header["label_offset"], _classes(classes)),
+        feature_names=None if (names := header.get("feature_names")) is None
+        else tuple(map(str, names)))
 
 
 def _classes(stored: list[Any] | None) -> np.ndarray | None:

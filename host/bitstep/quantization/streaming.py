@@ -7,6 +7,7 @@ rows, which a shuffle makes another one than that of the file. So positions wait
 stored rows: in memory where they fit, else in a temporary file, a part of which fits.
 """
 
+import json
 import math
 import tempfile
 from collections.abc import Callable, Iterator
@@ -146,7 +147,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     waiting = 0
     if chosen.order is not None and _part_rows(encoder) < chosen.count:
         waiting = chosen.count * encoder.n_features * encoder.position_type.itemsize
-    needed = _size(arrays, labels, encoder) + waiting
+    needed = _size(arrays, labels, encoder, table.feature_names) + waiting
     check_space(path, needed, "for the file" if not waiting else
                 f"{needed - waiting:,} for the file, {waiting:,} for rows that wait for their "
                 "turn, because shuffling reorders them")
@@ -158,7 +159,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
         else:
             blocks = _shuffled_in_memory(table, chosen, encoder)
         _encode(archive, encoder, blocks, progress)
-        finish_archive(archive, encoder, labels, encoder.array_names)
+        finish_archive(archive, encoder, labels, encoder.array_names, table.feature_names)
     return QuantizedFile(chosen.count, encoder.n_features, encoder.bits, options.copies,
                          encoder.encoding,
                   math.prod(arrays["rows_0"][1]))
@@ -181,7 +182,9 @@ def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:
             yield piece.features[start:start + size]
 
 
-def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder) -> int:
+def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder,
+          names: tuple[str, ...] | None) -> int:
+    names_bytes = len(json.dumps(names))
     float64, numbers = np.dtype(np.float64), (encoder.n_features,)
     spread = (PLANES, *numbers) if isinstance(encoder, BitPlaneEncoder) else numbers
     if encoder.scaler.clip is not None:
@@ -191,7 +194,7 @@ def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder) -> int:
     return archive_bytes({
         **arrays, "labels": (np.dtype(np.uint8), labels.stored.shape), "centre": (float64, numbers),
         "scale": (float64, numbers), "variance": (float64, spread),
-        "header": (np.dtype(np.uint8), (_HEADER_BYTES,))})
+        "header": (np.dtype(np.uint8), (_HEADER_BYTES + names_bytes,))})
 
 
 def _encode(archive: ArchiveWriter, encoder: Encoder, blocks: Iterator[np.ndarray],

@@ -36,13 +36,14 @@ import numpy as np
 
 from bitstep.data.views import RowView, is_sparse, view_of
 from bitstep.training.chunks import fingerprint
-from bitstep.training.weighing import weigh
+from bitstep.training.weighing import OFF, WeightRule, weigh
 
 COPIES = 16                 # of a row of mean weight, at most, of weights that are drawn
 COPIED_VALUES = 1 << 25     # of a pass with copies, unless there are more anyway
 MAX_PASS_ROWS = 1 << 20     # of whole weights, unless the data have a COPIES-th of them
 CLOSE = 0.05                # deviation of copies from their weights that is worth no more copies
 RATIO = 1e-12               # of whole numbers, relative: what division rounds
+RAISED = 0.1                # share of the rows whose stored weights are off, with a word
 LEFT_OUT = 0.1, 0.005       # shares of the rows, and of all weight, that are left out with a word
 READ_OF_CHUNK = 0.25        # share of a chunk's rows, on average, that are read without a word
 MADE = "cpu", "golden", "sim"       # devices whose pipeline is made for the rows
@@ -63,7 +64,8 @@ class Pass(NamedTuple):
         weights; 0: copies are in the ratio of the weights.
     note : str or None
         A sentence on rows that have a weight and no copy, if they are a share of :data:`LEFT_OUT`,
-        or of a chunk if on average less than :data:`READ_OF_CHUNK` of its rows are read.
+        or of a chunk if on average less than :data:`READ_OF_CHUNK` of its rows are read; where
+        weights go along, on weights that 16 bits do not hold (:func:`raised_note`).
     stands_for : float
         Rows that a row of the pass stands for on average: of whole weights that differ, which are
         those of repeated rows, their sum over the rows; less than 1 where rows stand in the pass
@@ -82,7 +84,7 @@ class Pass(NamedTuple):
 
 
 class WeightWarning(UserWarning):
-    """Rows have weights that their copies do not have."""
+    """Rows have weights that their copies, or 16 bits, do not have."""
 
 
 def copies_of(weights: np.ndarray, n_features: int = 1) -> tuple[np.ndarray, float]:
@@ -226,7 +228,8 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
     view = view_of(features, rows)
     if along and not chunk:
         found = _weighted(view, targets[rows], weights[rows],
-                          (weights if meant is None else meant)[rows])
+                          (weights if meant is None else meant)[rows],
+                          None if groups is None else groups[rows])
         return found._replace(places=rows[found.places])
 
     def own_seed() -> int:
@@ -252,12 +255,60 @@ def go_along(device: Any) -> bool:
     return device in MADE if isinstance(device, str) else bool(device.config.row_weights)
 
 
-def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np.ndarray) -> Pass:
+def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np.ndarray,
+              groups: np.ndarray | None) -> Pass:
     """Rows with their weights, which stand for as many as others say."""
     rule = weigh(weights).rule()
     order, stored = spread(rule.counts(weights)), rule.stored(weights)
     return Pass(view.take(order), targets[order], None if stored is None else stored[order],
-                stands_for=weigh(meant).rule().rows_meant / len(order), places=order)
+                note=raised_note(rule, weights, groups), places=order,
+                stands_for=weigh(meant).rule().rows_meant / len(order))
+
+
+def raised_note(rule: WeightRule, weights: np.ndarray,
+                groups: np.ndarray | None = None) -> str | None:
+    """A sentence on weights that 16 bits hold to no better than a tenth, if those of a share
+    :data:`RAISED` of the rows are such, or that of a whole class.
+
+    Parameters
+    ----------
+    rule : WeightRule
+    weights : ndarray of float64, shape (n_rows,)
+        All above 0.
+    groups : ndarray of int, shape (n_rows,), or None
+        Class of each row.
+    """
+    ratios = rule.ratios(weights)
+    if ratios is None:
+        return None
+    off = abs(ratios - 1) > OFF
+    classes = 0
+    if groups is not None:
+        asked, found = np.bincount(groups, weights), np.bincount(groups, weights * ratios)
+        classes = int((abs(found - asked) > OFF * asked).sum())
+    if off.mean() < RAISED and not classes:
+        return None
+    worst = ratios[off].max() if ratios[off].max() > 1 else ratios[off].min()
+    among = f", among them those of {classes} class{'es' * (classes > 1)}," if classes else ""
+    return (f"the weights of {100 * off.mean():.2g} % of the rows{among} are too small beside the "
+            f"largest: 16 bits hold them as up to {worst:.3g} times what they should be, since the "
+            "least one is 1/65,535 of the largest; choose weights that differ less, or 0, which "
+            "leaves rows out")
+
+
+def raised_values_note(rule: WeightRule) -> str | None:
+    """The same of rows that are elsewhere, if any of their different weights is such; None if
+    these are too many to be known.
+    """
+    values = rule.weighed.values
+    ratios = None if values is None else rule.ratios(np.array(values))
+    if ratios is None:
+        return None
+    number = int(np.argmax(abs(np.log(ratios))))
+    return (f"the weight {(values or ())[number]:.3g} is too small beside the largest, "
+            f"{rule.weighed.largest:.3g}: 16 bits hold it as {ratios[number]:.3g} times what it "
+            "should be, since the least one is 1/65,535 of the largest; choose weights that differ "
+            "less, or 0, which leaves rows out")
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:

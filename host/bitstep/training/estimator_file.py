@@ -17,7 +17,7 @@ from bitstep.training.schedules import SCHEDULES
 PARAMETERS = ("bits", "encoding", "levels", "batch", "l2", "l1", "box", "copies", "scaler",
               "shuffle", "fit_intercept", "model_bits", "update_bits")
 # Learned attributes that the file has a place of its own for.
-ARRAYS = ("coef_", "intercept_", "classes_", "clip_range_")
+ARRAYS = ("coef_", "intercept_", "classes_", "clip_range_", "feature_names_in_")
 CLASSES = {"regression": "LowPrecisionRegressor", "classification": "LowPrecisionClassifier"}
 
 
@@ -59,8 +59,10 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
             "learned": {name: _stored(value) for name, value in learned.items()},
             "class_type": classes.dtype.str if classes.dtype.kind == "U" else classes.dtype.name,
             "rows": [rows.bits, rows.encoding, rows.refetch, rows.levels, rows.scaler]}}
+    names = getattr(estimator, "feature_names_in_", None)
     return LinearModel(np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), stored,
-                       config, estimator.clip_range_)
+                       config, estimator.clip_range_,
+                       None if names is None else tuple(map(str, names)))
 
 
 def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, RowChoice]:
@@ -101,6 +103,8 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
         "counters_": dict.fromkeys(COUNTER_NAMES), "n_features_in_": model.n_features}
     for name, value in learned.items():
         setattr(estimator, name, _restored(value))
+    if model.feature_names is not None:
+        estimator.feature_names_in_ = np.array(model.feature_names, object)
     if task == "classification":
         estimator.multinomial_ = bool(config.get("multinomial", False))
         estimator.classes_ = model.classes.astype(own["class_type"]) if own else model.classes

@@ -287,7 +287,8 @@ def stored_outputs(data: QuantizedDataset) -> list[QuantizedDataset]:
             pack_labels(np.where(part == number, 1, -1), LabelFormat.SIGN)
             for part in data.labels.blocks(data.n_rows)]) for number in range(count)]
     return [QuantizedDataset(data.rows, LabelStream(
-        stored, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]))) for stored in streams]
+        stored, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0])),
+        feature_names=data.feature_names) for stored in streams]
 
 
 def report_counters(counters: Mapping[str, int | None]) -> dict[str, Any]:

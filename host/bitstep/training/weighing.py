@@ -12,8 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from bitstep.quantization.weights import FEW, stored_weights
+from bitstep.quantization.weights import FEW, MAX_WEIGHT, stored_weights
 
+OFF = 0.1                   # of a stored weight, relative, that is worth a word
 HEAVY = 4                   # times the mean weight, of a row that stands in a pass once
 _HALF = 27                  # low bits of a mantissa, which are summed apart
 
@@ -143,6 +144,23 @@ class WeightRule:
             return stored_weights(self._parts(weights), largest=min(1.0, self._heavy))
         values = np.unique(self._parts(np.array(self.weighed.values)))
         return stored_weights(self._parts(weights), values)
+
+    def ratios(self, weights: np.ndarray) -> np.ndarray | None:
+        """Stored weights over those asked for, relative to the largest; None if all are within
+        :data:`OFF` of these.
+        """
+        stored = self.stored(weights)
+        # Rounding moves a weight of more than 5 units by less than a tenth.
+        if stored is None or stored.min() > 1 / (2 * OFF):
+            return None
+        parts = self._parts(weights)
+        if self.weighed.values is None:
+            largest, top = min(1.0, self._heavy), MAX_WEIGHT
+        else:
+            values = np.unique(self._parts(np.array(self.weighed.values)))
+            largest, top = values[-1], int(stored_weights(values, values)[-1])
+        found = stored / parts * (largest / top)
+        return found if (abs(found - 1) > OFF).any() else None
 
     @property
     def rows_meant(self) -> int:

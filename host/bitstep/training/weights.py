@@ -19,8 +19,8 @@ def checked_weights(weights: Any, n_rows: int, *, part: bool = False) -> np.ndar
 
     Parameters
     ----------
-    weights : array of numbers, shape (n_rows,), or None
-        Finite and not negative, one of them above 0.
+    weights : array of numbers, shape (n_rows,), number or None
+        Finite and not negative, one of them above 0. One number is the weight of every row.
     n_rows : int
     part : bool
         True if there are other rows, so that all may be 0.
@@ -40,6 +40,8 @@ def checked_weights(weights: Any, n_rows: int, *, part: bool = False) -> np.ndar
         found = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"sample_weight must hold numbers, one a row ({error})") from error
+    if not found.ndim:
+        found = np.full(n_rows, found)
     if found.shape != (n_rows,):
         raise ValueError(f"sample_weight must have shape ({n_rows},), one weight a row, not "
                          f"{found.shape}")

@@ -1,6 +1,7 @@
 """Data as people have them: class names, separators, the label's column, weights of classes."""
 
 import json
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from command_line import train
 from bitstep import LowPrecisionClassifier
 from bitstep.cli import main
 from bitstep.data import load, split
+from bitstep.options.table import weights_of
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import load_model
 
@@ -135,14 +137,14 @@ def test_label_column_of_every_command(tmp_path, capsys):
 
 @pytest.mark.parametrize("options, message", [
     ([], "the data have 4: use the data set it was trained for, and say which column is the label"),
-    (["--label-column", "v"], "the data have 4: use the data set it was trained for"),
+    (["--label-column", "1"], "the data have 4: use the data set it was trained for"),
+    (["--no-label"], "the data have 5: use the data set it was trained for, and leave --no-label"),
 ])
 def test_predict_with_other_columns(tmp_path, capsys, options, message):
     model = str(tmp_path / "m.npz")
     rows = np.column_stack([ROWS, ROWS[:, 0] > 0])
     for name, columns in (("three", [0, 1, 2, 3]), ("four", [0, 1, 2, 2, 3])):
-        np.savetxt(tmp_path / f"{name}.csv", rows[:, columns], delimiter=",",
-                   header=",".join("uvwxy"[:len(columns)]), comments="")
+        np.savetxt(tmp_path / f"{name}.csv", rows[:, columns], delimiter=",")
     assert train(tmp_path / "three.csv", "--epochs", 1, "--out", model) == 0
     assert message in error_of(capsys, "predict", model, tmp_path / "four.csv", *options)
 
@@ -219,6 +221,36 @@ def test_class_weights_of_packed_rows(tmp_path):
     ("M=0,zoë=0", "must leave at least two classes with a weight above 0, not 1")])
 def test_bad_class_weights(table, capsys, weight, message):
     assert message in error_of(capsys, "train", table, "--class-weight", weight)
+
+
+def test_class_weights_of_names_with_commas():
+    assert weights_of("a,b=2,c=1") == {"a,b": 2, "c": 1}
+    assert weights_of(" no =1, yes, or so=0.5") == {"no": 1, "yes, or so": 0.5}
+    for text in ("a=1,b", "a=1,", "a,b"):
+        with pytest.raises(ArgumentTypeError, match="each class once with its weight"):
+            weights_of(text)
+
+
+@pytest.mark.parametrize("left_out", ["M", "a b"])
+def test_test_rows_of_a_class_that_is_not_trained_count_as_wrong(tmp_path, capsys, left_out):
+    """As `predict` counts them, of two classes and of three."""
+    model, report = tmp_path / "m.npz", tmp_path / "r.json"
+    kinds = np.where(ROWS[:, 1] > 0.8, "z", KINDS) if left_out == "M" else KINDS
+    names, numbers = np.unique(kinds, return_inverse=True)
+    for found, asked in ((kinds, left_out), (numbers.astype(str),
+                                             str(names.tolist().index(left_out)))):
+        source = write(tmp_path / "train.csv", kinds=found)
+        assert train(source, "--model", "logistic", "--train-rows", 50, "--no-shuffle",
+                     "--class-weight", f"{asked}=0", "--out", model, "--report", report) == 0
+        others = (kinds[50:] == left_out).sum()
+        assert others > 5
+        told = capsys.readouterr().err
+        assert f"{others} of 40 test rows are of classes that are not trained ({asked})" in told
+        share = json.loads(report.read_text())["history"][-1]["test_metric"]
+        write(tmp_path / "test.csv", rows=ROWS[50:], kinds=found[50:])
+        assert main(["predict", str(model), str(tmp_path / "test.csv")]) == 0
+        assert f"accuracy {100 * share:.2f} % on 40 rows" in capsys.readouterr().out
+        assert share <= 1 - others / 40
 
 
 def test_class_weights_need_classes(numbers, capsys):
@@ -314,3 +346,10 @@ def test_other_columns_are_no_index(tmp_path, capsys, index, name, options):
     (("--memory-latency", "10000000"), "must be an integer from 1 to 100000, not '10000000'")])
 def test_numbers_that_nothing_can_hold(numbers, capsys, options, message):
     assert message in error_of(capsys, "train", numbers[0], *options, "--device", "cpu")
+
+
+def test_weights_that_are_raised_are_said(table, capsys):
+    assert train(table, "--class-weight", "M=1e-6") == 0
+    assert "bitstep: warning: the weights of" in capsys.readouterr().err
+    assert train(table, "--class-weight", "balanced") == 0
+    assert "warning" not in capsys.readouterr().err

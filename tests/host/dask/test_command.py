@@ -82,8 +82,11 @@ def test_kinds_of_files(client, tmp_path, suffix):
         write_part(tmp_path / f"part-{number}{suffix}", X[start:stop], Y[start:stop])
     assert train(client, tmp_path / f"part-*{suffix}", "--epochs", 2, "--tol", 0, "--out",
                  tmp_path / "m.npz") == 0
-    expected = train_parts(regressor(epochs=2), make_parts(X, Y, ends))
-    np.testing.assert_array_equal(load_model(tmp_path / "m.npz").coef, expected.coefs[-1])
+    expected, found = train_parts(regressor(epochs=2), make_parts(X, Y, ends)), load_model(
+        tmp_path / "m.npz")
+    np.testing.assert_array_equal(found.coef, expected.coefs[-1])
+    assert found.feature_names == (None if suffix == ".svm" else tuple(
+        f"x{number}" for number in range(10)))
 
 
 def test_parquet_as_a_data_frame(client, tmp_path):

@@ -16,6 +16,7 @@ from bitstep.dask.engine import Engine
 from bitstep.data.dataset import DataError
 from bitstep.options.rules import RuleError
 from bitstep.pipeline.results import DeviceError
+from bitstep.training.copies import WeightWarning
 
 DIABETES: Any = load_diabetes(return_X_y=True)
 X, Y = DIABETES
@@ -129,6 +130,15 @@ def test_weights_of_classes(client, weight, weights):
                                                        weights))
     np.testing.assert_array_equal(model.coef_, expected.coefs[-1])
     assert model.to_local().class_weight == weight
+
+
+def test_weights_that_are_raised_are_said(client):
+    features, labels = IRIS
+    model = LowPrecisionClassifier(client=client, epochs=3, tol=0.0, l2=1e-2, random_state=1,
+                                   class_weight={1: 1e-6})
+    with pytest.warns(WeightWarning, match="the weight 1e-06 is too small beside the largest, 1: "
+                      "16 bits hold it as 15.3 times"):
+        model.fit(chunked(features, 60, 60, 30), chunked(labels, 60, 60, 30))
 
 
 def test_a_class_of_weight_0_is_none(client):

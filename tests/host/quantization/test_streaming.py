@@ -108,8 +108,8 @@ def in_memory(source, path, train_rows, shuffle, seed, task="classification", **
     labels = quantize_labels(rows.labels, rows.n_rows, task=task,
                              label_bits=ENCODINGS[options.get("encoding", "nearest")].label_bits)
     options = {"scaler": "quantile", **options}
-    save_quantized(QuantizedDataset(quantize_rows(rows.features, seed=seed, **options), labels),
-                   path)
+    save_quantized(QuantizedDataset(quantize_rows(rows.features, seed=seed, **options), labels,
+                                    feature_names=rows.feature_names), path)
 
 
 @pytest.mark.covering(2)

@@ -14,6 +14,7 @@ from bitstep.training.copies import (
     pass_rows,
     weighted_order,
 )
+from bitstep.training.weighing import HEAVY
 from bitstep.training.weights import checked_weights, class_factors, class_sums, row_weights
 
 
@@ -97,7 +98,6 @@ def test_balanced():
 
 @pytest.mark.parametrize("weights, message", [
     ([1, 2], r"must have shape \(3,\), one weight a row, not \(2,\)"),
-    (1.0, r"must have shape \(3,\), one weight a row, not \(\)"),
     ([[1], [1], [1]], r"must have shape \(3,\), one weight a row, not \(3, 1\)"),
     ([1, -0.5, 1], r"of at least 0, not -0.5 \(row 1, counted from 0\)"),
     ([1, 1, np.nan], r"finite numbers .* not nan \(row 2"),
@@ -177,3 +177,59 @@ def test_rows_that_are_left_out_are_said():
     weights[:300] = 0
     assert pass_rows(rows, targets, weights, never).note is None
     assert pass_rows(rows, targets, np.linspace(0.1, 1, 1000), lambda: 0).note is None
+
+
+def note_of(weights, groups=None):
+    """The sentence on weights that go along with their rows."""
+    weights = np.asarray(weights, float)
+    return pass_rows(np.zeros((len(weights), 1)), np.zeros((len(weights), 1)), weights, never,
+                     groups, along=True).note
+
+
+def test_weights_that_are_raised_are_said():
+    # 1e-6 of the largest is 0.066 of the least that 16 bits hold, 1 / 65,535: 15.3 times as much.
+    weights = np.where(np.arange(1000) < 300, 1e-6, 1.0)
+    note = note_of(weights)
+    assert note is not None
+    assert note.startswith("the weights of 30 % of the rows are too small beside the largest: 16 "
+                           "bits hold them as up to 15.3 times what they should be")
+    assert note_of(np.where(np.arange(1000) < 99, 1e-6, 1.0)) is None       # less than a tenth
+    # Of a class that is rare, too.
+    groups = (np.arange(1000) < 10).astype(int)
+    note = note_of(np.where(groups, 1e-6, 1.0), groups)
+    assert note is not None
+    assert "1 % of the rows, among them those of 1 class, are" in note
+    # Rounded down: 1.4 units are 1.
+    note = note_of(np.where(np.arange(1000) < 300, 1.4 / 65535, np.linspace(0.5, 1, 1000)))
+    assert note is not None
+    assert "as up to 0.714 times" in note
+
+
+def test_a_heavy_row_stands_in_the_pass_in_parts_that_decide():
+    """The largest part of a row has the weight of four mean rows."""
+    weights = np.full(1000, 1e-7)
+    weights[:10] = 1
+    note = note_of(weights)
+    assert note is not None
+    parts = np.ceil(1 / (HEAVY * weights.mean()))
+    assert f"as up to {1e7 / 65535 / parts:.3g} times" in note
+
+
+@pytest.mark.parametrize("weights", [
+    np.random.default_rng(0).uniform(0.1, 10, 5000), np.random.default_rng(0).uniform(0, 1, 5000),
+    np.random.default_rng(0).lognormal(0, 2, 5000), np.random.default_rng(0).exponential(1, 5000),
+    np.where(np.arange(5000) < 5, 500.0, 0.5), np.where(np.arange(5000) < 5, 1.0, 1e-3),
+    np.where(np.arange(5000) < 2500, 1.0, 1e-4)])
+def test_ordinary_weights_are_not_said(weights):
+    groups = (np.arange(5000) < 5).astype(int)
+    assert note_of(weights, groups) is None
+
+
+def test_one_weight_for_all_rows():
+    found = checked_weights(2.0, 3)
+    assert found is not None
+    assert found.tolist() == [2, 2, 2]
+    with pytest.raises(ValueError, match="at least one number above 0"):
+        checked_weights(0, 3)
+    with pytest.raises(ValueError, match="of at least 0, not -1"):
+        checked_weights(-1, 3)

@@ -1,6 +1,7 @@
 """The column of a label, and labels of a text: numbers, or names of classes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,47 @@ _PLACES = {"first": 0, "last": LAST}
 _SHOWN = 12                 # names of columns that a message lists
 
 
-def label_position(label_column: str | int, columns: int,
-                   names: Sequence[str] | None = None, path: Path | None = None) -> int:
-    """Number of the label's column, from 0.
+@dataclass(frozen=True)
+class NoLabel:
+    """In place of the label's column: labels are not read, and are 0 for every row.
+
+    Attributes
+    ----------
+    column : str, int or None
+        Column that is not read, as that of a label is named; None: all columns are features.
+    """
+
+    column: str | int | None = None
+
+
+# A function chooses by the names of all columns, which are None where they have none.
+LabelColumn = str | int | NoLabel | Callable[
+    [tuple[str, ...] | None], str | int | NoLabel]
+
+
+def chosen_column(label_column: LabelColumn,
+                  names: Sequence[str] | None) -> str | int | NoLabel:
+    """The label's column of data whose columns have these names."""
+    if callable(label_column):
+        return label_column(None if names is None else tuple(names))
+    return label_column
+
+
+def asked_column(label_column: LabelColumn) -> str | int:
+    """The column that is asked for of data whose labels are in no column."""
+    found = chosen_column(label_column, None)
+    if isinstance(found, NoLabel):
+        found = LAST if found.column is None else found.column
+    return found
+
+
+def label_position(label_column: str | int | NoLabel, columns: int,
+                   names: Sequence[str] | None = None, path: Path | None = None) -> int | None:
+    """Number of the label's column, from 0; None: there is none.
 
     Parameters
     ----------
-    label_column : str or int
+    label_column : str, int or NoLabel
         A name of ``names``, or ``first``, ``last``, or a number from 0; negative ones count from
         the end.
     columns : int
@@ -33,6 +68,10 @@ def label_position(label_column: str | int, columns: int,
     DataError
         If there is no such column, or there are several of the name.
     """
+    if isinstance(label_column, NoLabel):
+        if label_column.column is None:
+            return None
+        label_column = label_column.column
     place = f"{path}: " if path is not None else ""
     if isinstance(label_column, str):
         count = list(names or ()).count(label_column)

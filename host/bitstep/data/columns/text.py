@@ -9,7 +9,15 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from bitstep.data.columns.labels import LAST, TextLabels, is_number, label_position
+from bitstep.data.columns.labels import (
+    LAST,
+    LabelColumn,
+    NoLabel,
+    TextLabels,
+    chosen_column,
+    is_number,
+    label_position,
+)
 from bitstep.data.dataset import DataError
 from bitstep.data.text import check_line_ends, line_chunks
 
@@ -52,11 +60,12 @@ class _Layout(NamedTuple):
 
     delimiter: str
     columns: int
-    label: int
+    label: int | None
     names: tuple[str, ...] | None
+    labelled: bool
 
 
-def read_csv(file: BinaryIO, path: Path, label_column: str | int = LAST) -> CsvSet:
+def read_csv(file: BinaryIO, path: Path, label_column: LabelColumn = LAST) -> CsvSet:
     """Features, labels and names of a text.
 
     What separates the columns is a semicolon, a tab or a comma, as the first line has it. That line
@@ -70,8 +79,9 @@ def read_csv(file: BinaryIO, path: Path, label_column: str | int = LAST) -> CsvS
         The text in UTF-8, already decompressed.
     path : Path
         For messages.
-    label_column : str or int
-        See :func:`bitstep.data.columns.labels.label_position`.
+    label_column : str, int, NoLabel or callable
+        See :data:`bitstep.data.columns.labels.LabelColumn` and
+        :func:`bitstep.data.columns.labels.label_position`.
 
     Returns
     -------
@@ -91,7 +101,7 @@ def read_csv(file: BinaryIO, path: Path, label_column: str | int = LAST) -> CsvS
                   class_names)
 
 
-def csv_rows(file: BinaryIO, path: Path, label_column: str | int,
+def csv_rows(file: BinaryIO, path: Path, label_column: LabelColumn,
              labels: TextLabels) -> Iterator[CsvRows]:
     """Some rows after the other, at least one each; see :func:`read_csv`.
 
@@ -175,7 +185,7 @@ def _lines(text: bytes, first_line: int) -> _Lines:
 
 
 def _layout(first: tuple[int, bytes], path: Path,
-            label_column: str | int) -> tuple[_Layout, bool]:
+            label_column: LabelColumn) -> tuple[_Layout, bool]:
     """Columns of a text, from its first line; True if that holds their names."""
     number, line = first
     if b"\0" in line:
@@ -183,14 +193,16 @@ def _layout(first: tuple[int, bytes], path: Path,
                         "be UTF-16); save the file as UTF-8")
     delimiter = _delimiter(line)
     fields = _fields(first, delimiter, path)
-    if len(fields) < 2:
+    names = tuple(fields) if _is_header(fields) else None
+    label_column = chosen_column(label_column, names)
+    labelled = not isinstance(label_column, NoLabel)
+    if len(fields) < 1 + labelled:
         raise DataError(f"{path}, line {number}: found one column; a row must have a label and at "
                         "least one feature, separated by commas, semicolons or tabs")
-    names = tuple(fields) if _is_header(fields) else None
     label = label_position(label_column, len(fields), names, path)
-    if names is not None:
-        names = names[:label] + names[label + 1:]
-    return _Layout(delimiter, len(fields), label, names), names is not None
+    found = None if names is None else tuple(
+        name for number, name in enumerate(names) if number != label)
+    return _Layout(delimiter, len(fields), label, found, labelled), names is not None
 
 
 def _delimiter(line: bytes) -> str:
@@ -239,7 +251,7 @@ def _quoted(lines: _Lines, delimiter: str, path: Path) -> list[list[str]]:
 
 def _parse(lines: _Lines, layout: _Layout, path: Path, labels: TextLabels) -> CsvRows:
     """Features and labels of some lines."""
-    delimiter, columns, label, names = layout
+    delimiter, columns, label, names, labelled = layout
     numbers = [number for number, _ in lines]
     fields: list[str] | list[bytes]
     if any(b'"' in line for _, line in lines):
@@ -254,8 +266,13 @@ def _parse(lines: _Lines, layout: _Layout, path: Path, labels: TextLabels) -> Cs
                             f"{columns}, like the first line; correct the line")
     fields = [field for row in rows for field in row] if rows is not None else \
         mark.join([line for _, line in lines]).split(mark)
-    found = labels.read(fields[label::columns], numbers, label)
-    del fields[label::columns]
+    width = columns
+    found = np.zeros(len(numbers))
+    if label is not None:
+        width -= 1
+        if labelled:
+            found = labels.read(fields[label::columns], numbers, label)
+        del fields[label::columns]
     try:
         values = np.array(list(map(float, fields)))
         good = np.isfinite(values)
@@ -265,15 +282,15 @@ def _parse(lines: _Lines, layout: _Layout, path: Path, labels: TextLabels) -> Cs
         for at, field in enumerate(fields):
             value = is_number(field)
             if value is None or not np.isfinite(value):
-                raise _no_number(field, path, numbers[at // (columns - 1)], at % (columns - 1),
-                                 label)
-    return CsvRows(names, values.reshape(-1, columns - 1), found)
+                raise _no_number(field, path, numbers[at // width], at % width, label)
+    return CsvRows(names, values.reshape(-1, width), found)
 
 
-def _no_number(field: str | bytes, path: Path, line: int, feature: int, label: int) -> DataError:
+def _no_number(field: str | bytes, path: Path, line: int, feature: int,
+               label: int | None) -> DataError:
     """The error for a feature that is no finite number."""
     text = (field.decode("utf-8", "replace") if isinstance(field, bytes) else field).strip()[:60]
-    column = feature + (feature >= label)
+    column = feature + (label is not None and feature >= label)
     remedy = "remove the row or fill in a value"
     if _DECIMAL_COMMA.fullmatch(text):
         remedy = "write a decimal point in place of the comma"

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bitstep.data.columns.labels import LAST, label_position
+from bitstep.data.columns.labels import LAST, LabelColumn, NoLabel, chosen_column, label_position
 from bitstep.data.columns.names import NamedLabels
 from bitstep.data.dataset import DataError
 from bitstep.data.npz import COMPRESSED, StoredArray, find_arrays, read_array_header
@@ -108,7 +108,7 @@ class ArrayTable(Table):
     Parameters
     ----------
     path : Path
-    label_column : str or int
+    label_column : str, int, NoLabel or callable
         See :func:`bitstep.data.columns.labels.label_position`; of a ``.npy`` file.
     task : str or None
         See :class:`bitstep.data.tables.table.Table`.
@@ -121,13 +121,16 @@ class ArrayTable(Table):
         If the file is cut short or damaged.
     """
 
-    def __init__(self, path: Path, label_column: str | int = LAST, task: str | None = None):
+    def __init__(self, path: Path, label_column: LabelColumn = LAST, task: str | None = None):
         super().__init__(path.stem, path, task)
         self._path = path
+        label_column = chosen_column(label_column, None)
+        self._labelled = not isinstance(label_column, NoLabel)
         self._label: int | None = None
-        self._arrays = self._find_npz() if path.suffix.lower() == ".npz" else self._find_npy()
+        self._in_column = path.suffix.lower() != ".npz"     # the label, if there is one
+        self._arrays = self._find_npy() if self._in_column else self._find_npz()
         shape = self._arrays["X"].shape
-        if self._label is not None:
+        if self._in_column:
             self._label = label_position(label_column, shape[1], None, path)
         self._n_rows, self.n_features = shape[0], shape[1] - (self._label is not None)
         self._dtype = np.float32 if self._arrays["X"].dtype == np.float32 else np.float64
@@ -144,7 +147,7 @@ class ArrayTable(Table):
 
     def all_labels(self) -> np.ndarray:
         """Labels of all rows; of a ``.npy`` file, from a pass over its pages."""
-        if self._label is None:
+        if not self._in_column:
             with self._open("y") as labels:
                 found = np.concatenate([
                     self._numbers(labels.read(rows[0], rows[-1] + 1)[:, 0], rows[0])
@@ -156,7 +159,7 @@ class ArrayTable(Table):
     def read(self, chosen: np.ndarray | None = None) -> Iterator[Piece]:
         """Rows in pieces; see :meth:`Table.read`."""
         with self._open("X") as rows:
-            if self._label is not None:
+            if self._in_column or not self._labelled:
                 for numbers, start, stop in self._runs(chosen):
                     yield self._piece(numbers, rows.read(start, stop)[numbers - start], None)
                 return
@@ -167,14 +170,16 @@ class ArrayTable(Table):
                         self._numbers(labels.read(start, stop)[:, 0], start)[numbers - start])
 
     def _piece(self, numbers, rows, labels):
+        if not self._labelled:
+            labels = np.zeros(len(rows))
         if self._label is not None:
-            labels = rows[:, self._label]
+            labels = labels if labels is not None else rows[:, self._label]
             rows = np.delete(rows, self._label, axis=1)
         return Piece(numbers, np.ascontiguousarray(rows, self._dtype), labels.astype(np.float64))
 
     def _find_names(self) -> NamedLabels | None:
         """Labels of text, from a pass over them; None if they are an array of numbers."""
-        if self._label is not None or self._arrays["y"].dtype.kind not in _TEXT:
+        if self._in_column or not self._labelled or self._arrays["y"].dtype.kind not in _TEXT:
             return None
         found: dict[str | bytes, int] = {}
         with self._open("y") as labels:
@@ -218,9 +223,8 @@ class ArrayTable(Table):
         except ValueError as error:
             raise DataError(f"{path}: the file cannot be read ({error}); it must hold one array of "
                             "numbers, as numpy.save writes it") from error
-        self._label = 0
         self._check("The array", array, 2, "(rows, columns)")
-        if array.shape[1] < 2:
+        if array.shape[1] < 1 + self._labelled:
             raise DataError(f"{path}: found {array.shape[1]} columns; a row must have a label and "
                             "at least one feature")
         if array.offset + array.n_bytes > size:
@@ -238,11 +242,17 @@ class ArrayTable(Table):
         except ValueError as error:     # pickled objects and broken headers
             raise DataError(f"{path}: the file cannot be read ({error}); X and y must be arrays of "
                             "numbers") from error
-        missing = [key for key in ("X", "y") if key not in arrays]
+        needed = ("X", "y") if self._labelled else ("X",)
+        missing = [key for key in needed if key not in arrays]
+        if missing and not self._labelled:
+            raise DataError(f"{path}: found the arrays {', '.join(arrays) or 'none'}; there must "
+                            "be X (features); save it under this name")
         if missing:
             raise DataError(f"{path}: found the arrays {', '.join(arrays) or 'none'}; there must "
                             "be X (features) and y (labels); save them under these names")
         self._check("X", arrays["X"], 2, "(rows, columns)")
+        if not self._labelled:
+            return {"X": arrays["X"]}
         self._check("y", arrays["y"], 1, "(rows,)", text=True)
         if arrays["X"].shape[0] and arrays["y"].shape != arrays["X"].shape[:1]:
             raise DataError(f"{self.name}: labels must be float64 of shape "

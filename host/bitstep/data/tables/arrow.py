@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.data.columns.labels import LAST, label_position
+from bitstep.data.columns.labels import LAST, LabelColumn, NoLabel, chosen_column, label_position
 from bitstep.data.columns.names import NamedLabels
 from bitstep.data.dataset import DataError
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table
@@ -28,7 +28,7 @@ class ArrowTable(Table):
     Parameters
     ----------
     path : Path
-    label_column : str or int
+    label_column : str, int, NoLabel or callable
         See :func:`bitstep.data.columns.labels.label_position`.
     task : str or None
         See :class:`bitstep.data.tables.table.Table`.
@@ -39,7 +39,7 @@ class ArrowTable(Table):
         If pyarrow is not installed, the file is damaged, or a column holds anything else.
     """
 
-    def __init__(self, path: Path, label_column: str | int = LAST, task: str | None = None):
+    def __init__(self, path: Path, label_column: LabelColumn = LAST, task: str | None = None):
         super().__init__(path.stem, path, task)
         self._path = path
         try:
@@ -53,23 +53,26 @@ class ArrowTable(Table):
         with self._errors():
             self._n_rows, schema = self._measure()
         names, types = tuple(schema.names), schema.types
-        if len(names) < 2:
+        label_column = chosen_column(label_column, names)
+        self._labelled = not isinstance(label_column, NoLabel)
+        if len(names) < 1 + self._labelled:
             raise DataError(f"{path}: found {len(names)} columns; a row must have a label and at "
                             "least one feature")
         self._label = label_position(label_column, len(names), names, path)
         is_number = (pyarrow.types.is_integer, pyarrow.types.is_floating, pyarrow.types.is_boolean)
-        has_text = self._is_text(types[self._label])
+        has_text = self._label is not None and self._labelled and self._is_text(types[self._label])
         for number, (name, kind) in enumerate(zip(names, types, strict=True)):
-            if not any(rule(kind) for rule in is_number) \
-                    and not (has_text and number == self._label):
+            if not any(rule(kind) for rule in is_number) and not (
+                    number == self._label and (has_text or not self._labelled)):
                 raise DataError(f"{path}: column {name!r} holds {kind}; every column must hold "
                                 "numbers, but for the label's, which may hold text; leave it out "
                                 "or convert it")
         if self._n_rows == 0:
             raise DataError(f"{path}: the file has no rows; it must have at least one")
-        self.feature_names = names[:self._label] + names[self._label + 1:]
+        self._others = [number for number in range(len(names)) if number != self._label]
+        self.feature_names = tuple(names[number] for number in self._others)
         self.n_features = len(self.feature_names)
-        types = [*types[:self._label], *types[self._label + 1:]]
+        types = [types[number] for number in self._others]
         self._dtype = np.float32 if all(kind == pyarrow.float32() for kind in types) \
             else np.float64
         self._named = self._find_names() if has_text else None
@@ -82,6 +85,7 @@ class ArrowTable(Table):
 
     def all_labels(self) -> np.ndarray:
         """Labels of all rows."""
+        assert self._label is not None
         with self._errors():
             return np.concatenate([
                 self._labels(batch.column(0), start)
@@ -89,14 +93,15 @@ class ArrowTable(Table):
 
     def read(self, chosen: np.ndarray | None = None) -> Iterator[Piece]:
         """Rows in pieces; see :meth:`Table.read`."""
-        others = [column for column in range(self.n_features + 1) if column != self._label]
         with self._errors():
             for start, batch in self._batches(chosen, None):
                 features = np.empty((batch.num_rows, self.n_features), self._dtype)
-                for at, column in enumerate(others):
+                for at, column in enumerate(self._others):
                     features[:, at] = self._numbers(batch.column(column), start, column,
                                                     features.dtype)
-                labels = self._labels(batch.column(self._label), start)
+                labels = np.zeros(batch.num_rows)
+                if self._label is not None and self._labelled:
+                    labels = self._labels(batch.column(self._label), start)
                 piece = Piece(np.arange(start, start + len(labels)), features, labels)
                 piece = piece.select(chosen)
                 if len(piece.rows):
@@ -159,6 +164,7 @@ class ArrowTable(Table):
 
     def _find_names(self) -> NamedLabels:
         """Labels of text, from a pass over their column."""
+        assert self._label is not None
         found: dict[str, int] = {}
         with self._errors():
             for start, batch in self._batches(None, [self._label]):
@@ -179,7 +185,9 @@ class ArrowTable(Table):
     def _labels(self, column: Any, start: int) -> np.ndarray:
         """Labels of a batch as numbers."""
         if self._named is None:
+            assert self._label is not None
             return self._numbers(column, start, self._label, np.dtype(np.float64))
+        assert self._label is not None
         self._refuse_missing(column, start, self._label)
         texts, places = self._texts(column)
         used, places = np.unique(places, return_inverse=True)

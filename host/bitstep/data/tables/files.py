@@ -6,7 +6,7 @@ import lzma
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bitstep.data.columns.labels import LAST
+from bitstep.data.columns.labels import LAST, LabelColumn, asked_column
 from bitstep.data.columns.text import CSV_SUFFIXES, CsvSet, read_csv
 from bitstep.data.dataset import DataError, Dataset
 from bitstep.data.libsvm import read_libsvm
@@ -80,7 +80,7 @@ def read_text(path: Path, suffix: str, n_features: int | None,
         return CsvSet(*read_libsvm(file, path, n_features), None, None)
 
 
-def open_file(path: Path, n_features: int | None = None, label_column: str | int = LAST,
+def open_file(path: Path, n_features: int | None = None, label_column: LabelColumn = LAST,
               task: str | None = None, *, kind: str | None = None) -> Table:
     """A file as a table, whose rows are read in pieces; parameters as in ``bitstep.data.load``.
 
@@ -137,9 +137,12 @@ def _check_suffix(path: Path) -> None:
                         f"{', '.join(ARROW_SUFFIXES)} (pyarrow); rename or convert the file")
 
 
-def _check_label_column(path: Path, suffix: str, label_column: str | int) -> None:
+def _check_label_column(path: Path, suffix: str, label_column: LabelColumn) -> None:
     """Raise DataError for a label's column of a file in which labels are no column."""
-    if label_column in (LAST, "last") or suffix not in (*TEXT_SUFFIXES, ".npz"):
+    if suffix not in (*TEXT_SUFFIXES, ".npz"):
+        return
+    label_column = asked_column(label_column)
+    if label_column in (LAST, "last"):
         return
     where = "the array y" if suffix == ".npz" else "the first number of every line"
     raise DataError(f"{path}: the label's column cannot be {label_column!r}, since labels of a "

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bitstep.data.columns.labels import LAST, TextLabels
+from bitstep.data.columns.labels import LAST, LabelColumn, TextLabels
 from bitstep.data.columns.text import count_csv_rows, csv_rows
 from bitstep.data.libsvm import (
     SparseRows,
@@ -54,11 +54,11 @@ class CsvTable(TextTable):
 
     Parameters
     ----------
-    label_column : str or int
+    label_column : str, int, NoLabel or callable
         See :func:`bitstep.data.columns.labels.label_position`.
     """
 
-    def __init__(self, *arguments: Any, label_column: str | int = LAST):
+    def __init__(self, *arguments: Any, label_column: LabelColumn = LAST):
         super().__init__(*arguments)
         self._label_column = label_column
         self._task, self._surveyed = self.task, False
