@@ -184,7 +184,9 @@ class Device(Protocol):
             Longest time in seconds without progress: no row beat read and no epoch finished.
             (The golden model: longest time for an epoch.)
         to_the_end : bool
-            True: a model that leaves its range does not end the others. False: it ends the run.
+            True: a model that leaves its range does not end the others. False: it ends the run,
+            at the end of its epoch, which then counts for none of the run's models: all have the
+            epochs before it. Which jobs share a run depends on the device (:meth:`parts`).
 
         Raises
         ------
