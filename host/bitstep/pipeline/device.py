@@ -191,8 +191,8 @@ class Device(Protocol):
         Raises
         ------
         DeviceError
-            If the device is not what it claims to be or cannot run the job; nothing was
-            transferred.
+            If the device is not what it claims to be, cannot run the job, or has one run at a time
+            and another one is open (docs/runs.md); nothing was transferred.
         MemoryError
             If the device has not enough memory.
         """
