@@ -117,9 +117,14 @@ class RegisterRun(Run):
         progress, count = Progress(self, self.timeout_s), len(self.job.epochs)
         self._running, self._started_at = True, None
         self.write("CONTROL", Control.START)
-        self._started_at = self._place()        # which is locked from the start on
+
+        def look():
+            if self._started_at is None:            # locked from the start on
+                self._started_at = self._place()
+            return progress.look()
+
         while not progress.finished:
-            self.device.wait(progress.look, self.timeout_s)
+            self.device.wait(look, self.timeout_s)
             if progress.lost:
                 raise self._lost(progress.lost)
             for done in progress.show():
