@@ -1,13 +1,14 @@
 """A run of a training job through registers: transfers, bounded waits, errors."""
 
 import contextlib
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bitstep.devices import joint_runs
-from bitstep.devices.base import Buffer, RegisterAccess, labels_buffer
+from bitstep.devices.base import Buffer, KeptRows, RegisterAccess, labels_buffer
 from bitstep.devices.progress import RunProgress
 from bitstep.pipeline.device import Run
 from bitstep.pipeline.job import TrainingJob
@@ -87,27 +88,56 @@ class RegisterRun(Run):
             if device.config.packed else self.job.rows
         self.flags_models = device.config.models > 1    # which a model's last word holds
         self.overflowed, self.overflow, self._told = False, 0, 0
+        self.over, self._running, self._gone = False, False, False
+        self._started_at: tuple[int, int] | None = None
         self.buffers: dict[str, Buffer] = {}
-        self.stack = contextlib.ExitStack()     # frees the buffers
+        self.stack = contextlib.ExitStack()     # frees the buffers, then gives the registers back
+        device.turns.take(self, device.name)
+        mine, turns = weakref.ref(self), device.turns
+        self.stack.callback(lambda: (run := mine()) and turns.release(run))
+        self.kept: KeptRows | None = device.kept_rows
         with self.stack:
             self._stop_previous()
+            turns.free_lost()
             self._load()
             self.stack = self.stack.pop_all()
+        turns.keep(self, self.stack)
 
     def close(self):
-        """Free the buffers."""
-        self.stack.close()
+        """Stop the pipeline if it still runs, and free the buffers."""
+        with self.stack:
+            if self._running:
+                with contextlib.suppress(DeviceError):
+                    self.abort()
+
+    def finish(self, on_epoch=None):
+        """See :meth:`bitstep.pipeline.device.Run.finish`."""
+        try:
+            return super().finish(on_epoch)
+        finally:
+            self.over = True
 
     def epochs(self):
         """See :meth:`bitstep.pipeline.device.Run.epochs`."""
         progress, count = RunProgress(self, self.timeout_s), len(self.job.epochs)
+        self._running, self._started_at = True, None
         self.write("CONTROL", Control.START)
+
+        def look():
+            if self._started_at is None:            # locked from the start on
+                self._started_at = self._place()
+            return progress.look()
+
         while not progress.finished:
-            self.device.wait(progress.look, self.timeout_s)
+            self.device.wait(look, self.timeout_s)
+            if progress.lost:
+                raise self._lost(progress.lost)
             for done in progress.show():
                 yield done * len(self.jobs)
             if not progress.finished and progress.idle_s > self.timeout_s:
                 raise self._timeout(progress)
+        self._running = False
+        self._check_place()
         # A serial line takes a while for these, in which Ctrl-C must lose nothing either.
         status, error, self.overflow = map(self.read, ("STATUS", "ERROR", "OVERFLOW"))
         self.overflowed = error == Error.OVERFLOW
@@ -123,6 +153,7 @@ class RegisterRun(Run):
 
     def read(self, name):
         """Read a 32-bit register."""
+        self.device.turns.require(self, self.device.name)
         return self.device.read(OFFSETS[name])
 
     def read_pair(self, name):
@@ -134,6 +165,7 @@ class RegisterRun(Run):
 
     def write(self, name, value):
         """Write a 32-bit register."""
+        self.device.turns.require(self, self.device.name)
         self.device.write(OFFSETS[name], int(value))
 
     def write_pair(self, name, value):
@@ -151,8 +183,28 @@ class RegisterRun(Run):
 
     def abort(self):
         """Stop the pipeline; return True if it did within a bounded time."""
+        if self._gone:
+            return True             # what runs now, if anything, is not ours
         self.write("CONTROL", Control.ABORT)
-        return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, ABORT_TIMEOUT_S)
+        stopped = self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, ABORT_TIMEOUT_S)
+        self._running &= not stopped
+        return stopped
+
+    def _lost(self, text):
+        """The error of a run that is no longer on the board."""
+        self._gone, self._running = True, False
+        return DeviceError(
+            f"The run on device '{self.device.name}' is gone ({text}): the board was reset, or "
+            "another program uses it. See that this program alone uses the board, and train again")
+
+    def _place(self):
+        """Where the run that is in the registers writes models: no two programs have the same."""
+        return self.read("MODEL_OUT_ADDRESS_HI"), self.read("MODEL_OUT_ADDRESS_LO")
+
+    def _check_place(self):
+        """Raise DeviceError if a reset or another program has replaced the run that was started."""
+        if self._started_at is not None and self._place() != self._started_at:
+            raise self._lost("the registers are not those that it was started with")
 
     @property
     def blocks(self) -> int:
@@ -170,6 +222,7 @@ class RegisterRun(Run):
 
     def outcomes(self):
         """See :meth:`bitstep.pipeline.device.Run.outcomes`."""
+        self._check_place()
         if not self.flags_models:
             result = self.result()
             return [RangeOverflowError(Overflow(self.overflow), result) if self.overflowed
@@ -219,6 +272,7 @@ class RegisterRun(Run):
 
     def _timeout(self, progress):
         """Abort a run that makes no progress; the error."""
+        self._check_place()
         idle_s, status = progress.idle_s, self.read("STATUS")
         done = self.read("EPOCHS_DONE")
         stopped = self.abort()
@@ -234,7 +288,7 @@ class RegisterRun(Run):
         job, config = self.job, self.device.config
         rows = self._rows()
         stored_labels, shared = joint_runs.stored_labels_of(self.jobs, config)
-        labels = labels_buffer(self.device.kept_rows, stored_labels, self._buffer)
+        labels = labels_buffer(self.kept, stored_labels, self._buffer)
         epoch_table = self._buffer("epoch table", 16 * len(job.epochs) * len(self.jobs))
         n_bytes = self.blocks * self.layout.n_bytes         # of the first models
         self.models = self._buffer("models", len(job.epochs) * self.n_written)
@@ -301,7 +355,7 @@ class RegisterRun(Run):
 
     def _rows(self):
         """The buffer of the rows, which is filled unless the device has kept it."""
-        kept = self.device.kept_rows
+        kept = self.kept
         if kept and (held := kept.held(self.rows)):
             return held
         config, size = self.device.config, sum(copy.nbytes for copy in self.rows)

@@ -12,6 +12,7 @@ from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.driver import RegisterRun, check_identity
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.software import check_gradient
+from bitstep.devices.turns import Turns
 from bitstep.pipeline.device import ALL_BITS, Device, Run
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
@@ -49,12 +50,18 @@ class RegisterDevice(RegisterAccess, Device):
     shows_models = True     # reading a model while the pipeline runs costs little
     clock_hz: float     # pyright: ignore[reportIncompatibleVariableOverride]  # there is one
 
+    @property
+    def turns(self) -> Turns:
+        """Who has registers and memory; made when it is first asked for, by whichever thread."""
+        return vars(self).setdefault("_turns", Turns())
+
     def begin(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
               to_the_end: bool = True) -> Run:
         """Load a run into the device's memory and registers; see
         :meth:`bitstep.pipeline.device.Device.begin`.
         """
-        check_identity(self)
+        with self.turns.held(self.name):
+            check_identity(self)
         for job in jobs:
             self._check(job)
         return RegisterRun(self, jobs, timeout_s, to_the_end=to_the_end)
@@ -71,13 +78,12 @@ class RegisterDevice(RegisterAccess, Device):
 
         A pipeline writes derivatives in a run of its own, which reads their planes again.
         """
-        check_identity(self)
+        with self.turns.held(self.name):
+            check_identity(self)
         self._check(job)
         check_gradient(job, self.config, derivative_planes, derivative_rows)
         if not self.config.stages.full_passes:
             raise DeviceError(NO_GRADIENT.format(self.name))
-        if self.kept_rows is not None:
-            self.kept_rows.free_labels()
         with GradientRun(self, job, timeout_s) as run:
             found = run.sums()
         if found.overflow or not derivative_planes:
@@ -94,12 +100,14 @@ class RegisterDevice(RegisterAccess, Device):
         if self.kept_rows is not None:
             yield
             return
-        self.kept_rows = KeptRows()
+        kept = self.kept_rows = KeptRows()
         try:
             yield
         finally:
-            kept, self.kept_rows = self.kept_rows, None
-            kept.free_all()
+            if self.kept_rows is kept:
+                self.kept_rows = None
+            # Another thread may have a run that reads them.
+            self.turns.afterwards(kept.free_all)
 
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""
@@ -134,6 +142,11 @@ class ForwardingDevice(RegisterDevice):
         self.device: Any = device
         self.name, self.config = device.name, device.config
         self.identity, self.clock_hz = device.identity, device.clock_hz
+
+    @property
+    def turns(self) -> Turns:
+        """Those of the other device, whose registers these are."""
+        return self.device.turns
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.device, name)
@@ -179,6 +192,11 @@ class GradientRun(RegisterRun):
             job, batch=job.n_rows, correction_period=0, proximal_period=0, constants=None,
             constant_intercept=0)], timeout_s)
         self.flags_models = False
+
+    def _load(self):
+        if self.kept is not None:
+            self.kept.free_labels()     # of the gradient before
+        super()._load()
 
     @property
     def blocks(self) -> int:
@@ -231,14 +249,14 @@ class DerivativeRun(GradientRun):
 
     def _derivatives(self):
         self.models.from_device()
-        found, kept = self.models.array[:self.n_written].copy(), self.device.kept_rows
+        found, kept = self.models.array[:self.n_written].copy(), self.kept
         if kept is not None:
             kept.keep_labels(found, self.models)
         return found
 
     def _buffer(self, name, n_bytes, *arguments) -> Buffer:
         # The labels may stay in memory for the runs that read them.
-        kept = self.device.kept_rows if name == "models" else None
+        kept = self.kept if name == "models" else None
         return super()._buffer(name, n_bytes, *arguments, **({"kept": kept} if kept else {}))
 
 

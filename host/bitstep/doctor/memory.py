@@ -56,9 +56,13 @@ def large(session: Session) -> None:
     job = still_job(config, n_features=config.rows.lanes, n_rows=1,
                     model=np.ones(config.rows.lanes, np.int32))
     singles = beat_jobs(config)
+    sizes: list[int] = []
+    for other in (job, singles[0]):
+        with RegisterRun(session.device, [other]) as run:
+            sizes += [buffer.array.size for buffer in run.buffers.values()]
     with contextlib.ExitStack() as stack:       # the large one must leave room for these
-        for other in (job, singles[0]):
-            stack.enter_context(RegisterRun(session.device, [other]))
+        for size in sizes:
+            stack.callback(session.device.allocate(size).free)
         size = session.largest(session.memory_bytes)
     with contextlib.ExitStack() as stack:
         buffer = session.device.allocate(size)

@@ -184,13 +184,15 @@ class Device(Protocol):
             Longest time in seconds without progress: no row beat read and no epoch finished.
             (The golden model: longest time for an epoch.)
         to_the_end : bool
-            True: a model that leaves its range does not end the others. False: it ends the run.
+            True: a model that leaves its range does not end the others. False: it ends the run,
+            at the end of its epoch, which then counts for none of the run's models: all have the
+            epochs before it. Which jobs share a run depends on the device (:meth:`parts`).
 
         Raises
         ------
         DeviceError
-            If the device is not what it claims to be or cannot run the job; nothing was
-            transferred.
+            If the device is not what it claims to be, cannot run the job, or has one run at a time
+            and another one is open (docs/runs.md); nothing was transferred.
         MemoryError
             If the device has not enough memory.
         """

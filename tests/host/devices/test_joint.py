@@ -148,8 +148,27 @@ def test_one_that_leaves_its_range_does_not_end_the_others():
     seen = []
     found = together(CpuDevice(jobs[0].config), jobs, on_epoch=seen.append, to_the_end=False)
     assert [len((one.result if isinstance(one, RangeOverflowError) else one).models)
-            for one in found] == [2, 1, 2]      # of 3
-    assert seen == list(range(1, 6))
+            for one in found] == [1, 1, 1]      # of 3: the second epoch counts for none
+    assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize("rows", [8, 1000])
+def test_all_that_leave_their_range_in_the_last_epoch_are_told(monkeypatch, rows):
+    """Wherever in that epoch, in whatever portions it is computed."""
+    monkeypatch.setattr(portions, "PORTION_ROWS", rows)
+    jobs = narrow_jobs(4)
+    for number, mantissa in ((1, (1 << 18) - 1), (2, 1 << 13)):
+        steps = tuple(EpochSteps(mantissa, 1, key=entry.key) for entry in jobs[number].epochs)
+        jobs[number] = dataclasses.replace(jobs[number], epochs=(jobs[number].epochs[0],
+                                                                 *steps[1:]))
+    assert compare(jobs) == [2, 2]
+    found = together(CpuDevice(jobs[0].config), jobs, to_the_end=False)
+    assert [isinstance(one, RangeOverflowError) for one in found] == [False, True, True, False]
+    for one, job in zip(found, jobs, strict=True):
+        result = one.result if isinstance(one, RangeOverflowError) else one
+        np.testing.assert_array_equal(
+            result.models, GoldenDevice(job.config).train(dataclasses.replace(
+                job, epochs=job.epochs[:1])).models)
 
 
 def test_second_run_is_as_the_first():

@@ -123,6 +123,34 @@ def test_writes_words(use, tmp_path):
     device.close()
 
 
+def test_reset_under_a_run_is_noticed_soon(use, tmp_path):
+    """As when another program loads a bitstream: registers say nothing, and no interrupt comes."""
+    fake = use(CONFIG, interrupt=FakeInterrupt(10))
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+    def reset(done):
+        fake.pipeline.run = None
+        for name in ("STATUS", "EPOCHS_DONE", "BEATS_LO", "MODEL_OUT_ADDRESS_LO"):
+            fake.pipeline.set(name, 0)
+
+    started = time.monotonic()
+    with pytest.raises(DeviceError, match=r"is gone .*the board was reset, or another program"):
+        device.train(job(), on_epoch=reset)
+    fake.pipeline.hang, started = 0, time.monotonic()
+    with device.begin([job()]) as run:
+        epochs = run.epochs()
+        timer = threading.Timer(0.2, reset, [0])
+        timer.start()
+        with pytest.raises(DeviceError, match="STATUS 0x00000000 says neither busy nor done"):
+            next(epochs)
+    assert time.monotonic() - started < 10
+    assert fake.pipeline.buffers == []
+    fake.pipeline.hang = None
+    np.testing.assert_array_equal(device.train(job()).models,
+                                  [epoch.model for epoch in train(job())])
+    device.close()
+
+
 class FakeInterrupt:
     """Comes after some seconds, or fails."""
 

@@ -1,11 +1,14 @@
 """Several models in one run on the simulated board: each is the one that is trained alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from drawn_jobs import SEVERAL as CONFIG
 from simulated import TestedDevice, open_board
 from simulated import check_models as check
 
+from bitstep.devices.cpu import portions
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
@@ -98,13 +101,27 @@ def test_range_of_one_model_ends_no_other(board, speeds):
                                  label_format=LabelFormat.SIGN))
 
 
-def test_range_of_one_model_ends_the_run_if_asked_to(board):
-    jobs = random_jobs(CONFIG, 4, n_features=30, n_rows=60, epochs=40, speeds=[0.5, 300, 0.5])
+@pytest.mark.parametrize("speeds", [[0.5, 300, 0.5], [300, 0.5, 300, 0.5], [80, 60, 90, 70],
+                                    [0.5, 0.5, 0.5, 80]])
+@pytest.mark.parametrize("calm", [0, 2])
+@pytest.mark.parametrize("rows", [16, 1000])
+def test_range_of_one_model_ends_the_run_if_asked_to(board, monkeypatch, speeds, calm, rows):
+    """All models have the epochs before it, on every device, in whatever portions."""
+    monkeypatch.setattr(portions, "PORTION_ROWS", rows)
+    jobs = [replace(slow, epochs=slow.epochs[:calm] + job.epochs[calm:]) for slow, job in zip(*(
+        random_jobs(CONFIG, 4, n_features=30, n_rows=60, epochs=5, speeds=each)
+        for each in ([0.5], speeds)), strict=True)]
     found = outcomes(board.train_models(jobs, to_the_end=False))
-    epochs = [result.epochs_done for result, _ in found]
-    assert [ended for _, ended in found] == [False, True, False, False]
-    assert epochs == [epochs[1]] * 4
-    assert epochs[1] < 40
+    expected = outcomes(CpuDevice(CONFIG).train_models(jobs, to_the_end=False))
+    epochs = found[0][0].epochs_done
+    assert calm <= epochs < 5
+    assert any(ended for _, ended in found)
+    assert [ended for _, ended in found] == [ended for _, ended in expected]
+    for job, (own, _), (other, _) in zip(jobs, found, expected, strict=True):
+        assert own.epochs_done == other.epochs_done == epochs
+        for result in (own, other):
+            assert result.models.tolist() == [
+                epoch.model.tolist() for epoch, _ in zip(train(job), range(epochs), strict=False)]
 
 
 def test_interrupt_loses_no_model(board):

@@ -86,8 +86,6 @@ class JointRun(Run):
             elapsed, started = time.monotonic() - started, time.monotonic()
             if elapsed > self.timeout_s and self._running():
                 raise self._timeout(elapsed)
-            if self.models.endings.any() and not self.to_the_end:
-                return
 
     def words(self) -> Iterator[tuple[int, np.ndarray, int]]:
         """See :meth:`bitstep.pipeline.device.Run.words`."""
@@ -117,7 +115,7 @@ class JointRun(Run):
                 if first + n_rows == job.n_rows:
                     self._keep()
                 yield
-            if self.models.endings.all():
+            if self._is_over():
                 return
 
     def _begin(self, number: int) -> None:
@@ -143,8 +141,16 @@ class JointRun(Run):
 
     _keys: Sequence[int] = (0,)     # of the epoch, each once
 
+    def _is_over(self) -> bool:
+        """True if the models that have left their range end the run, as they do at an epoch's end.
+        """
+        endings = self.models.endings
+        return bool(endings.all() if self.to_the_end else endings.any())
+
     def _keep(self) -> None:
-        """Keep the models after an epoch."""
+        """Keep the models after an epoch, none of one that ends the run."""
+        if self._is_over():
+            return
         for place, job in enumerate(self.jobs):
             if not self.models.endings[place]:
                 self.done[place].append(EpochModel(
