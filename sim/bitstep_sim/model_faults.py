@@ -28,8 +28,11 @@ MODEL_FAULTS = [
         _TURNS, "on = Cat((registers.models > number)", "on = Cat((registers.models >= number)"),
         board="board/test_packed.py::its_last_model"),
     Fault("reset missing", Mutation(
-        _TURNS, ", *(entry.eq(0) for entry in self.entries)]", "]"),
-        board=f"{_BOARD}ends_no_other"),
+        _TURNS, "*(entry.eq(_STILL) for entry in self.entries)]", "]"),
+        board=f"{_BOARD}ends_no_other or has_no_corrections"),
+    Fault("constant changed", Mutation(
+        _TURNS, "const({\"shift\": 1, \"correction_shift\": 1})", "const({\"shift\": 1})"),
+        board=f"{_BOARD}has_no_corrections"),
     Fault("flag lost", Mutation(
         "top.py", "Cat(bank.overflow, bank.overflow_more).eq(", "bank.overflow.eq("),
         board="board/test_packed.py::ninth_model"),

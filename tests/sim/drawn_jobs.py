@@ -124,9 +124,10 @@ EVERY_CYCLE = [
     PipelineConfig(bits=8, max_features=40, lookahead=19, update_interval=1,
                    loss_family="logistic", row_weights=True),
     PipelineConfig(bits=32, row_format="float32", max_features=7, lookahead=14, update_interval=1),
-    # Batches that begin before the updates of the batch before are there.
+    # Batches that begin before the updates of the batch before are there. With weights a row of up
+    # to 16 lanes enters the solver before its largest derivative.
     PipelineConfig(bits=4, max_features=640, lookahead=15, update_interval=1, batch_lookahead=7,
-                   proximal=True),
+                   proximal=True, row_weights=True),
     PipelineConfig(bits=8, max_features=40, lookahead=19, update_interval=1, batch_lookahead=7,
                    loss_family="logistic", row_weights=True),
 ]

@@ -95,8 +95,8 @@ COUNTERS = (
     ("STALL_CORRECTION", "Cycles that a row waited for the diagonal correction"),
     ("STALL_REFETCH", ("Cycles that rows waited for a fine row, or for one that comes again; "
                        "beats that enter a second time are counted nowhere")),
-    ("FLUSH", ("Cycles spent applying the last updates of an epoch or of a correction period, and "
-               "in proximal steps")),
+    ("FLUSH", ("Cycles spent applying the last updates of an epoch or of a correction period, in "
+               "rows without data between batches, and in proximal steps")),
     ("MODEL_IO", "Cycles spent loading and writing models and tables"),
     ("OVERFLOWS", "Cycles in which a value left its range"),
     ("REFETCHED_ROWS", "Rows read again with 16 bits a value"),
@@ -128,7 +128,8 @@ REGISTERS = tuple([
              "(number-formats.md)"),
     Register("INTERCEPT_LEVEL", 0x05C, "rw", 17, "Level of the intercept's constant 1 (1 for "
              "floating-point rows); 0 for none"),
-    Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's"),
+    Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's; of "
+             "long rows at most what its memories of rows hold (PipelineConfig.allows_lookahead)"),
     Register("CORRECTION_PERIOD", 0x064, "rw", 32,
              "Rows between diagonal corrections, a multiple of BATCH; 0 for none"),
     Register("WARM_START", 0x068, "rw", 1, "1 loads the model at MODEL_IN, 0 starts from zero"),

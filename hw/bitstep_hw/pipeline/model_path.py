@@ -46,11 +46,19 @@ class ModelPath:
         self.updates = UpdateQueue(config=config)
         self.store = ModelStore(config=config)
         self.dot_product = DotProduct(config=config)
-        self.solver = SOLVERS[config.loss_family](config=config)
+        linear = config.loss_family == "linear"
+        # Registers of a product: of a mantissa with a weight, or with a bound.
+        self._product_stages = 2 if config.stages.clock.fast else 1
         self.derivative_step = DerivativeStep(
-            bound_width=bound_width(config) if config.loss_family == "linear" else None,
-            product_stages=2 if config.stages.clock.fast else 1,
-            decoded=config.update_interval == 1)
+            bound_width=bound_width(config) if linear else None,
+            product_stages=self._product_stages, decoded=config.update_interval == 1)
+        # With ``row_weights``: cycles from a row's own mantissa until the row enters the solver,
+        # and from its largest derivative, which may also come after the row has entered: rows that
+        # look ahead from a batch to the next enter early.
+        self._mantissa_wait = config.stages.solver_entry - self._product_stages - 1
+        self._step_wait = self._mantissa_wait - self.derivative_step.latency
+        late = {"steps_late": max(-self._step_wait, 0)} if linear else {}
+        self.solver = SOLVERS[config.loss_family](config=config, **late)
         self.left_update, self.left_correction, self.rewritten = self.solver.overflowed, C(0), C(0)
 
     def named(self, name):
@@ -97,12 +105,12 @@ class ModelPath:
             *each(dot_product.levels, pipeline.levels.late_dot),
         ]
 
-    def connect_solver(self, m, pipeline, dotted, label, steps, label_shift, row, entered):
-        """The solver; ``label`` is that of the row that enters, with its products, ``entered``
-        cycles after its last slot, with which ``row`` came.
+    def connect_solver(self, m, pipeline, dotted, label, steps, label_shift, row):
+        """The solver; ``label`` is that of the row that enters, with its products; ``row`` came
+        with its last slot.
         """
         solver, step, stages = self.solver, self.derivative_step, self.config.stages
-        mantissa, scale = self._scale(m, pipeline, steps, row, entered)
+        mantissa, scale = self._scale(m, pipeline, steps, row)
         since_dotted = stages.dot.cycles - stages.solver.lead - stages.store.words
         m.d.comb += [
             solver.clear.eq(pipeline.start), solver.valid.eq(pipeline.correlator.o_valid),
@@ -126,22 +134,21 @@ class ModelPath:
         m.d.comb += [getattr(solver, name).eq(getattr(pipeline.run, name))
                      for name in solver.RUN_NUMBERS]
 
-    def _scale(self, m, pipeline, steps, row, entered):
-        """What the solver scales a row by when it enters, ``entered`` cycles after its last slot,
-        by name; with ``row_weights`` from the row's own mantissa.
+    def _scale(self, m, pipeline, steps, row):
+        """What the solver scales a row by, when it takes it, by name; with ``row_weights`` from the
+        row's own mantissa.
         """
         step, mantissa, wait, then = self.derivative_step, steps.mantissa, 0, 0
         if self.config.row_weights:
-            stages = 2 if self.config.clock.fast else 1
             weighted = pipeline.run.weighted
             if self.config.refetch:     # at an epoch's start its K, which bounds those of all rows
                 weighted = weighted & ~pipeline.start
             mantissa = Signal.like(steps.mantissa, name=self.named("own"), reset_less=True)
             m.d.sync += mantissa.eq(row_mantissa(
                 m, weighted, steps.key, mantissa=steps.mantissa, weight=row.weight,
-                place=row.place, stages=stages, kept=steps.mantissa, name=self.named))
-            wait = entered - stages - 1     # from the mantissa until the row enters
-            then = wait - step.latency
+                place=row.place, stages=self._product_stages, kept=steps.mantissa,
+                name=self.named))
+            wait, then = self._mantissa_wait, max(self._step_wait, 0)
         scale = {"mantissa": delay(m, mantissa, wait, name=self.named("own")),
                  "derivative_step": step.value, "step_too_large": step.too_large}
         if self.config.loss_family == "linear":

@@ -163,14 +163,13 @@ class Pipeline(PipelineFrame):
 
     def _connect_solvers(self, m, dotted):
         """Solvers, and the dither that all models have in common."""
-        stages = self.config.stages
-        entered = stages.dot.cycles - stages.solver.lead        # cycles from a slot
+        entered = self.config.stages.solver_entry
         row = self.sequencer.label
         label = delay(m, row.labels if self.config.row_weights else row, entered, name="label")
         labels = [label] if len(self.paths) == 1 else list(label)
         for path, own, steps, shift in zip(self.paths, labels, self.all_steps, self.label_shifts,
                                            strict=True):
-            path.connect_solver(m, self, dotted, own, steps, shift, row, entered)
+            path.connect_solver(m, self, dotted, own, steps, shift, row)
         m.d.comb += [self.dither.key.eq(self.steps.key), self.dither.restart.eq(self.start),
                      self.dither.row.eq(self.sequencer.i_labels.ready)
                      if isinstance(self.dither, RowDithers)

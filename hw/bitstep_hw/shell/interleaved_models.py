@@ -9,6 +9,9 @@ from bitstep.pipeline.job import EPOCH_FIELDS
 from bitstep.pipeline.losses import solver_shift
 
 TABLE_LAYOUT = data.StructLayout(dict(EPOCH_FIELDS))
+# Of a model that a run does not have: steps of 0. No shift is 0, which would make no correction but
+# leave the last one of an earlier run.
+_STILL = TABLE_LAYOUT.const({"shift": 1, "correction_shift": 1})
 
 
 class InterleavedModels:
@@ -40,7 +43,8 @@ class InterleavedModels:
     def begin(self):
         """Begin a run. Models that it does not use hold still with steps of 0."""
         if self._several:
-            self._m.d.sync += [self._control.model.eq(0), *(entry.eq(0) for entry in self.entries)]
+            self._m.d.sync += [self._control.model.eq(0),
+                               *(entry.eq(_STILL) for entry in self.entries)]
 
     def store(self, part):
         """Store a part of the table's entry of the model whose turn it is."""

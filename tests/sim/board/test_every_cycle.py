@@ -41,6 +41,17 @@ MORE = [
                    models=3, proximal=True),
     PipelineConfig(bits=7, bus_width=512, max_features=200, lookahead=17, update_interval=1,
                    batch_lookahead=9, corrections=False),
+    # Rows with weights that look ahead, of few lanes and of many.
+    PipelineConfig(bits=8, max_features=60, lookahead=15, update_interval=1, batch_lookahead=1,
+                   models=2, row_weights=True, proximal=True),
+    PipelineConfig(bits=4, max_features=60, lookahead=15, update_interval=1, batch_lookahead=7,
+                   codebooks=True, models=2, row_weights=True),
+    PipelineConfig(bits=6, row_format="two_levels", max_features=50, lookahead=15,
+                   update_interval=1, batch_lookahead=2, corrections=False, row_weights=True),
+    PipelineConfig(bits=2, max_features=90, lookahead=16, update_interval=1, batch_lookahead=4,
+                   row_weights=True),
+    PipelineConfig(bits=1, max_features=200, lookahead=17, update_interval=1, batch_lookahead=3,
+                   row_weights=True),
     PipelineConfig(bits=4, max_features=60, lookahead=15, update_interval=1, models=3,
                    proximal=True),
     PipelineConfig(bits=8, max_features=60, lookahead=21, update_interval=1, model_bits=6,
@@ -72,7 +83,8 @@ def draw(config, rng):
         1, lanes - 1, lanes, lanes + 1, 2 * lanes, 3 * lanes + 1, config.rows.capacity,
         rng.integers(1, config.rows.capacity + 1)) if 1 <= n <= config.rows.capacity]))
     d = config.effective_lookahead(config.rows.beats(n_features))
-    batch = int(rng.choice([1, 2, 3, 4, max(d, 1), d + 1, d + 2, 2 * d + 3, 16, 64]))
+    batch = int(rng.choice([1, 2, 3, 4, max(d, 1), d + 1, d + 2, 2 * d + 3, 16, 64,
+                            rng.integers(5, 21)]))
     n_rows = int(rng.choice([1, 2, batch, batch + 1, 2 * batch, 3 * batch - 1, 7 * batch + 2]))
     return {
         "n_features": n_features, "n_rows": max(n_rows, 1), "batch": batch,
@@ -98,7 +110,7 @@ def check_many(board, seed, count):
         loss = losses(config)[int(rng.integers(len(losses(config))))]
         if config.models > 1:
             options = {name: value for name, value in options.items()
-                       if name not in ("speed", "model_bits", "update_bits", "weighted")}
+                       if name not in ("speed", "model_bits", "update_bits")}
             jobs, lookahead = random_jobs(config, config.models, loss=loss, **options), None
         else:
             jobs = [random_job(config, loss=loss, **options)]

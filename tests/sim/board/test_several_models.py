@@ -12,6 +12,7 @@ from bitstep.devices.cpu import portions
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import (
     AbortedError,
@@ -99,6 +100,17 @@ def test_range_of_one_model_ends_no_other(board, speeds):
     for count in (1, 4):        # models that a run does not have stand still
         check(board, random_jobs(CONFIG, count, n_features=30, n_rows=60,
                                  label_format=LabelFormat.SIGN))
+
+
+@pytest.mark.parametrize("n_rows", [4, 40])
+def test_a_model_that_a_run_lacks_has_no_corrections(board, n_rows):
+    """Its words are those of the run before, whose last correction must not be added to them."""
+    options = {"n_features": 32, "batch": 4, "correction_period": 4, "warm": True}
+    first, second = random_jobs(CONFIG, 2, n_rows=n_rows, epochs=1, **options)
+    second = replace(second, model=np.full(32, 1 << 24, np.int32), epochs=tuple(
+        EpochSteps(0, 1, (1 << 18) - 1, 2, 0, step.key) for step in second.epochs))
+    board.train_models([first, second])
+    check(board, random_jobs(CONFIG, 1, n_rows=40, epochs=2, **options))
 
 
 @pytest.mark.parametrize("speeds", [[0.5, 300, 0.5], [300, 0.5, 300, 0.5], [80, 60, 90, 70],

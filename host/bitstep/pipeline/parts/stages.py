@@ -425,6 +425,11 @@ class Stages:
         del choices
         return Corrections(self.rows, self.clock, self.rows.max_beats, self.store.sampled)
 
+    @property
+    def solver_entry(self) -> int:
+        """Cycles from a row's last slot until it enters the solver, with its label."""
+        return self.dot.cycles - self.solver.lead
+
     @cached_property
     def latency(self) -> int:
         """Cycles from a row's last beat to the first beat that may apply its update."""

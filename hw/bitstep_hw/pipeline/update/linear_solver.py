@@ -64,6 +64,9 @@ class LinearSolver(wiring.Component):
     config : PipelineConfig
         Gives widths, ``correlated_rows``, ``update_interval``, ``clock.fast``, ``refetch`` and
         ``rounded_updates``.
+    steps_late : int, optional
+        With ``row_weights``: cycles after a row in which its ``derivative_step``,
+        ``step_too_large`` and ``bound`` come.
 
     Members
     -------
@@ -87,8 +90,8 @@ class LinearSolver(wiring.Component):
 
     RUN_NUMBERS = ("loss",)   # of the run that it has ports for
 
-    def __init__(self, *, config):
-        self.config = config
+    def __init__(self, *, config, steps_late=0):
+        self.config, self.steps_late = config, steps_late
         super().__init__(solver_ports(config) | {
             "loss": In(Loss), "bound": In(bound_width(config)), "undecided": In(1),
             "dot_margin": In(config.rows.dot_margin_width),
@@ -105,7 +108,7 @@ class LinearSolver(wiring.Component):
         mantissa, shift = (delay(m, getattr(self, name), int(config.clock.fast), name=name)
                            for name in ("mantissa", "shift"))
         history = history_of(m, self)
-        self.steps = steps = RowSteps(m, self, history)
+        self.steps = steps = RowSteps(m, self, history, late=self.steps_late)
         if config.row_weights:
             mantissa = self.mantissa
         # What is rounded to few bits meets its dither later.

@@ -98,16 +98,20 @@ class RowSteps:
     solver : Component
     history : UpdateHistory
         Counts the cycles that a row has left.
+    late : int, optional
+        Cycles after the row in which its largest derivative comes; its mantissa comes with it.
     """
 
-    def __init__(self, m, solver, history):
-        self._m, self._solver, self._entry = m, solver, history.entry
+    def __init__(self, m, solver, history, *, late=0):
+        self._m, self._solver, self._entry, self._late = m, solver, history.entry, late
         self._found = {}
 
     def at(self, name, left):
         """The port ``name`` for the row with ``left`` cycles left."""
-        if left == self._entry or not self._solver.config.row_weights:
+        comes = self._entry - (0 if name == "mantissa" else self._late)
+        if left == comes or not self._solver.config.row_weights:
             return getattr(self._solver, name)
+        assert left < comes, f"{name} comes {left - comes} cycles too late"
         if (name, left) not in self._found:
             before = self.at(name, left + 1)
             self._found[name, left] = delay(self._m, before, 1, name=f"{name}_at_{left}")

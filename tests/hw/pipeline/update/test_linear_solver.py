@@ -31,10 +31,13 @@ def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, deriva
           bound=0, idle_rows=0):
     """c of every row, one after the other: the recursion as it is written in docs/pipeline.md,
     the losses as in docs/number-formats.md. A row without a dither is rounded to nearest. The first
-    product is with the row ``idle_rows`` + 1 before.
+    product is with the row ``idle_rows`` + 1 before. Steps of a row's own stand in its ``steps``.
     """
     history = []
     for row in rows:
+        own = row.get("steps", {})
+        mantissa, bound = own.get("mantissa", mantissa), own.get("bound", bound)
+        derivative_step = own.get("derivative_step", derivative_step)
         z = row["dot"] - sum(history[-d] * product
                              for d, product in enumerate(row["products"], start=idle_rows + 1)
                              if d <= len(history))
@@ -52,7 +55,7 @@ def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, deriva
     return history
 
 
-def record(config, rows, distances, outputs, **constant):
+def record(config, rows, distances, outputs, *, steps_late=0, **constant):
     """Outputs in the cycle in which each row's c leaves, which must be the right one.
 
     Rows take their dither with their dot product: not idle ones, and none while ``discard`` is 1.
@@ -61,7 +64,8 @@ def record(config, rows, distances, outputs, **constant):
     ----------
     rows : list of dict
         Inputs of each row; ``dot_margin``, ``undecided``, ``replay_alone`` and ``discard`` only
-        with refetch. Without ``dither``, a row is rounded to nearest.
+        with refetch. Without ``dither``, a row is rounded to nearest. ``steps``: with
+        ``row_weights`` its mantissa, and what comes ``steps_late`` cycles later.
     distances : list of int
         Cycles from the row before.
     """
@@ -87,7 +91,10 @@ def record(config, rows, distances, outputs, **constant):
                             ("replay_alone", decided), ("discard", decided)):
             if name in row:
                 cycles[start + cycle][name] = row[name]
-    recorded = trace(once(LinearSolver, config=config), cycles,
+        for name, value in row.get("steps", {}).items():
+            cycles[start + (0 if name == "mantissa" else steps_late)][name] = value
+    choices = {"steps_late": steps_late} if steps_late else {}
+    recorded = trace(once(LinearSolver, config=config, **choices), cycles,
                      ["o_valid", "take", *outputs], **constant)
     discard = 0
     for cycle, (put, found) in enumerate(zip(cycles, recorded, strict=False)):
@@ -103,9 +110,9 @@ def record(config, rows, distances, outputs, **constant):
     return [tuple(recorded[end + late.get(name, 0)][name] for name in outputs) for end in ends]
 
 
-def run(config, rows, distances, *, mantissa, shift, label_shift=0, **constant):
+def run(config, rows, distances, *, shift, label_shift=0, **constant):
     """What leaves the solver, as (c, overflowed)."""
-    return record(config, rows, distances, ["o", "overflowed"], mantissa=mantissa, shift=shift,
+    return record(config, rows, distances, ["o", "overflowed"], shift=shift,
                   label_shift=label_shift, **constant)
 
 
@@ -150,6 +157,29 @@ def test_rows_that_look_ahead_of_a_batch(idle_rows, apart, spread):
     assert any(abs(c) > 1 << 20 for c in expected)
     distances = [3 + apart, *(apart + rng.randint(0, spread) for _ in rows[1:])]
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("steps_late", [0, 1])
+@each("loss", [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER])
+def test_steps_of_each_row_that_looks_ahead(steps_late, loss):
+    """Its mantissa as it enters, and its K and bound with it or a cycle later."""
+    config = PipelineConfig(bits=4, max_features=48, lookahead=15, update_interval=1,
+                            batch_lookahead=2, row_weights=True)
+    rng = random.Random(f"{loss}-{steps_late}")
+    rows = random_rows(config, rng, 80, idle=0.15)
+    for row in rows:
+        row["products"] = [rng.randrange(-90, 90) for _ in range(2)]
+        row["dot"] >>= 12
+        row["steps"] = {"mantissa": rng.randrange(300), "bound": rng.randrange(150 << 14),
+                        "derivative_step": rng.randrange(9 << 16),
+                        "step_too_large": rng.random() < 0.1}
+    expected = solve(rows, mantissa=0, shift=2, label_shift=3, loss=loss, idle_rows=8)
+    left = [bool(row["steps"]["step_too_large"] and not row["idle_row"]
+                 and loss in (Loss.HINGE, Loss.HUBER)) for row in rows]
+    assert len(set(expected)) > (40 if loss == Loss.LEAST_SQUARES else 5)
+    found = run(config, rows, [1 + rng.randint(0, 2) for _ in rows], shift=2, label_shift=3,
+                loss=loss, idle_rows=8, steps_late=steps_late)
+    assert found == list(zip(expected, left, strict=True))
 
 
 @pytest.mark.by_day(12)
