@@ -153,7 +153,7 @@ COLUMNS = np.column_stack([
 
 @pytest.mark.parametrize("weights", [None, np.arange(1, 443) % 7 + 1,
                                      np.random.default_rng(0).integers(1, 65536, 442)])
-@pytest.mark.parametrize("ends", [[0, 442], [0, 100, 442], list(range(0, 441, 40)) + [442],
+@pytest.mark.parametrize("ends", [[0, 442], [0, 100, 442], [*range(0, 441, 40), 442],
                                   list(range(443))])
 def test_moments_at_every_precision_are_those_of_rows_in_one_place(weights, ends):
     """To the last bit: a column whose values are alike must not seem to vary."""
