@@ -30,6 +30,7 @@ from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import Engine, on_worker
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data import load
+from bitstep.data.dataset import DataError, NoRowsError
 from bitstep.data.tables.files import COMPRESSED_SUFFIXES, TEXT_SUFFIXES, has_known_suffix
 from bitstep.devices import default_device
 from bitstep.options.models import MODELS
@@ -89,25 +90,37 @@ def file_part(where: str, label: str | int, width: int | None, classes: bool) ->
         Columns of LIBSVM text, whose last ones may be 0 in every row of a file.
     classes : bool
         True of a classification.
+
+    Returns
+    -------
+    Part
+        Without rows or columns of a file that has no rows.
     """
-    data = load(where, label_column=label, n_features=width,
-                task="classification" if classes else None)
+    try:
+        data = load(where, label_column=label, n_features=width,
+                    task="classification" if classes else None)
+    except NoRowsError:
+        return Part(where, np.empty((0, 0)), np.empty(0))
     labels: Any = data.labels
     if classes and data.class_names is not None:
         labels = np.array(data.class_names)[labels.astype(np.int64)]
     return Part(where, data.features, labels, data.feature_names)
 
 
-def file_facts(where: str, label: str | int) -> tuple[str, int]:
-    """Task of a file's labels, and number of its columns."""
-    def read() -> tuple[str, int]:
-        data = load(where, label_column=label)
+def file_facts(where: str, label: str | int) -> tuple[str | None, int]:
+    """Task of a file's labels, and number of its columns; None and 0 if it has no rows."""
+    def read() -> tuple[str | None, int]:
+        try:
+            data = load(where, label_column=label)
+        except NoRowsError:
+            return None, 0
         return data.task, data.n_features
     return on_worker(read)
 
 
 def files_of(pattern: str) -> list[str]:
-    """Files of a pattern or a folder, by absolute name, in the order of their names.
+    """Files of a pattern or a folder, by absolute name, in the order of their names; of a folder
+    without those that Spark and Dask write beside the data, such as ``_SUCCESS``.
 
     Raises
     ------
@@ -115,7 +128,8 @@ def files_of(pattern: str) -> list[str]:
         If there is none, or one is of a kind that cannot be read.
     """
     folder = Path(pattern)
-    found = sorted(map(str, folder.iterdir()) if folder.is_dir() else glob.glob(pattern))
+    found = sorted((str(one) for one in folder.iterdir() if one.name[0] not in "._")
+                   if folder.is_dir() else glob.glob(pattern))
     files = [str(Path(one).resolve()) for one in found if Path(one).is_file()]
     if not files:
         raise UsageError(f"DATA must be a file, a folder or a pattern of files, such as "
@@ -221,11 +235,18 @@ def _by_label(weight: Any, classes: np.ndarray) -> Any:
 
 
 def _look(engine: Engine, files: list[str], label: str | int) -> tuple[str, int]:
-    """Task of the first file, and columns of the widest LIBSVM text."""
+    """Task of the first file that has rows, and columns of the widest LIBSVM text."""
+    def facts(chosen: list[str]) -> list[tuple[str | None, int]]:
+        return engine.gather(engine.compute([delayed(file_facts, pure=False)(one, label)
+                                             for one in chosen]))
+
     chosen = [one for number, one in enumerate(files) if number == 0 or _is_libsvm(one)]
-    found = engine.gather(engine.compute([delayed(file_facts, pure=False)(one, label)
-                                          for one in chosen]))
-    return found[0][0], max(width for _, width in found)
+    found = dict(zip(chosen, facts(chosen), strict=True))
+    tasks = (found[one][0] if one in found else facts([one])[0][0] for one in files)
+    task = next(filter(None, tasks), None)
+    if task is None:
+        raise DataError(f"DATA must have at least one row, but of {len(files)} files none has one")
+    return task, max(width for _, width in found.values())
 
 
 def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolved: Any,

@@ -86,6 +86,46 @@ def test_kinds_of_files(client, tmp_path, suffix):
     np.testing.assert_array_equal(load_model(tmp_path / "m.npz").coef, expected.coefs[-1])
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".svm", ".npy", ".npz"])
+@pytest.mark.parametrize("model", [[], ["--model", "linreg"]])
+def test_a_file_without_rows_is_no_shard(client, tmp_path, suffix, model):
+    """The first one too, by which the model is chosen; nor is what writers leave in a folder."""
+    full = [X[:200], X[200:]]
+    for number, (rows, labels) in enumerate([
+            (X[:0], Y[:0]), (full[0], Y[:200]), (X[:0], Y[:0]), (full[1], Y[200:])]):
+        path = tmp_path / f"part-{number}{suffix}"
+        if suffix == ".npy":
+            np.save(path, np.column_stack([rows, labels]))
+        elif suffix == ".npz":
+            np.savez(path, X=rows, y=labels)
+        else:
+            write_part(path, rows, labels)
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / ".part-1.csv.crc").touch()
+    out = tmp_path.parent / f"{tmp_path.name}.npz"
+    assert train(client, tmp_path, "--epochs", 2, "--tol", 0, *model, "--out", out) == 0
+    expected = train_parts(regressor(epochs=2), make_parts(X, Y, [0, 200, 442]))
+    np.testing.assert_array_equal(load_model(out).coef, expected.coefs[-1])
+
+
+def test_files_without_rows_alone(client, tmp_path, capsys):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("x,y\n")
+    assert train(client, tmp_path) == 1
+    assert "DATA must have at least one row, but of 2 files none has one" in capsys.readouterr().err
+    assert train(client, tmp_path, "--model", "linreg") == 1
+    assert "must have at least one row; all 2 parts are empty" in capsys.readouterr().err
+
+
+def test_a_parquet_file_without_rows_has_columns_of_no_type(client, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(np.column_stack([X, Y])).rename(columns=str)
+    frame[:0].astype(object).to_parquet(tmp_path / "0.parquet")
+    frame.to_parquet(tmp_path / "1.parquet")
+    assert train(client, tmp_path, "--epochs", 1, "--tol", 0) == 0
+
+
 def test_parquet_as_a_data_frame(client, tmp_path):
     """The same files as a collection train the same model."""
     dd = pytest.importorskip("dask.dataframe")
