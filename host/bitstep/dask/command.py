@@ -147,9 +147,14 @@ def _is_libsvm(path: str) -> bool:
     return bool(suffixes) and suffixes[-1].lower() in TEXT_SUFFIXES
 
 
+def way_of(arguments: argparse.Namespace) -> str:
+    """The option that asks for many machines."""
+    return "--scheduler" if arguments.scheduler is not None else "--workers"
+
+
 def check_apart(arguments: argparse.Namespace) -> None:
     """Raise UsageError for options that need all rows in one place."""
-    way = "--scheduler" if arguments.scheduler is not None else "--workers"
+    way = way_of(arguments)
     for name, reason in APART.items():
         if getattr(arguments, name, None) not in (None, False, []):
             option = f"--{name.replace('_', '-')}"
@@ -205,7 +210,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_plot(arguments.plot)
     start = read_start(arguments)
     files = files_of(arguments.data)
-    request = request_of(arguments).asking(solver="bit-centred")
+    request = request_of(arguments, many_machines=way_of(arguments)).asking(solver="bit-centred")
     check_early([request])      # before anything is done with the data
     asked = arguments.device if arguments.device != default_device() else None
     device = DeviceChoice(asked, tuple(sorted(named_options(arguments).items())))

@@ -92,7 +92,7 @@ class _DaskModel(BaseEstimator):
         TIMEOUT.check("timeout", self.timeout)
         local = self._local()
         sources = sources_of(X, y, sample_weight)
-        resolved = local._resolved(sources.n_features)
+        resolved = local._resolved(sources.n_features, many_machines="bitstep.dask")
         engine = Engine(self._client(), self.resources, self.timeout)
         # Solver bit-centred has as many outer steps with any number of rows.
         epochs = resolved.epochs(1)

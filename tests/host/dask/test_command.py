@@ -224,8 +224,10 @@ def test_libsvm_parts_whose_last_columns_are_empty(client, tmp_path):
     (["--solver", "sgd"], "--solver sgd does not go with --scheduler"),
     (["--train-rows", 3], "--train-rows does not go with --scheduler"),
     (["--early-stopping"], "--early-stopping does not go with --scheduler"),
-    (["--model", "svm"], "--solver bit-centred does not go together with --model svm"),
-    (["--l1", 1], "--solver bit-centred does not go together with --l1")])
+    (["--model", "svm"], "--scheduler (solver bit-centred) does not go together with --model svm"),
+    (["--model", "huber"], "choose another --model, or train without --scheduler"),
+    (["--bits", 4], "--scheduler (solver bit-centred) does not go together with --bits 4"),
+    (["--l1", 1], "--scheduler (solver bit-centred) does not go together with --l1")])
 def test_options_that_need_one_machine(client, data, words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         train(client, data / "part-*.npy", *words)
@@ -238,6 +240,16 @@ def test_options_that_need_a_cluster(data, capsys):
         with pytest.raises(SystemExit):
             main(["train", str(data / "part-0.npy"), *words])
         assert f"{words[0]} is for --scheduler or --workers" in capsys.readouterr().err
+
+
+def test_several_files_need_a_cluster(data, capsys):
+    for source, words in ((data / "part-*.npy", "a pattern of files"), (data, "a folder")):
+        with pytest.raises(SystemExit):
+            main(["train", str(source)])
+        assert (f"DATA must be one file or a data set's name, not {words}, {source}: give "
+                "--workers N or --scheduler ADDRESS, too") in capsys.readouterr().err
+    (data / "part-[0].npy").write_bytes((data / "part-0.npy").read_bytes())
+    assert main(["train", str(data / "part-[0].npy"), "--epochs", "2", "--quiet"]) == 0
 
 
 def test_files_that_cannot_be_used(client, data, tmp_path, capsys):
