@@ -2,7 +2,6 @@
 
 import argparse
 import glob
-import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from dask.delayed import delayed
-from distributed import Client, LocalCluster
+from distributed import Client
 from distributed.comm.addressing import get_address_host
 
 from bitstep.cli.checkpoints import Start, check_paths, initial_model, make_writer, read_start
@@ -28,6 +27,7 @@ from bitstep.cli.request import check_early, request_of
 from bitstep.cli.signals import stop_signals
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import Engine, on_worker
+from bitstep.dask.local import start_cluster
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data import load
 from bitstep.data.dataset import DataError, NoRowsError
@@ -183,8 +183,7 @@ def check_scheduler(address: str | None) -> None:
 def _client(arguments: argparse.Namespace) -> Iterator[Client]:
     """A client of the scheduler that the options name, or of a cluster on this machine."""
     if arguments.scheduler is None:
-        with LocalCluster(n_workers=arguments.workers, threads_per_worker=1, processes=True,
-                          dashboard_address=":0", silence_logs=logging.ERROR) as cluster, \
+        with start_cluster(arguments.workers) as cluster, \
                 Client(cluster, set_as_default=False) as client:
             if not shown.quiet:
                 print(f"bitstep train: {arguments.workers} workers on this machine, dashboard "

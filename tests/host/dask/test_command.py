@@ -1,10 +1,16 @@
 """``bitstep train`` on a cluster of this machine."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
+import psutil
 import pytest
 from sharded import make_parts, train_parts
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -266,6 +272,29 @@ def test_no_scheduler(data, capsys, monkeypatch):
     monkeypatch.setattr("bitstep.dask.command.CONNECT_S", 0.2)
     assert main(["train", str(data / "part-0.npy"), "--scheduler", "tcp://127.0.0.1:9"]) == 1
     assert "No scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("later_s", [0.2, 0.5])
+def test_ctrl_c_while_workers_start(data, later_s):
+    """One line, and no process is left: a terminal sends the signal to all of them."""
+    with subprocess.Popen(
+            [sys.executable, "-m", "bitstep", "train", data / "part-*.npy", "--workers", "2",
+             "--quiet"], stderr=subprocess.PIPE, text=True, start_new_session=True) as command:
+        try:
+            seen = psutil.Process(command.pid)
+            while len(seen.children()) < 3:         # two workers, beside multiprocessing's tracker
+                assert command.poll() is None
+                time.sleep(0.01)
+            processes = seen.children(recursive=True)
+            time.sleep(later_s)
+            os.killpg(command.pid, signal.SIGINT)
+            _, said = command.communicate(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(command.pid, signal.SIGKILL)
+    assert (command.returncode, said) == (130, "bitstep train: interrupted\n")
+    _, left = psutil.wait_procs(processes, timeout=10)
+    assert not left
 
 
 def test_a_scheduler_is_waited_for_no_longer_than_the_timeout(data, capsys):
