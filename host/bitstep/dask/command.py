@@ -310,7 +310,7 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
             print(f"wrote {path}")
     finally:
         written.check()
-    if short := model.short_of(request.training.tol, epochs):
+    if short := model.short_of(request.training.tol, epochs, request.objective.l2):
         print(f"bitstep train: warning: {short}", file=sys.stderr)
     if model.interrupted:
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
