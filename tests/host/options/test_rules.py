@@ -4,6 +4,7 @@ any data are read, and says both options, the reason and what to do.
 
 import argparse
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -308,7 +309,7 @@ MANY = {"many_machines": "--workers"}
 def test_many_machines_are_refused_by_their_own_name(asked, reason, remedy):
     """Who asks for them has not chosen a solver, and cannot choose another one."""
     name, value = asked[2:].split()
-    options = {name: value if name == "model" else float(value) if "." in value else int(value)}
+    options: Any = {name: value if name == "model" else float(value) if "." in value else int(value)}
     assert broken(facts=MANY, solver="bit-centred", **options) == (
         f"--workers (solver bit-centred) does not go together with {asked}: {reason}; {remedy}")
 
