@@ -309,8 +309,8 @@ MANY = {"many_machines": "--workers"}
 def test_many_machines_are_refused_by_their_own_name(asked, reason, remedy):
     """Who asks for them has not chosen a solver, and cannot choose another one."""
     name, value = asked[2:].split()
-    options: Any = {name: value if name == "model" else float(value) if "." in value else int(value)}
-    assert broken(facts=MANY, solver="bit-centred", **options) == (
+    known: Any = value if name == "model" else float(value) if "." in value else int(value)
+    assert broken(facts=MANY, solver="bit-centred", **{name: known}) == (
         f"--workers (solver bit-centred) does not go together with {asked}: {reason}; {remedy}")
 
 
