@@ -1,9 +1,11 @@
 """Facts about the machine that this process runs on."""
 
+import functools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,31 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence[Any],
         finally:
             for one in waiting:
                 one.cancel()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Products of BLAS by one thread meanwhile, where threadpoolctl is there, as with scikit-learn.
+
+    Threads gain little for products of up to some million numbers, and of a busy machine each of
+    them waits for the others: a training of many such products would take ten times as long.
+    """
+    blas = _blas()
+    if blas is None:
+        yield
+        return
+    with blas.limit(limits=1):
+        yield
+
+
+@functools.cache
+def _blas() -> Any:
+    """The libraries of BLAS, found once; None where threadpoolctl lacks."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController().select(user_api="blas")
 
 
 def available_memory() -> int:

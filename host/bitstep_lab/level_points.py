@@ -8,7 +8,6 @@ distribution with two peaks and a tail.
 """
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +21,9 @@ COUNTS = (4, 8, 16, 32)         # levels of 2 to 5 bits
 DRAWN = 8
 
 
-def distributions(seed: int = 0) -> dict[str, np.ndarray]:
+def distributions() -> dict[str, np.ndarray]:
     """Points of some distributions, by name, each of shape (POINTS,)."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     peaks = np.where(rng.random(POINTS) < 0.7, rng.normal(-1, 0.25, POINTS),
                      rng.normal(1.5, 0.6, POINTS))
     return {"uniform": rng.random(POINTS), "normal": rng.normal(size=POINTS),
@@ -38,10 +37,10 @@ def variance_ratio(points: np.ndarray, n_levels: int) -> float:
     return level_cost(points, uniform) / level_cost(points, optimal_levels(points, n_levels))
 
 
-def ratio_rows(counts: Sequence[int] = COUNTS, seed: int = 0) -> list[list[str]]:
+def ratio_rows() -> list[list[str]]:
     """Cells of the table: a row for each distribution, a column for each number of levels."""
-    return [[name, *(f"{variance_ratio(points, count):.2f}" for count in counts)]
-            for name, points in distributions(seed).items()]
+    return [[name, *(f"{variance_ratio(points, count):.2f}" for count in COUNTS)]
+            for name, points in distributions().items()]
 
 
 def draw(points: np.ndarray, n_levels: int, stem: Path) -> None:

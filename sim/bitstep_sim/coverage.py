@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
@@ -211,8 +210,8 @@ def unmet_pairs(jobs: list[dict[str, str]]) -> tuple[list[str], int]:
     return unmet, total
 
 
-def measure_jobs(tests: Iterable[str] = _TESTS) -> list[dict[str, str]]:
-    """Run tests and return the aspects of their jobs.
+def measure_jobs() -> list[dict[str, str]]:
+    """Run the tests of random jobs and return the aspects of their jobs.
 
     Raises
     ------
@@ -224,7 +223,7 @@ def measure_jobs(tests: Iterable[str] = _TESTS) -> list[dict[str, str]]:
         log.touch()
         # The failures of a test run are what pytest prints; figures of a broken run mean nothing.
         ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "bitstep_sim.coverage", *tests],
+            [sys.executable, "-m", "pytest", "-q", "-p", "bitstep_sim.coverage", *_TESTS],
             env={**os.environ, LOG: str(log)}, capture_output=True, text=True)
         if ended.returncode != 0:
             raise RuntimeError(f"The tests failed:\n{ended.stdout[-2000:]}")

@@ -12,8 +12,8 @@ from bitstep.training.shards.parts import (
     left_out_classes,
     make_shards,
     merge,
+    shard_plan_of,
     summarize,
-    weaving_of,
     weighed_part,
 )
 from bitstep.training.shards.passes import train_shards
@@ -39,17 +39,17 @@ def train_parts(estimator, parts, *, shard_rows=None, device="cpu", shards=Local
     if weights is not None:
         weighed = weights.weighed(summary) \
             or weigh_together([weighed_part(one, weights) for one in parts])
-    resolved = estimator._resolved(len(summary.low))
-    weaving = weaving_of(summary, resolved.rows.scaler, weights, weighed,
+    resolved = estimator._resolved_for(len(summary.low))
+    plan = shard_plan_of(summary, resolved.rows.scaler, weights, weighed,
                          seed=estimator.random_state, shuffle=estimator.shuffle,
                          fit_intercept=estimator.fit_intercept, shard_rows=shard_rows)
     made = []
     for one, found in zip(parts, summaries, strict=True):
-        made += make_shards(one, weaving, len(made), found)
-    rows = summed_rows([one.facts for one in made], weaving.scaler, weaving.bus_width, weaving.seed)
-    outputs = summed_outputs(rows, weaving.labels())
+        made += make_shards(one, plan, len(made), found)
+    rows = summed_rows([one.facts for one in made], plan.scaler, plan.bus_width, plan.seed)
+    outputs = summed_outputs(rows, plan.labels())
     resolved = resolved.of_outputs(len(outputs), device_class(device))
-    objective = resolved.objective(weaving.rule.rows_meant)
+    objective = resolved.objective(plan.rule.rows_meant)
     training = resolved.training(rows, objective)
     config = pipeline_of(rows, objective)
     with open_device(device, config) as opened, opened.keep_rows():

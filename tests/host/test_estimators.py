@@ -441,7 +441,7 @@ def test_bad_bit_plane_options(options, message):
 
 def test_automatic_planes_need_one_go():
     model = LowPrecisionRegressor(planes="auto", epochs=2).fit(np.eye(8), np.arange(8.0))
-    with pytest.raises(ValueError, match="a list of planes to a training that goes on"):
+    with pytest.raises(ValueError, match="a model does not hold; give a list of planes"):
         model.partial_fit(np.eye(8), np.arange(8.0))
 
 

@@ -50,3 +50,23 @@ def test_free_memory(system, limit, used, free, monkeypatch):
     texts = {"meminfo": system, "memory.max": limit, "memory.current": used}
     monkeypatch.setattr(machine, "_read", lambda path: texts[path.name])
     assert machine.available_memory() == free
+
+
+def test_one_thread_of_blas(monkeypatch):
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def threads():
+        return [one["num_threads"] for one in threadpoolctl.threadpool_info()
+                if one["user_api"] == "blas"]
+
+    with threadpoolctl.threadpool_limits(2):
+        before = threads()
+        with machine.one_blas_thread():
+            assert set(threads()) == {1}
+        assert threads() == before
+        with pytest.raises(ZeroDivisionError), machine.one_blas_thread():
+            _ = 1 / 0
+        assert threads() == before
+    monkeypatch.setattr(machine, "_blas", lambda: None)     # without threadpoolctl
+    with machine.one_blas_thread():
+        pass

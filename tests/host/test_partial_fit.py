@@ -150,8 +150,8 @@ def test_columns_without_a_range_in_the_first_chunk(bits):
     features[:100, 2] = 5000.0
     features[100:, 2] += 5000.0
     labels = features @ [2.0, -1.0, 0.003]
-    model = LowPrecisionRegressor(bits=bits, random_state=0, schedule="constant", copies=3,
-                                  label_range=(8, 22))
+    model = LowPrecisionRegressor(bits=bits, random_state=0, schedule="constant",
+                                  copies=1 if bits == 32 else 3, label_range=(8, 22))
     model.partial_fit(features[:100], labels[:100])
     assert model.feature_range_[:, 2].tolist() == [5000.0, 5000.0]
     before = model.predict(features[:100])

@@ -126,6 +126,23 @@ def test_candidates_are_estimators_that_fit_by_themselves(data):
     assert not hasattr(model, "coef_")
 
 
+@pytest.mark.parametrize("model, classes", [
+    (LowPrecisionRegressor(), 0), (LowPrecisionClassifier(), 2), (LowPrecisionClassifier(), 4),
+    (LowPrecisionClassifier(loss="squared_hinge"), 3),
+    (LowPrecisionClassifier(class_weight="balanced"), 3),
+    (LowPrecisionRegressor(loss="huber", solver="sgd"), 0)])
+def test_candidates_by_default_are_what_fit_makes(model, classes, data):
+    X, y = data[0], data[1][:, 0]
+    labels = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes)) if classes else y
+    model = model.set_params(random_state=3)
+    for found, l2 in zip(model.fit_candidates(X, labels, [{"l2": 0.1}, {"l2": 0.5}]), (0.1, 0.5),
+                         strict=True):
+        alone = clone(model).set_params(l2=l2).fit(X, labels)
+        assert np.array_equal(found.coef_, alone.coef_)
+        assert found.history_ == alone.history_
+        assert getattr(found, "multinomial_", None) is getattr(alone, "multinomial_", None)
+
+
 def test_candidates_with_few_bits_of_model_and_updates(data):
     """Some of them, beside one with all bits; of classes, too."""
     X, y = data[0], data[1][:, 0]

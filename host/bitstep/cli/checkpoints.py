@@ -27,6 +27,9 @@ from bitstep.training.loop.precision import FIRST_PLANES
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.planning import plan
 
+# Settings that older checkpoints do not hold.
+LATER = ("levels",)
+
 
 @dataclass(frozen=True)
 class Start:
@@ -114,7 +117,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
     floats = problem.outputs[0].row_format == "float32"
     beats = config.rows.beats(problem.outputs[0].n_features)
     return {
-        "model": problem.model, "bits": rows.bits, "encoding": rows.encoding,
+        "model": problem.model, "bits": rows.bits, "encoding": rows.encoding, "levels": rows.levels,
         "scaler": rows.scaler, "copies": rows.copies,
         "seed": rows.seed, "shuffle": rows.shuffle, "epochs": len(training.steps),
         "schedule": request.schedule if by_name else np.asarray(training.steps).tolist(),
@@ -172,22 +175,24 @@ def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
                          for one in (state.settings.get(joint), settings[joint]))
         raise UsageError(f"{path} is the checkpoint of a {found}, and this device or solver trains "
                          f"a {wanted}: go on with the options and on a device as it was begun")
-    wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(state.settings.get(name))}"
-             for name, value in settings.items() if state.settings.get(name) != value]
-    if wrong:
-        raise UsageError(f"{path} is the checkpoint of a training with other options: "
-                         f"{'; '.join(wrong)}. Give its options, or begin a new training with "
-                         "--checkpoint")
     for name, text in (("rows", "rows to train on"), ("features", "features"),
                        ("classes", "outputs")):
         if data[name] != state.data.get(name):
             raise UsageError(f"{path} is the checkpoint of a training on other data, with "
                              f"{state.data.get(name)} {text}, not {data[name]}: check DATA and "
                              "--train-rows")
+    kept = {name: settings[name] for name in LATER} | state.settings
+    wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(kept.get(name))}"
+             for name, value in settings.items() if kept.get(name) != value]
+    if wrong:
+        raise UsageError(f"{path} is the checkpoint of a training with other options: "
+                         f"{'; '.join(wrong)}. Give its options, or begin a new training with "
+                         "--checkpoint")
     differing = [name for name in data if data[name] != state.data.get(name)]
     if differing:
         raise UsageError(f"{path} is the checkpoint of a training on other data: "
-                         f"{', '.join(differing)} differ; check that DATA is the same file")
+                         f"{', '.join(differing)} differ; check that DATA is the same file, and "
+                         "--label-column")
 
 
 def _text(value):

@@ -61,7 +61,7 @@ class OpenRows:
         return zip(self.rows.tolist(), self.outcomes.tolist(), strict=True)
 
 
-class KeptRows:
+class PackedOpenRows:
     """Open rows in at most three bits a row of the epoch, since every epoch of a training keeps
     its own until somebody asks how long it took.
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from bitstep.cycles.refetching import KeptRows, OpenRows
+from bitstep.cycles.refetching import OpenRows, PackedOpenRows
 from bitstep.cycles.rows.epoch import EpochClock
 from bitstep.cycles.rows.packed import PackedClock
 from bitstep.cycles.rows.sequencer import CAUSES
@@ -96,7 +96,7 @@ def counting(job: TrainingJob, memory: Memory | None = None, *,
     if not overflowed and epochs != shape.epochs:
         shape = replace(shape, epochs=epochs)
     if shape.refetching:
-        rows = [KeptRows(one) for one in open_rows]
+        rows = [PackedOpenRows(one) for one in open_rows]
         return Once(functools.partial(_run, shape, memory, epochs, overflowed, rows))
     return functools.partial(_count, shape, memory, epochs, overflowed)
 

@@ -261,7 +261,7 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
         print(f"bitstep train: note: {note}", file=sys.stderr)
     objective = resolved.objective(data.rows_meant)
     outputs: list[Any] = list(data.outputs)
-    classes = data.weaving.classes
+    classes = data.plan.classes
     problem = ShardedProblem(
         Path(arguments.data).name, resolved.request["model"], resolved.rows, outputs,
         classes.astype(np.float64) if classes.dtype.kind in "iub" else classes, None, None,

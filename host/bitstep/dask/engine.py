@@ -28,7 +28,6 @@ from bitstep.training.shards.shards import Shards
 
 LOOK_S = 1.0                # between two looks at workers that may be lost
 FETCH_S = 5.0               # for the first try to get results of tasks that have ended
-CLOSING_S = 10.0            # for devices to be closed at the end
 _Result = TypeVar("_Result")
 
 

@@ -92,7 +92,7 @@ class _DaskModel(BaseEstimator):
         TIMEOUT.check("timeout", self.timeout)
         local = self._local()
         sources = sources_of(X, y, sample_weight)
-        resolved = local._resolved(sources.n_features, many_machines="bitstep.dask")
+        resolved = local._resolved_for(sources.n_features, many_machines="bitstep.dask")
         engine = Engine(self._client(), self.resources, self.timeout)
         # Solver bit-centred has as many outer steps with any number of rows.
         epochs = resolved.epochs(1)
@@ -136,17 +136,17 @@ class _DaskModel(BaseEstimator):
         local.step_ = float(training.steps[0])
         local.noise_floor_ = None
         local._rows = RowChoice(bits=data.rows.bits, encoding=BIT_PLANES,
-                                scaler=data.weaving.scaler.kind)
+                                scaler=data.plan.scaler.kind)
         trained = replace(trained, counters=dict(trained.counters))
-        local._learn(trained, entries, 0, data.weaving.classes if shares is not None else None)
-        summary, weaving = data.summary, data.weaving
+        local._learn(trained, entries, 0, data.plan.classes if shares is not None else None)
+        summary, plan = data.summary, data.plan
         local.n_samples_seen_, local.n_features_in_ = summary.n_rows, len(summary.low)
         local.clipped_, local.first_rows_ = {"features": 0, "labels": 0}, None
-        local.feature_range_ = np.array([weaving.scaler.centre - weaving.scaler.scale,
-                                         weaving.scaler.centre + weaving.scaler.scale])
+        local.feature_range_ = np.array([plan.scaler.centre - plan.scaler.scale,
+                                         plan.scaler.centre + plan.scaler.scale])
         local.clip_range_ = None
         if shares is None:
-            ends = np.array([weaving.target_low, weaving.target_high])
+            ends = np.array([plan.target_low, plan.target_high])
             local.label_range_ = tuple(map(float, ends[:, 0])) if ends.shape[1] == 1 else ends
         if sources.names is not None:
             local.feature_names_in_ = np.array(sources.names, object)

@@ -19,13 +19,13 @@ from bitstep.training.pipelines import pipeline_for
 from bitstep.training.shards.parts import (
     ClassWeights,
     Part,
+    ShardPlan,
     Summary,
-    Weaving,
     left_out_classes,
     make_shards,
     merge,
+    shard_plan_of,
     summarize,
-    weaving_of,
     weighed_part,
 )
 from bitstep.training.shards.summed import SummedDataset, SummedRows, summed_outputs, summed_rows
@@ -44,10 +44,10 @@ def part_weighed(make: Callable[..., Part], sources: Sequence[Any],
     return on_worker(lambda: weighed_part(make(*sources), weights))
 
 
-def part_shards(make: Callable[..., Part], sources: Sequence[Any], weaving: Weaving, first: int,
+def part_shards(make: Callable[..., Part], sources: Sequence[Any], plan: ShardPlan, first: int,
                 summary: Summary) -> list[Any]:
     """The shards of a part."""
-    return on_worker(lambda: kept_shards(make_shards(make(*sources), weaving, first, summary)))
+    return on_worker(lambda: kept_shards(make_shards(make(*sources), plan, first, summary)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Collected:
     shards : DaskShards
     config : PipelineConfig
     summary : Summary
-    weaving : Weaving
+    plan : ShardPlan
     rows : SummedRows
     outputs : list of SummedDataset
     rows_meant : int
@@ -69,7 +69,7 @@ class Collected:
     shards: DaskShards
     config: PipelineConfig
     summary: Summary
-    weaving: Weaving
+    plan: ShardPlan
     rows: SummedRows
     outputs: list[SummedDataset]
     rows_meant: int
@@ -109,7 +109,7 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
         Called with ``class_weight`` and the labels of all parts; gives ``class_weight`` by these
         labels, where options name them in text.
     options
-        Of :class:`bitstep.training.shards.parts.Weaving`: ``seed``, ``shuffle``, ``shard_rows``
+        Of :class:`bitstep.training.shards.parts.ShardPlan`: ``seed``, ``shuffle``, ``shard_rows``
         and ``fit_intercept``.
 
     Raises
@@ -133,23 +133,23 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
     if weights is not None and weighed is None:
         weighed = weigh_together(engine.gather(engine.compute([
             _task("weigh", part_weighed, make, one, weights) for one in sources])))
-    weaving = weaving_of(summary, rows.scaler, weights, weighed, bus_width=rows.bus_width,
+    plan = shard_plan_of(summary, rows.scaler, weights, weighed, bus_width=rows.bus_width,
                          **options)
     config = pipeline_for(n_features=len(summary.low), bits=rows.bits, encoding=rows.encoding,
                           bus_width=rows.bus_width, loss=kind.loss,
-                          row_weights=weaving.rule.weighted)
+                          row_weights=plan.rule.weighted)
     tasks, first = [], 0
     for one, found in zip(sources, summaries, strict=True):
-        tasks.append(_task("weave", part_shards, make, one, weaving, first, found))
-        first += len(weaving.pieces(found.n_rows))
+        tasks.append(_task("quantize", part_shards, make, one, plan, first, found))
+        first += len(plan.pieces(found.n_rows))
     shards = DaskShards(engine, engine.compute(tasks), device, config)
     try:
-        together = summed_rows(shards.facts, weaving.scaler, weaving.bus_width, weaving.seed)
-        yield Collected(shards, config, summary, weaving, together,
-                        summed_outputs(together, weaving.labels()),
+        together = summed_rows(shards.facts, plan.scaler, plan.bus_width, plan.seed)
+        yield Collected(shards, config, summary, plan, together,
+                        summed_outputs(together, plan.labels()),
                         # Factors that make classes even are no numbers of rows.
                         (summary.weighed.rule() if isinstance(class_weight, str)
-                         else weaving.rule).rows_meant)
+                         else plan.rule).rows_meant)
     finally:
         shards.close()
 

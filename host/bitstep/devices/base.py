@@ -1,9 +1,9 @@
-"""Registers and memory of a device, and what it may offer besides."""
+"""Registers and memory of a device."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -153,52 +153,9 @@ class RegisterAccess(Protocol):
         ...
 
 
-class ClockRecord(Protocol):
-    """A clock that was set.
-
-    Attributes
-    ----------
-    wanted_hz, found_hz, hz : float
-        The clock that the pipeline is made for, the one before, the one read back after setting it.
+def seconds_of(source: Any) -> float:
+    """Return the time on a device, a board or a line: the host's clock, unless it has one of its
+    own, as a simulated one does.
     """
-
-    wanted_hz: float
-    found_hz: float
-    hz: float
-
-
-class Examinable(Protocol):
-    """Members that a device may have besides, each by itself, for ``bitstep doctor``.
-
-    Attributes
-    ----------
-    manifest : Path
-        JSON file that was made with the bitstream.
-    clock : ClockRecord
-        Of a device that sets its clock.
-    """
-
-    manifest: Path
-    clock: ClockRecord
-
-    def facts(self) -> dict[str, str]:
-        """Return facts for a reader of a report, by short names; asked for before and after the
-        examination.
-        """
-        ...
-
-    def seconds(self) -> float:
-        """Return the time on the board, from any origin; without this member the host's clock is
-        taken.
-        """
-        ...
-
-    def await_interrupt(self, timeout_s: float) -> bool:
-        """Wait for the end of a run by the interrupt alone; False if it does not come in time.
-
-        Raises
-        ------
-        DeviceError
-            If it cannot be waited for.
-        """
-        ...
+    own = getattr(source, "seconds", None)
+    return own() if own else time.monotonic()

@@ -1,14 +1,14 @@
 """A run of a training job through registers: transfers, bounded waits, errors."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bitstep.devices import joint_runs
 from bitstep.devices.base import Buffer, RegisterAccess, labels_buffer
-from bitstep.devices.progress import Progress
+from bitstep.devices.progress import RunProgress
 from bitstep.pipeline.device import Run
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import ModelLayout, pack_packed, place_rows, port_stride
@@ -34,6 +34,11 @@ ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses: 
 AUX_BYTES = 8               # beat of the bus that carries labels, tables and models
 
 
+def read_identity(read: Callable[[int], int]) -> int:
+    """The number in the IDENTITY registers; ``read`` reads the register at an offset."""
+    return sum(int(read(OFFSETS[f"IDENTITY_{part}"])) << 32 * part for part in range(4))
+
+
 def check_identity(device: RegisterAccess) -> None:
     """Compare version and identity registers with what the device should be.
 
@@ -46,7 +51,7 @@ def check_identity(device: RegisterAccess) -> None:
     if version != MAP_VERSION:
         raise DeviceError(f"Device '{device.name}' has version {version} of the register map, not "
                           f"{MAP_VERSION}: load a bitstream built with this version of bitstep")
-    identity = sum(device.read(OFFSETS[f"IDENTITY_{part}"]) << 32 * part for part in range(4))
+    identity = read_identity(device.read)
     if identity != device.identity:
         raise DeviceError(f"Device '{device.name}' identifies itself as {identity:032x}, not "
                           f"{device.identity:032x}: another bitstream is loaded, load the one for "
@@ -95,7 +100,7 @@ class RegisterRun(Run):
 
     def epochs(self):
         """See :meth:`bitstep.pipeline.device.Run.epochs`."""
-        progress, count = Progress(self, self.timeout_s), len(self.job.epochs)
+        progress, count = RunProgress(self, self.timeout_s), len(self.job.epochs)
         self.write("CONTROL", Control.START)
         while not progress.finished:
             self.device.wait(progress.look, self.timeout_s)
@@ -108,7 +113,7 @@ class RegisterRun(Run):
         self.overflowed = error == Error.OVERFLOW
         if self.overflowed:
             return
-        done = min(self.read("EPOCHS_DONE"), count)
+        done = self.epochs_done()
         if status & Status.FAILED or error != Error.NONE:
             raise run_error(error, self.overflow, self.result(), count)
         if done != count:
@@ -135,6 +140,14 @@ class RegisterRun(Run):
         """Write a 64-bit register."""
         self.write(f"{name}_LO", value & 0xFFFF_FFFF)
         self.write(f"{name}_HI", value >> 32)
+
+    def epochs_done(self) -> int:
+        """Epochs that are finished, at most those of the job."""
+        return min(self.read("EPOCHS_DONE"), len(self.job.epochs))
+
+    def counters(self) -> dict[str, int]:
+        """Counters as they are now."""
+        return {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
 
     def abort(self):
         """Stop the pipeline; return True if it did within a bounded time."""
@@ -171,8 +184,7 @@ class RegisterRun(Run):
         """See :meth:`bitstep.pipeline.device.Run.words`; no words of jobs that have left their
         range.
         """
-        done = min(self.read("EPOCHS_DONE"), len(self.job.epochs)) if self.device.shows_models \
-            else 0
+        done = self.epochs_done() if self.device.shows_models else 0
         if done <= self._told:
             return
         self._told = done
@@ -185,14 +197,14 @@ class RegisterRun(Run):
 
     def _written(self):
         """Words of the finished epochs, of shape (epochs, jobs, words); no copy."""
-        done, count = min(self.read("EPOCHS_DONE"), len(self.job.epochs)), self.blocks
+        done, count = self.epochs_done(), self.blocks
         self.models.from_device()
         words = self.models.array[:done * count * self.layout.n_bytes].view("<i4")
         return words.reshape(done, count, self.layout.n_words)
 
     def results(self):
         """Copies of each job's models, and counters: those of the run with the first job."""
-        counters, results = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}, []
+        counters, results = self.counters(), []
         for words in self._written().swapaxes(0, 1):
             models, intercepts = self.layout.unpack(words)
             results.append(collect(list(models), list(intercepts), self.job.n_features, counters))

@@ -6,7 +6,7 @@ from bitstep.pipeline.registers import Status
 from bitstep.pipeline.results import beats_read
 
 
-class Progress:
+class RunProgress:
     """Progress of a run: its end, finished epochs, and the time since anything has happened.
 
     Attributes

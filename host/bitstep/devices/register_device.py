@@ -17,7 +17,6 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
-    COUNTER_NAMES,
     DeviceError,
     GradientSum,
     RangeOverflowError,
@@ -204,8 +203,8 @@ class DerivativeRun(GradientRun):
     labels of format INT32.
 
     It is a run of a gradient whose step makes the derivative, with 16 fraction bits, the update of
-    a row
-    (:func:`bitstep.devices.derivatives.derivative_job`); they are written in place of the gradient.
+    a row (:func:`bitstep.devices.derivatives.derivative_job`); they are written in place of the
+    gradient.
     """
 
     registers = {"GRADIENT": 1, "DERIVATIVES": 1}
@@ -217,10 +216,9 @@ class DerivativeRun(GradientRun):
 
     def results(self):
         """The job's model, which such a run does not change, after a run that was finished."""
-        done = min(self.read("EPOCHS_DONE"), 1)
-        counters = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
+        done = self.epochs_done()
         return [collect([self.job.model] * done, [self.job.intercept] * done, self.job.n_features,
-                        counters)]
+                        self.counters())]
 
     def beside(self, gradient: GradientSum) -> GradientSum:
         """Run to the end; return a gradient together with the derivatives."""

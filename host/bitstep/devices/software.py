@@ -39,8 +39,7 @@ def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: 
     check_job(job, config)
     if config.row_format != BIT_PLANES or len(job.epochs) != 1:
         raise DeviceError("The gradient of all rows needs bit-plane rows and a job of one epoch, "
-                          "not "
-                          f"row format {config.row_format!r} and {len(job.epochs)} epochs")
+                          f"not row format {config.row_format!r} and {len(job.epochs)} epochs")
     rule, planes = LOSSES[job.loss], job.epochs[0].planes
     if has_derivatives(job):
         raise DeviceError("The gradient of all rows needs labels, not derivatives at a centre")

@@ -18,6 +18,7 @@ from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.results import RangeOverflowError, RunResult
 from bitstep.quantization import QuantizedDataset, quantize, quantize_bit_planes, quantize_labels
 from bitstep.quantization.weights import MAX_WEIGHT
 from bitstep.training.choices import resolve
@@ -59,8 +60,8 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
         "bits": config.bits, "encoding": ENCODINGS[config.row_format],
         "levels": "optimal" if config.codebooks else "uniform"}
     resolved = resolve(Request(PYTHON, {
-        **rows, "model": model_of(loss), "bus_width": config.bus_width, "copies": copies,
-        "seed": seed, "refetch": refetch, "model_bits": config.model_bits, **options}))
+        **rows, "model": model_of(loss), "bus_width": config.bus_width, "seed": seed,
+        "refetch": refetch, "model_bits": config.model_bits, **options}))
     if config.row_format == BIT_PLANES:
         data = QuantizedDataset(quantize_bit_planes(features, bus_width=config.bus_width,
                                                     seed=seed),
@@ -195,16 +196,20 @@ def expected_of(job: TrainingJob) -> tuple[np.ndarray, np.ndarray]:
 
 
 def difference(config: PipelineConfig, expected: tuple[np.ndarray, np.ndarray],
-               found: tuple[np.ndarray, np.ndarray]) -> str:
-    """Describe the first epoch in which models differ; empty if there is none.
+               result: RunResult | RangeOverflowError) -> str:
+    """Describe the first epoch in which models differ, or the error in place of a result; empty if
+    there is none.
 
     Parameters
     ----------
     config : PipelineConfig
-    expected, found : tuple of ndarray
+    expected : tuple of ndarray
         Models of shape (epochs, n_features), and intercepts.
+    result : RunResult or RangeOverflowError
     """
-    for epoch, (model, other) in enumerate(zip(expected[0], found[0], strict=False)):
+    if isinstance(result, RangeOverflowError):
+        return str(result)
+    for epoch, (model, other) in enumerate(zip(expected[0], result.models, strict=False)):
         wrong = np.flatnonzero(model != other)
         if len(wrong):
             first = int(wrong[0])
@@ -214,9 +219,9 @@ def difference(config: PipelineConfig, expected: tuple[np.ndarray, np.ndarray],
             return (f"after epoch {epoch + 1} of {len(expected[0])}, {len(wrong)} of {len(model)} "
                     f"weights differ{where}: feature {first} has {int(other[first])} instead "
                     f"of {int(model[first])}")
-        if expected[1][epoch] != found[1][epoch]:
+        if expected[1][epoch] != result.intercepts[epoch]:
             return (f"after epoch {epoch + 1} of {len(expected[0])}, the intercept is "
-                    f"{int(found[1][epoch])} instead of {int(expected[1][epoch])}")
-    if len(expected[0]) != len(found[0]):
-        return f"{len(found[0])} models instead of {len(expected[0])}"
+                    f"{int(result.intercepts[epoch])} instead of {int(expected[1][epoch])}")
+    if len(expected[0]) != len(result.models):
+        return f"{len(result.models)} models instead of {len(expected[0])}"
     return ""

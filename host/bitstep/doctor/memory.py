@@ -263,9 +263,7 @@ def _rows(session, run, singles, buffer, size):
     for offset, job in zip(offsets, singles, strict=False):
         run.write_pair("ROWS_ADDRESS", buffer.address + offset)
         session.run_to_end(f"A run with its row at 0x{buffer.address + offset:x}")
-        result = run.result()
-        text = difference(session.config, expected_of(job), (result.models, result.intercepts))
-        if text:
+        if text := difference(session.config, expected_of(job), run.result()):
             wrong.append(f"0x{buffer.address + offset:x}: {text}")
     session.report.check(
         f"the pipeline reads rows at {len(offsets)} places of the large buffer", not wrong,

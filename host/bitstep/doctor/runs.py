@@ -20,7 +20,8 @@ from bitstep.doctor.jobs import (
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Control, Error, Status
-from bitstep.pipeline.results import RangeOverflowError, RunResult, beats_read
+from bitstep.pipeline.results import RunResult, beats_read
+from bitstep.writing import duration
 
 INTERRUPT_TIMEOUT_S = 2.0
 LOOK_S = 0.3                # how long the clock is measured, in time of the host
@@ -94,20 +95,14 @@ def _side_by_side(session, title):
     session.need_runs()
     jobs = side_by_side_jobs(session.config)
     outcomes = session.device.train_models(jobs, timeout_s=session.timeout_s)
-    wrong = [f"model {number}: {text}" for number, (job, result) in enumerate(
-        zip(jobs, outcomes, strict=True)) if (text := _wrong(session.config, job, result))]
+    wrong = [f"model {number}: {text}"
+             for number, (job, result) in enumerate(zip(jobs, outcomes, strict=True))
+             if (text := difference(session.config, expected_of(job), result))]
     session.report.check(
         title, not wrong, f"{len(jobs[0].epochs)} epochs of {jobs[0].n_rows} rows of "
         f"{jobs[0].n_features} features, all weights of all models are the golden model's",
         wrong="; ".join(wrong[:1]), expected="the golden model's models, bit for bit",
         remedy=_MODELS)
-
-
-def _wrong(config, job, result):
-    """Describe the difference of a result, or the error in its place, from the golden model."""
-    if isinstance(result, RangeOverflowError):
-        return str(result)
-    return difference(config, expected_of(job), (result.models, result.intercepts))
 
 
 def _training(session, job: TrainingJob, title, first):
@@ -123,7 +118,7 @@ def _training(session, job: TrainingJob, title, first):
 
 
 def _compare(session, title, job, expected, result: RunResult) -> bool:
-    wrong = difference(session.config, expected, (result.models, result.intercepts))
+    wrong = difference(session.config, expected, result)
     return session.report.check(
         title, not wrong, f"{len(job.epochs)} epochs of {job.n_rows} rows of {job.n_features} "
         "features, all weights are the golden model's", wrong=wrong,
@@ -187,7 +182,7 @@ def abort(session: Session) -> None:
                         remedy="nothing, but the abort is not tested")
         else:
             report.check("abort", error == Error.ABORTED,
-                         f"the run stopped within {_duration(took)}", wrong=f"ERROR {error}",
+                         f"the run stopped within {duration(took)}", wrong=f"ERROR {error}",
                          expected=f"ERROR {Error.ABORTED.value} (ABORTED)", remedy=STUCK_REMEDY)
     _again(session)
 
@@ -292,7 +287,7 @@ def measure_clock(session: Session, longest_s: float) -> MeasuredClock | None:
     return MeasuredClock(
         cycles / max(ended - before, 1e-9), cycles / max(begun - after, 1e-9),
         f"{cycles / ((begun + ended - before - after) / 2) / 1e6:.4g} MHz "
-        f"({cycles:,} cycles in {_duration(begun - after)})")
+        f"({cycles:,} cycles in {duration(begun - after)})")
 
 
 def _cycles(session):
@@ -314,7 +309,3 @@ def _locked(session):
         session.report.ok(title, f"EPOCHS stayed {before}")
     else:
         session.report.skip(title, "not done: the run was over too soon")
-
-
-def _duration(seconds):
-    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"

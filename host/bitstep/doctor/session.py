@@ -1,12 +1,12 @@
 """One examination of one device: registers, time and waits for every check."""
 
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from bitstep.devices.base import seconds_of
 from bitstep.devices.driver import ABORT_TIMEOUT_S
 from bitstep.doctor.report import Report
 from bitstep.pipeline.registers import OFFSETS, Control, Error, Status
@@ -26,7 +26,9 @@ class Session:
     Parameters
     ----------
     device : Device
-        What :func:`bitstep.devices.open_device` returns.
+        What :func:`bitstep.devices.open_device` returns. Checks use what it may have besides:
+        ``manifest``, ``clock``, ``facts``, ``seconds``, ``try_clock``, ``await_interrupt`` (see
+        :class:`bitstep.devices.pynq.PynqDevice`).
     report : Report
     timeout_s : float
         Longest time without progress of a run.
@@ -54,8 +56,7 @@ class Session:
 
     def seconds(self) -> float:
         """Return the time on the board: the host's clock, unless the device has one of its own."""
-        own = getattr(self.device, "seconds", None)
-        return own() if own else time.monotonic()
+        return seconds_of(self.device)
 
     def read(self, name: str) -> int:
         """Read a register."""

@@ -22,7 +22,7 @@ def stream(session: Session) -> None:
     job = long_rows(session)
     n_rows, n_features = job.n_rows, job.n_features
     result = device.train(job, timeout_s=session.timeout_s)
-    wrong = difference(config, expected_of(job), (result.models, result.intercepts))
+    wrong = difference(config, expected_of(job), result)
     report.check("training (long rows)", not wrong, f"{n_rows:,} rows of {n_features:,} features, "
                  f"{job.rows[0].nbytes:,} bytes; all weights are the golden model's",
                  wrong=wrong, expected="the golden model's model, bit for bit",

@@ -9,7 +9,7 @@ from bitstep.doctor.registers import wrong_patterns
 from bitstep.doctor.runs import measure_clock, start_long_run
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
 from bitstep.doctor.speed import long_rows
-from bitstep.pipeline.results import DeviceError, RangeOverflowError
+from bitstep.pipeline.results import DeviceError
 
 STEP = 1.01                 # from one clock that is asked for to the next; dividers give fewer
 MOST = 2.0                  # times the clock that the bitstream is made for
@@ -84,9 +84,7 @@ def _wrong(session, trials) -> str:
             results = session.device.train_models([job for job, _ in trial],
                                                   timeout_s=session.timeout_s)
             for (_, expected), result in zip(trial, results, strict=True):
-                found = str(result) if isinstance(result, RangeOverflowError) else difference(
-                    session.config, expected, (result.models, result.intercepts))
-                if found:
+                if found := difference(session.config, expected, result):
                     return found
         return _wrong_clock(session)
     except (DeviceError, ArithmeticError, RuntimeError, ValueError) as error:

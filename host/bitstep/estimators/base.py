@@ -232,7 +232,7 @@ class LowPrecisionModel(Preparing):
         for one in estimators[1:]:
             one._checked(X, y, chunk=True)      # names and number of the features
         prepared = estimators[0]._prepare(passed, False)
-        resolved = [one._resolved(prepared.features.shape[1]) for one in estimators]
+        resolved = [one._resolved(passed) for one in estimators]
         epochs = min(one.epochs(prepared.rows.n_rows) for one in resolved)
         wishes = [one._wishes(prepared, options, epochs, False)
                   for one, options in zip(estimators, resolved, strict=True)]

@@ -27,6 +27,7 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.training.choices import check_options
 from bitstep.training.scores.fits import check_verbose, status_of
+from bitstep.training.scores.stopping import check_fraction, check_stopping
 
 # Options whose parameters have other values, or a default that asks for nothing.
 OTHERWISE = ("model", "seed", "solver", "planes", "refetch", "validation_fraction",
@@ -105,6 +106,8 @@ class Parameters(BaseEstimator):
         asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
                   "device_models": options.get("models"), "planes": self.planes,
                   "refetch": self._asked_refetch(), "solver": self.solver}
+        if self.warm_start:
+            facts = {**facts, "warm_start": True}
         if (name := self._no_bit_planes(options)) is not None:
             facts = {**facts, "no_bit_planes": name}
         if "opened" not in options:
@@ -131,9 +134,8 @@ class Parameters(BaseEstimator):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         check_verbose(self.verbose)
-        for name in ("tol", "validation_fraction", "n_iter_no_change"):
-            if not (OPTIONS[name].auto and given(getattr(self, name, None)) is None):
-                OPTIONS[name].kind.check(name, getattr(self, name))
+        check_fraction(self.validation_fraction)
+        check_stopping(0.0 if self.tol == "auto" else self.tol, self.n_iter_no_change)
         if isinstance(self.random_state, (int, np.integer)):
             OPTIONS["seed"].kind.check("random_state", self.random_state)
         options = self._device_options()

@@ -76,8 +76,7 @@ class Preparing(Parameters):
         """Quantized rows and labels; ``facts`` are those of :meth:`_resolved`."""
         options = self._device_options()
         kind = self._device_kind(options)
-        resolved = self._resolved(given.features.shape[1], **facts).of_outputs(
-            given.targets.shape[1], kind)
+        resolved = self._resolved(given, **facts)
         held = None
         if resolved.held_fraction is not None:
             given, held = hold_out(given, resolved.held_fraction, self._seed(),
@@ -98,8 +97,14 @@ class Preparing(Parameters):
                         self._outputs(rows, labels), held, weights,
                         round(len(features) * given.stands_for), given.deviation)
 
-    def _resolved(self, n_features: int, **facts: Any) -> Resolved:
-        """The parameters, with all that was left open."""
+    def _resolved(self, given: Pass, **facts: Any) -> Resolved:
+        """The parameters, with all that was left open, for rows on the device."""
+        resolved = self._resolved_for(given.features.shape[1], **facts)
+        return resolved.of_outputs(given.targets.shape[1],
+                                   self._device_kind(self._device_options()))
+
+    def _resolved_for(self, n_features: int, **facts: Any) -> Resolved:
+        """The same, while outputs and device are not known."""
         return resolve(self._request(n_features=n_features, **facts))
 
     def _checked(self, X, y, sample_weight=None) -> tuple[Pass, np.ndarray | None]:

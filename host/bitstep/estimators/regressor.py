@@ -281,7 +281,8 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
 
         Each call may have other rows, one or more. The first rows fix the ranges that are not given
         (see ``feature_range`` and ``label_range``). To the schedule, each call is an epoch: many
-        short chunks want ``schedule="constant"`` or ``"inverse-sqrt"``. Rows are not shuffled, and
+        short chunks want ``schedule="constant"`` or ``"inverse-sqrt"``, and ``tol``, by which many
+        epochs end, has no part in it. Rows are not shuffled, and
         weights are numbers of copies: a call of whose rows small weights leave none changes
         nothing.
 

@@ -16,7 +16,7 @@ _DATA = {"stored": "a quantized file", "stored_encoding": "a file of other rows"
          "stored_task": "a file of other labels", "no_fine_rows": "a file without fine rows",
          "n_features": f"more than {MAX_PACKED_FEATURES} features",
          "row_bits": "rows of more bits than --bus-width",
-         "partial_fit": "partial_fit of an estimator"}
+         "partial_fit": "partial_fit of an estimator", "warm_start": "warm_start of an estimator"}
 
 
 def page() -> str:

@@ -40,6 +40,7 @@ FACTS = {
     "n_features": "{} features",
     "row_bits": "{}",
     "partial_fit": "partial_fit",
+    "warm_start": "warm_start=True",
     "joint_classes": "classes that are trained together",
     "no_bit_planes": "device {}",
     "many_machines": "{}",      # which have one solver: it is chosen with them, not by itself
@@ -342,6 +343,7 @@ BIT_CENTRED = Trait({"solver": is_("bit-centred")})
 STOPPING = {"early_stopping": bool, "tol": bool}
 SWEEP = Trait({"sweep": bool})
 SGD_SWEEP = Trait({"sweep": bool, "solver": is_("sgd")}, every=True)
+SGD_PLANES = Trait({"planes": is_("auto"), "solver": is_("sgd")}, every=True)
 PROXIMAL = {"l1": bool, "box": given}
 
 # Options that ask for what the hardware's traits are, besides the fields of a configuration.
@@ -421,6 +423,11 @@ RULES: tuple[Rule, ...] = (
          reason="its codes are corrected for the squared error alone",
          remedy="choose another {model}, or one of {encoding} " + ", ".join(
              name for name, one in ENCODINGS.items() if not one.corrected)),
+    Rule(name="copies of codes", one=Trait({"copies": above(1)}),
+         other=Trait({"bits": is_(FLOAT_BITS), "encoding": encoding(lambda one: not one.draws)}),
+         reason="its codes are not drawn, so all copies would be the same",
+         remedy="leave {copies} out, or choose an {encoding} that draws, such as "
+         "{encoding=stochastic}"),
     Rule(name="bound of a loss", one=Trait({"epsilon": given}),
          other=Trait({"model": loss(lambda rule: not rule.clipped)}), needs="{model=huber}",
          reason="the derivative of another loss has no bound to choose",
@@ -482,6 +489,10 @@ RULES: tuple[Rule, ...] = (
          other=Trait({"partial_fit": bool}),
          reason="each call trains one epoch, and none can hold rows out of all calls",
          remedy="score the model on rows of your own between the calls"),
+    Rule(name="planes of a part", one=SGD_PLANES, other=Trait({
+             "partial_fit": bool, "warm_start": bool}),
+         reason="they depend on the epochs before, which a model does not hold",
+         remedy="give a list of {planes}"),
     Rule(name="bound of a part", one=Trait({"model": loss(lambda rule: rule.clipped)}),
          other=Trait({"partial_fit": bool}),
          reason="its bound is a multiple of the spread of all labels",

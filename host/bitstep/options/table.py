@@ -122,8 +122,7 @@ def planes_list(text: str) -> list[int] | str:
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(
             f"must be auto, or integers from 1 to {BIT_PLANE_BITS} with commas between them, one "
-            f"an "
-            f"epoch, not {text!r}") from error
+            f"an epoch, not {text!r}") from error
 
 
 def class_weight(text: str) -> str:
@@ -331,8 +330,7 @@ _ALL = (
            "waits", default_text="auto"),
     Option(name="packed", kind=Switch(lone=True), default=False, python="packed", sets="packed",
            help=f"rows without padding, several in a beat, for up to {MAX_PACKED_FEATURES} "
-                f"features "
-           "that fit into one beat; faster with batches of at least a beat's rows, and with "
+           "features that fit into one beat; faster with batches of at least a beat's rows, and with "
            "several models in a pass"),
     Option(name="max_features", kind=Integer(1, MAX_FEATURES), metavar="N", sets="max_features",
            default=_USUAL.max_features, help="largest number of features that the memories have "

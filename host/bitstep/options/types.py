@@ -97,7 +97,7 @@ class Number(Type):
     @property
     def _range(self):
         if self.high < math.inf:
-            return f"a number between {self.low:g} and {self.high:g}, without either"
+            return f"a number between {self.low:g} and {self.high:g}"
         if self.least > self.low:
             return f"{self.low:g}, or a number of at least {self.least:g}"
         return f"a number {'above' if self.above else 'of at least'} {self.low:g}"

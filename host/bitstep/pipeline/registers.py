@@ -168,8 +168,7 @@ REGISTERS = tuple([
              "pipeline without"),
     Register("GRADIENT", 0x0EC, "rw", 1, "1: the run sums the gradient of all rows, in words of 64 "
              "bits; for one epoch of bit-plane rows with BATCH at least ROWS, without corrections "
-             "and "
-             "proximal steps"),
+             "and proximal steps"),
     Register("DERIVATIVES", 0x0F0, "rw", 1, "1: a run with GRADIENT writes the derivative of each "
              "row's loss, as a label of 4 bytes, to MODEL_OUT_ADDRESS in place of the gradient; "
              "for losses that are smooth, with labels of format SIGN"),

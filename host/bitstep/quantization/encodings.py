@@ -18,9 +18,9 @@ from bitstep.pipeline.parts.formats import FLOAT_BITS, level_limit
 FRACTION_BITS = 24
 
 
-def fine_encodings(join: str = "and") -> str:
+def fine_encodings() -> str:
     """Names of the encodings that may have fine rows, for messages."""
-    return f" {join} ".join(repr(name) for name, encoding in ENCODINGS.items() if encoding.cell)
+    return " and ".join(repr(name) for name, encoding in ENCODINGS.items() if encoding.cell)
 
 
 def check_fine(encoding: str) -> None:

@@ -116,13 +116,18 @@ class BitCentredRun(CentredRun):
             self._inverse = curvature.inverse()
         return self._inverse
 
+    @property
+    def is_slow(self) -> bool:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        return self.slow >= MANY_SLOW
+
     def _direction(self, planes: int) -> np.ndarray:
         """The move of an outer step, before it is combined with earlier ones."""
         move = self.newton_step()
         if move is not None:
             return move
         # Who asks for planes or a step has inner passes with them.
-        if self.choice.curvature and self.slow >= MANY_SLOW and len(self.found) % 2:
+        if self.choice.curvature and self.is_slow and len(self.found) % 2:
             self.planes = PLANES        # of the full pass, which is all that such a step reads
             return -self.standard_step(self.slope)
         return self.inner_passes(planes)

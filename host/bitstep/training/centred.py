@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bitstep.machine import one_blas_thread
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import Counters, RangeOverflowError, RunError, sum_counters
@@ -77,8 +78,9 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
             run.restore(kept.numbers, kept.arrays)
             counters.append({})         # those of the runs before are not known
         try:
-            _run(run, number, checkpoint, on_epoch)
-            run.settle()
+            with one_blas_thread():
+                _run(run, number, checkpoint, on_epoch)
+                run.settle()
         except KeyboardInterrupt:
             if number + 1 < len(runs) or not run.found:
                 raise nothing_kept(number + 1, len(runs)) from None

@@ -399,12 +399,8 @@ class CentredPasses:
 
 def _floor_mantissa(scale: float) -> tuple[int, int]:
     """Mantissa and shift of the largest step of at most ``scale``."""
-    limit = (1 << MANTISSA_WIDTH) - 1
-    for shift in range(7, 0, -1):
-        mantissa = math.floor(scale * 2.0 ** (SHIFT_UNIT * shift))
-        if mantissa <= limit:
-            return mantissa, shift
-    return limit, 1
+    mantissa, shift = stepping.widest_mantissa(scale, math.floor)
+    return min(mantissa, (1 << MANTISSA_WIDTH) - 1), shift
 
 
 def _unrounded(mantissa: int, exponent: int, zeros: int) -> tuple[int, int]:

@@ -139,15 +139,27 @@ class CentredRun(CentredPasses, ABC):
                 step.gap, step.bytes_read = self.gap(), self.bytes_read
             yield step
 
-    @cached_property
+    @property
     def curvature(self) -> Curvature | None:
         """What takes the place of inner passes; None where it may not, or rows are too many."""
         rows = self.data.rows
         assert isinstance(rows, BitPlaneRows)
-        if not self.choice.curvature or not finds_curvature(rows, len(self.outputs)):
+        if not self.choice.curvature or not finds_curvature(
+                rows, len(self.outputs), slow=self.is_slow):
             return None
+        return self._curvature
+
+    @cached_property
+    def _curvature(self) -> Curvature:
+        rows = self.data.rows
+        assert isinstance(rows, BitPlaneRows)
         return Curvature(rows, self._means, self._roots, self._varies, self.penalties,
                          self.choice.fit_intercept)
+
+    @property
+    def is_slow(self) -> bool:
+        """True if inner passes leave most of the gradient, and nothing else takes their place."""
+        return False
 
     @abstractmethod
     def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> Inverse | None:

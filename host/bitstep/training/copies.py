@@ -68,6 +68,8 @@ class Pass(NamedTuple):
         Rows that a row of the pass stands for on average: of whole weights that differ, which are
         those of repeated rows, their sum over the rows; less than 1 where rows stand in the pass
         several times, else 1. The default penalty is by these.
+    places : ndarray of int, shape (n_rows,), or None
+        Number of each row among those that were given; None: these are the rows, in their order.
     """
 
     features: Any
@@ -76,6 +78,7 @@ class Pass(NamedTuple):
     deviation: float = 0.0
     note: str | None = None
     stands_for: float = 1.0
+    places: np.ndarray | None = None
 
 
 class WeightWarning(UserWarning):
@@ -222,8 +225,9 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
     rows = np.flatnonzero(weights)
     view = view_of(features, rows)
     if along and not chunk:
-        return _weighted(view, targets[rows], weights[rows],
-                         (weights if meant is None else meant)[rows])
+        found = _weighted(view, targets[rows], weights[rows],
+                          (weights if meant is None else meant)[rows])
+        return found._replace(places=rows[found.places])
 
     def own_seed() -> int:
         entropy = [max(0, seed()), fingerprint(view)]
@@ -232,7 +236,8 @@ def pass_rows(features: Any, targets: np.ndarray, weights: np.ndarray | None,
     copies, deviation = (weights[rows], 0.0) if chunk else copies_of(weights[rows], view.shape[1])
     order = weighted_order(copies, own_seed, None if groups is None else groups[rows])
     return Pass(view.take(order), targets[rows[order]], None, deviation,
-                _left_out_of_chunk(copies, order) if chunk else _left_out(copies, order))
+                _left_out_of_chunk(copies, order) if chunk else _left_out(copies, order),
+                places=rows[order])
 
 
 def go_along(device: Any) -> bool:
@@ -252,7 +257,7 @@ def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np
     rule = weigh(weights).rule()
     order, stored = spread(rule.counts(weights)), rule.stored(weights)
     return Pass(view.take(order), targets[order], None if stored is None else stored[order],
-                stands_for=weigh(meant).rule().rows_meant / len(order))
+                stands_for=weigh(meant).rule().rows_meant / len(order), places=order)
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:

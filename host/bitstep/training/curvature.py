@@ -30,6 +30,7 @@ from bitstep.quantization import BitPlaneRows
 from bitstep.training.code_columns import joined
 
 VALUES = 1 << 18            # of all rows and outputs: 2 MB of numbers
+SLOW_VALUES = 1 << 24       # the same where inner passes are slow
 PRODUCTS = 1 << 22          # of pairs of columns in all rows, of which H is made
 LEAST = 1e-9                # of the mean curvature, in directions that nothing bends
 LEFT = 0.1                  # share of a slope that conjugate gradients leave
@@ -39,11 +40,12 @@ Inverse = Callable[[np.ndarray, float], np.ndarray]
 """H^-1 times a vector, of which this share may be left."""
 
 
-def finds_curvature(rows: BitPlaneRows, n_outputs: int = 1) -> bool:
+def finds_curvature(rows: BitPlaneRows, n_outputs: int = 1, *, slow: bool = False) -> bool:
     """True if the host finds the curvature of these rows, of so many outputs that depend on each
-    other: it has the rows, and they are few.
+    other: it has the rows, and they are few, or ``slow``.
     """
-    return len(rows.stored) > 0 and rows.n_rows * (rows.n_features + n_outputs) <= VALUES
+    most = SLOW_VALUES if slow else VALUES
+    return len(rows.stored) > 0 and rows.n_rows * (rows.n_features + n_outputs) <= most
 
 
 class Curvature:

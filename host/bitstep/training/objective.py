@@ -127,11 +127,6 @@ class Training:
         ``"auto"``: see :func:`bitstep.training.stepping.automatic_period`; where no such multiple
         is less than the rows, :mod:`bitstep.training.loop.corrections` corrects between epochs, or
         ``"within"`` is refused. Without effect if nothing is to be corrected.
-    proximal_period : int or "auto"
-        Rows between proximal steps, a multiple of ``batch``; ``"auto"``: see
-        :func:`bitstep.training.stepping.automatic_proximal_period`. Without effect if there is
-        neither ``l1`` nor ``box``. The steps of an epoch, one of which follows its last row, add up
-        to its number of rows.
     model_range : float or None
         Largest weight that must be representable, as a multiple of the largest label. A smaller
         one gives a finer model; a weight beyond it ends the run with an error. None:
@@ -168,7 +163,6 @@ class Training:
     batch: int = 1
     fit_intercept: bool = True
     correction_period: int | str = "auto"
-    proximal_period: int | str = "auto"
     model_range: float | None = None
     planes: tuple[int, ...] | str | None = None
     solver: str = "sgd"

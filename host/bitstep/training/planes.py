@@ -43,13 +43,11 @@ def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | 
     if isinstance(asked, str):
         if asked != "auto":
             raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a "
-                             f"list "
-                             f"of them, not {asked!r}")
+                             f"list of them, not {asked!r}")
         return (CENTRED_PLANES,) * n_epochs if solver == "bit-centred" else asked
     given = [asked] if np.ndim(asked) == 0 else list(asked)
     if not given or not all(is_integer(one, 1, BIT_PLANE_BITS) for one in given):
         raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a list "
-                         f"of "
-                         f"them, not {asked!r}")
+                         f"of them, not {asked!r}")
     found = [int(one) for one in given[:n_epochs]]
     return tuple(found + found[-1:] * (n_epochs - len(found)))

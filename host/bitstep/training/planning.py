@@ -142,8 +142,8 @@ class _Schedule:
             return
         shrinking = objective.l1 * float(self._steps.max()) / (
             data.label_scale * largest_stored(data))
-        self.proximal_period = stepping.proximal_period(
-            training.proximal_period, data.n_rows, training.batch, shrinking)
+        self.proximal_period = stepping.automatic_proximal_period(
+            data.n_rows, training.batch, shrinking)
         # An epoch's steps add up to its rows, of which the last step may follow fewer.
         self._share = data.n_rows / ceil_div(data.n_rows, self.proximal_period) / training.batch
 

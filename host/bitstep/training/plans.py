@@ -27,12 +27,9 @@ def starts_of(outputs: Sequence[QuantizedDataset], initial: tuple[np.ndarray, An
 
 
 def plans_of(outputs: Sequence[QuantizedDataset], config: PipelineConfig, objective: Objective,
-             training: Training, initial: tuple[np.ndarray, Any] | None = None,
-             first_epoch: int = 0) -> list[Plan]:
-    """The plan of every output; see :func:`bitstep.training.train.train_model`."""
-    return [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
-                 initial=start)
-            for data, start in zip(outputs, starts_of(outputs, initial), strict=True)]
+             training: Training) -> list[Plan]:
+    """The plan of every output, from models of zeros."""
+    return [plan(data, config, objective, training, between_epochs=True) for data in outputs]
 
 
 def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], interrupted: bool,

@@ -1,5 +1,6 @@
 """Steps and periods of a job: from real numbers and wishes to what the registers hold."""
 
+from collections.abc import Callable
 
 from bitstep.checks import is_integer
 from bitstep.golden.rounding import round_shift
@@ -26,7 +27,7 @@ def step_mantissa(scale: float, step: float) -> tuple[int, int]:
     if not scale < _HUGE:
         raise ValueError(f"A step of {step:.6g} is too large for the step registers; choose a "
                          "smaller one")
-    mantissa, shift = _mantissa(scale)
+    mantissa, shift = widest_mantissa(scale)
     limit = 1 << MANTISSA_WIDTH
     if mantissa >= limit:
         largest = step * (limit - 1) / mantissa
@@ -47,7 +48,7 @@ def correction_mantissa(factor: float) -> tuple[int, int]:
     ValueError
         If ``factor`` is too large.
     """
-    mantissa, shift = _mantissa(min(factor, _HUGE))
+    mantissa, shift = widest_mantissa(min(factor, _HUGE))
     if mantissa >= 1 << MANTISSA_WIDTH:
         raise ValueError("The diagonal correction is too large to be represented; choose a smaller "
                          "step or l2")
@@ -177,35 +178,12 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
     return int(asked)
 
 
-def proximal_period(asked: int | str, n_rows: int, batch: int, shrinking: float) -> int:
-    """Rows between proximal steps: what was asked for, or :func:`automatic_proximal_period`.
-
-    Parameters
-    ----------
-    asked : int or "auto"
-        What a user asked for.
-    n_rows, batch : int
-        Rows of an epoch and of a batch.
-    shrinking : float
-        See :func:`automatic_proximal_period`.
-
-    Raises
-    ------
-    ValueError
-        If the period asked for is not possible.
+def widest_mantissa(scale: float, whole: Callable[[float], int] = round) -> tuple[int, int]:
+    """Largest shift at which the mantissa fits, and that mantissa (or shift 1's); ``whole`` makes
+    an integer of it.
     """
-    if asked == "auto":
-        return automatic_proximal_period(n_rows, batch, shrinking)
-    if not is_integer(asked, batch, (1 << 32) - 1) or asked % batch:
-        raise ValueError(f"proximal_period must be 'auto' or a multiple of the batch ({batch}) "
-                         f"below 2**32, not {asked!r}")
-    return int(asked)
-
-
-def _mantissa(scale):
-    """Largest shift at which the rounded mantissa fits, and that mantissa (or shift 1's)."""
     for shift in range(MAX_SHIFT, 0, -1):
-        mantissa = round(scale * 2.0 ** (SHIFT_UNIT * shift))
+        mantissa = whole(scale * 2.0 ** (SHIFT_UNIT * shift))
         if mantissa < 1 << MANTISSA_WIDTH or shift == 1:
             return mantissa, shift
     raise AssertionError("MAX_SHIFT must be at least 1")

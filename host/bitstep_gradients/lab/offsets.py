@@ -22,7 +22,7 @@ from bitstep.estimators import LowPrecisionRegressor
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import EpochSteps
 from bitstep.training.pipelines import pipeline_of
-from bitstep.training.shards.parts import Part, make_shards, merge, summarize, weaving_of
+from bitstep.training.shards.parts import Part, make_shards, merge, shard_plan_of, summarize
 from bitstep.training.shards.passes import train_shards
 from bitstep.training.shards.shard import Move, Order, Sums
 from bitstep.training.shards.shards import LocalShards
@@ -140,16 +140,16 @@ def coded_training(features: np.ndarray, labels: np.ndarray, shards: int, epochs
     parts = [Part(f"Part {number}", features[start:stop], labels[start:stop])
              for number, (start, stop) in enumerate(pairwise(ends))]
     summaries = [summarize(one, False) for one in parts]
-    resolved = estimator._resolved(1, features.shape[1])
-    weaving = weaving_of(merge(summaries), resolved.rows.scaler)
+    resolved = estimator._resolved_for(features.shape[1])
+    plan = shard_plan_of(merge(summaries), resolved.rows.scaler)
     made = [shard for number, (part, found) in enumerate(zip(parts, summaries, strict=True))
-            for shard in make_shards(part, weaving, number, found)]
-    rows = summed_rows([one.facts for one in made], weaving.scaler, weaving.bus_width, 0)
+            for shard in make_shards(part, plan, number, found)]
+    rows = summed_rows([one.facts for one in made], plan.scaler, plan.bus_width, 0)
     objective = resolved.objective(rows.n_rows)
     config = pipeline_of(rows, objective)
     with open_device("cpu", config) as device, device.keep_rows():
         coded = CodedShards(made, device, offsets, gradients)
-        model = train_shards(coded, summed_outputs(rows, weaving.labels()), config, objective,
+        model = train_shards(coded, summed_outputs(rows, plan.labels()), config, objective,
                              resolved.training(rows, objective))
     whole = np.column_stack([np.ones(len(features)), features])
     best = np.linalg.lstsq(whole, labels, rcond=None)[0]

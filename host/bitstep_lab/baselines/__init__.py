@@ -6,10 +6,10 @@ the package needs NumPy alone: :func:`train_cpu` and :func:`memory_read_ceiling`
 measures them all on this machine.
 """
 
-from bitstep_lab.baselines.cpu import METHODS, train_cpu
+from bitstep_lab.baselines.cpu import train_cpu
 from bitstep_lab.baselines.memory import memory_copy_ceiling, memory_read_ceiling
-from bitstep_lab.baselines.runs import CpuResult, DivergedError
+from bitstep_lab.baselines.runs import DivergedError
 from bitstep_lab.baselines.sklearn_sgd import train_sklearn
 
-__all__ = ["METHODS", "CpuResult", "DivergedError", "memory_copy_ceiling", "memory_read_ceiling",
-           "train_cpu", "train_sklearn"]
+__all__ = ["DivergedError", "memory_copy_ceiling", "memory_read_ceiling", "train_cpu",
+           "train_sklearn"]

@@ -21,7 +21,7 @@ class CpuResult:
     Attributes
     ----------
     method : str
-        One of :data:`bitstep_lab.baselines.METHODS`, or ``sklearn``.
+        One of :data:`bitstep_lab.baselines.cpu.METHODS`, or ``sklearn``.
     loss : Loss
     threads, batch : int
     weights : ndarray of float64, shape (epochs_done, n_features)

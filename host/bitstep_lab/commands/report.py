@@ -118,5 +118,4 @@ def _chosen(arguments, board):
 
 def _no_planes(path):
     return UsageError(f"--planes needs a file of bit-plane rows, which {path} is not: write one "
-                      f"with "
-                      "`bitstep quantize --bit-planes`, or leave --planes out")
+                      "with `bitstep quantize --bit-planes`, or leave --planes out")

@@ -70,15 +70,8 @@ class Curve:
         return float(self.epochs[good[0]]) if len(good) else np.inf
 
 
-def curves(problem: Problem, *, float_baselines: bool = True) -> Iterator[Curve]:
-    """All curves of a problem, one after the other.
-
-    Parameters
-    ----------
-    problem : Problem
-    float_baselines : bool
-        True for SGD and SVRG in float, whose steps are chosen by their result.
-    """
+def curves(problem: Problem) -> Iterator[Curve]:
+    """All curves of a problem, one after the other."""
     bit_planes = quantize_bit_planes(problem.features)
     outer = 30 if LOSSES[problem.loss].quadratic else 60
     for planes in (2, 3, 4):
@@ -87,11 +80,10 @@ def curves(problem: Problem, *, float_baselines: bool = True) -> Iterator[Curve]
     yield schedule(problem, bit_planes)
     for bits in (4, 8) if LOSSES[problem.loss].quadratic else (8,):
         yield fixed(problem, bits)
-    if float_baselines:
-        yield best_sgd(problem)
-        yield best_svrg(problem)
-        if not LOSSES[problem.loss].quadratic:
-            yield best_saga(problem)
+    yield best_sgd(problem)
+    yield best_svrg(problem)
+    if not LOSSES[problem.loss].quadratic:
+        yield best_saga(problem)
 
 
 def labelled(problem: Problem, rows: QuantizedRows | BitPlaneRows) -> list[QuantizedDataset]:

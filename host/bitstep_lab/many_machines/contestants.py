@@ -70,7 +70,7 @@ def bitstep(client: Any, rows: Any, *, classes: bool, epochs: int = 40) -> Run:
         kind: Any = LowPrecisionClassifier if classes else LowPrecisionRegressor
         model = kind(client=client, l2=0.0, epochs=epochs, tol=1e-6, random_state=0)
         sources = sources_of(rows[:, :-1], rows[:, -1])
-        resolved = model._local()._resolved(sources.n_features)
+        resolved = model._local()._resolved_for(sources.n_features)
         engine = CountingEngine(client)
         with collected(engine, part_of, sources.parts, resolved, DeviceChoice(), seed=0,
                        shuffle=True, shard_rows=None, fit_intercept=True) as data:

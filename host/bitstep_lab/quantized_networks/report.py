@@ -48,7 +48,6 @@ class Runs:
 
 
 def run_contestants(samples: Samples, *, epochs: int, seeds: int, step: float | None = None,
-                    names: Sequence[str] = tuple(CONTESTANTS),
                     progress: Callable[[str], None] = lambda line: None) -> list[Runs]:
     """Train every contestant with every seed.
 
@@ -60,15 +59,12 @@ def run_contestants(samples: Samples, *, epochs: int, seeds: int, step: float | 
     step : float, optional
         Of all contestants; default: for each the best of
         :data:`bitstep_lab.quantized_networks.training.GRID`, by its training loss with seed 0.
-    names : sequence of str
-        Keys of :data:`CONTESTANTS`.
     progress : callable
         Called with a line of text before each contestant.
     """
     found = []
-    for name in names:
+    for name, quantizer in CONTESTANTS.items():
         progress(name)
-        quantizer = CONTESTANTS[name]
         chosen = tuned_step(samples, quantizer, epochs=epochs) if step is None else step
         found.append(Runs(name, chosen, [
             train_network(samples, quantizer, step=chosen, epochs=epochs, seed=seed)

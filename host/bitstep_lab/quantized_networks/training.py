@@ -4,7 +4,6 @@ The network has convolutions of 3 x 3 with 16 and 32 channels, each with ReLU an
 2 x 2, then 64 and 10 units: 13,706 parameters for digits of 8 x 8 pixels.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,12 +77,11 @@ def train_network(samples: Samples, quantizer: Quantizer | None, *, step: float,
     return History(*(np.array(column) for column in zip(*scores, strict=True)))
 
 
-def tuned_step(samples: Samples, quantizer: Quantizer | None, *, epochs: int,
-               steps: Sequence[float] = GRID) -> float:
-    """The step that ends with the least training loss, with seed 0."""
+def tuned_step(samples: Samples, quantizer: Quantizer | None, *, epochs: int) -> float:
+    """The step of :data:`GRID` that ends with the least training loss, with seed 0."""
     losses = [train_network(samples, quantizer, step=step, epochs=epochs, seed=0).losses[-1]
-              for step in steps]
-    return float(steps[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))])
+              for step in GRID]
+    return float(GRID[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))])
 
 
 def _rounded(weights, quantizer, rng):

@@ -51,8 +51,8 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
         or ``sim``), ``losses`` after every epoch, ``seconds`` of device time from the start to the
         end of every epoch (the sum over the outputs), ``cycles``, ``stalls``, ``bytes_read``,
         ``gbps`` (these five are None of a pipeline that is not in RTL), ``host`` (seconds of
-        quantizing and of the transfer), ``refetched`` (share of the
-        rows visited), ``rows_ahead`` (the look-ahead that was used), ``pipeline``.
+        quantizing and of the transfer), ``refetched`` (share of the rows visited),
+        ``rows_ahead`` (the look-ahead that was used), ``pipeline``.
 
     Raises
     ------

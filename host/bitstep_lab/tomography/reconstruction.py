@@ -92,7 +92,7 @@ def peak_ratio(image: np.ndarray, found: np.ndarray) -> float:
     return float("inf") if error == 0 else 10 * np.log10(float(image.max()) ** 2 / error)
 
 
-def stored_rows(scan: Scan, storage: Storage, *, seed: int = 0) -> QuantizedDataset:
+def stored_rows(scan: Scan, storage: Storage) -> QuantizedDataset:
     """The rays of a scan as stored rows, with their readings as labels.
 
     Columns are divided by their largest weight, so that 0, the weight of most pixels in a ray, is a
@@ -104,7 +104,7 @@ def stored_rows(scan: Scan, storage: Storage, *, seed: int = 0) -> QuantizedData
         unit = np.where(top > 0, top, 1.0) / ((1 << 15) - 1)
         rays, bits = np.rint(rays / unit) * unit, FLOAT_BITS
     return quantize(rays, scan.readings, bits=bits, encoding=storage.encoding, scaler="maxabs",
-                    levels=storage.levels, label_bits=32, center_labels=False, seed=seed)
+                    levels=storage.levels, label_bits=32, center_labels=False)
 
 
 def count_bytes(data: QuantizedDataset, storage: Storage) -> int:

@@ -3,7 +3,6 @@
 import ctypes
 import functools
 import hashlib
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -60,8 +59,6 @@ class UartBoard:
     ----------
     config : SystemConfig
         The system.
-    progress : callable, optional
-        Called with lines of text while something is compiled.
 
     Attributes
     ----------
@@ -71,11 +68,11 @@ class UartBoard:
 
     name = "the simulated line"
 
-    def __init__(self, config: SystemConfig, *, progress: Callable[[str], None] | None = None):
+    def __init__(self, config: SystemConfig):
         self._handle = None
         self.config = config
         self.chip = None
-        library = verilator.build(_rtl(config), main=MAIN, progress=progress,
+        library = verilator.build(_rtl(config), main=MAIN,
                                   label=f"{config.pipeline.name} on a line")
         self._library = ctypes.CDLL(str(library))
         for name, (result, arguments) in _SIGNATURES.items():

@@ -4,7 +4,6 @@ import hashlib
 import inspect
 import json
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata, resources
 from pathlib import Path
@@ -65,8 +64,7 @@ FAMILIES = {
 }
 
 
-def netlist(config: PipelineConfig, family: str, *,
-            progress: Callable[[str], None] | None = None) -> Netlist:
+def netlist(config: PipelineConfig, family: str) -> Netlist:
     """Synthesize the top of a pipeline for a family of FPGAs, unless the cache folder has it.
 
     For ``ecp5`` it is the netlist of bitstreams, with registers in multipliers and memory blocks
@@ -77,8 +75,6 @@ def netlist(config: PipelineConfig, family: str, *,
     config : PipelineConfig
         For ``xc7`` with a bus of less than 512 bits.
     family : {"ecp5", "xc7"}
-    progress : callable, optional
-        Called with a line of text before Yosys runs.
 
     Raises
     ------
@@ -91,10 +87,8 @@ def netlist(config: PipelineConfig, family: str, *,
         family, f"{identity(config):032x}", *sources, package(), metadata.version(package()),
     ]).encode()).hexdigest()[:32]
     path = cache_folder() / f"netlist-{key}.json"
-    with locked(path, progress, f"synthesizes {config.name}"):
+    with locked(path, None, f"synthesizes {config.name}"):
         if not path.exists():
-            if progress is not None:
-                progress(f"synthesizing {config.name} for {family}")
             with tempfile.TemporaryDirectory() as folder:
                 verilog, cells = make(config, Path(folder))
             # Yosys notes scopes as cells, which Verilog does not have.

@@ -96,19 +96,11 @@ class Surrounding:
         self.m.d.comb += signal.eq(value)
         return signal
 
-    def past(self, value, cycles=1, *, init=0):
-        """A value as it was some cycles before.
-
-        Parameters
-        ----------
-        value : Value
-        cycles : int
-        init : int
-            The value before the first cycle.
-        """
+    def past(self, value, cycles=1):
+        """A value as it was some cycles before; 0 before the first cycle."""
         for _ in range(cycles):
             self._number += 1
-            register = Signal(value.shape(), init=init, name=f"past_{self._number}")
+            register = Signal(value.shape(), name=f"past_{self._number}")
             self.m.d.sync += register.eq(value)
             value = register
         return value

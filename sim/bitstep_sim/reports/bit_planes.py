@@ -68,8 +68,7 @@ def row_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int
 def main() -> int:
     """Print a table."""
     parser = argparse.ArgumentParser(description="Cycles a row of bit-plane rows, by planes, and "
-                                                 "of "
-                                     "pipelines of as many fixed bits.")
+                                     "of pipelines of as many fixed bits.")
     parser.add_argument("--bus-width", type=int, default=64, help="bits of a beat (%(default)s)")
     parser.add_argument("--rows", type=int, default=10_000, help="rows of an epoch (%(default)s)")
     arguments = parser.parse_args()

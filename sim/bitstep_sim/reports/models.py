@@ -60,9 +60,9 @@ class Case:
     steps: list[np.ndarray]
 
 
-def classes(bits: int, encoding: str, batch: int, shape: tuple[int, int] = (10_000, 784)) -> Case:
+def classes(bits: int, encoding: str, batch: int) -> Case:
     """Ten classes of MNIST's shape: prototypes with noise, a fifth of the features differing."""
-    rng = np.random.default_rng(0)
+    rng, shape = np.random.default_rng(0), (10_000, 784)
     prototypes = rng.normal(size=(10, shape[1])) * (rng.random((10, shape[1])) < 0.2)
     labels = rng.integers(0, 10, shape[0])
     features = np.clip(prototypes[labels] + rng.normal(size=shape), 0, 2)
@@ -76,9 +76,9 @@ def classes(bits: int, encoding: str, batch: int, shape: tuple[int, int] = (10_0
                 rows.scaler.transform(features), targets, plans, [steps] * 10)
 
 
-def sweep(bits: int, encoding: str, batch: int, shape: tuple[int, int] = (16_512, 8)) -> Case:
+def sweep(bits: int, encoding: str, batch: int) -> Case:
     """Eight steps on a regression of cadata's shape."""
-    rng = np.random.default_rng(0)
+    rng, shape = np.random.default_rng(0), (16_512, 8)
     features = rng.uniform(-1, 1, shape)
     labels = features @ rng.normal(size=shape[1]) + 0.3 * rng.normal(size=shape[0])
     data: QuantizedDataset = quantize(features, labels, bits=bits, encoding=encoding,

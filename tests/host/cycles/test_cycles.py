@@ -9,7 +9,7 @@ import pytest
 from fakes import make_job
 
 from bitstep.cycles import Memory, OpenRows, count_epochs, run
-from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE, KeptRows
+from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE, PackedOpenRows
 from bitstep.cycles.run import RunClock
 from bitstep.cycles.shape import Shape
 from bitstep.cycles.streams.ample import AmpleStreams
@@ -314,10 +314,10 @@ def test_open_rows_are_needed_for_every_epoch():
 @pytest.mark.parametrize("rows, outcomes", [
     ([], []), ([0], [ACTIVE]), ([7, 8, 16], [INACTIVE, BY_CODES, ACTIVE]),
     (list(range(64)), [BY_CODES, INACTIVE, ACTIVE, ACTIVE] * 16), ([70_001], [BY_CODES])])
-def test_kept_rows_are_the_open_ones(rows, outcomes):
+def test_packed_open_rows_are_the_open_ones(rows, outcomes):
     opened = OpenRows(np.array(rows, int), np.array(outcomes, int))
-    kept = KeptRows(opened)
-    assert list(kept) == list(kept) == list(opened) == list(zip(rows, outcomes, strict=True))
+    packed = PackedOpenRows(opened)
+    assert list(packed) == list(packed) == list(opened) == list(zip(rows, outcomes, strict=True))
 
 
 def test_rows_that_are_fetched_again_are_counted_once_and_when_asked(monkeypatch):
@@ -333,8 +333,8 @@ def test_rows_that_are_fetched_again_are_counted_once_and_when_asked(monkeypatch
     assert count() == count() == expected
     after = pickle.dumps(count)
     assert len(runs) == 1
-    assert b"KeptRows" in before
-    assert b"KeptRows" not in after
+    assert b"PackedOpenRows" in before
+    assert b"PackedOpenRows" not in after
     for copy in (before, after):
         assert pickle.loads(copy)() == expected
     assert len(runs) == 2

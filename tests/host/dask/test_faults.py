@@ -20,7 +20,7 @@ from bitstep.dask import LowPrecisionClassifier
 from bitstep.dask.engine import Engine
 from bitstep.dask.mapped import MappedShards, kept_shards
 from bitstep.pipeline.results import DeviceError
-from bitstep.training.shards.parts import make_shards, merge, summarize, weaving_of
+from bitstep.training.shards.parts import make_shards, merge, shard_plan_of, summarize
 
 CANCER: Any = load_breast_cancer(return_X_y=True)
 X, Y = CANCER
@@ -48,7 +48,7 @@ def kill_first(client):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lost_in", [
-    ("scale",), ("weave", "full-pass", "inner-passes", "losses")])
+    ("scale",), ("quantize", "full-pass", "inner-passes", "losses")])
 def test_workers_lost_in_every_kind_of_pass(expected, lost_in, monkeypatch):
     """A worker is killed as soon as the tasks of a pass are on their way: the bits are the same."""
     left, lost, compute = set(lost_in), {}, Engine.compute
@@ -126,9 +126,9 @@ def test_rows_larger_than_the_memory_of_workers(expected, monkeypatch):
 def shards():
     part, = make_parts(X, Y, ENDS[:2])
     summary = summarize(part, True)
-    weaving = weaving_of(merge([summary]), "minmax", None, None, seed=1, shuffle=True,
+    plan = shard_plan_of(merge([summary]), "minmax", None, None, seed=1, shuffle=True,
                          fit_intercept=True, shard_rows=70)
-    return make_shards(part, weaving, 0, summary)
+    return make_shards(part, plan, 0, summary)
 
 
 def test_mapped_shards(shards, tmp_path):

@@ -34,6 +34,7 @@ CASES = {
     "bit-plane rows": ("--planes 4 --copies 2", {"planes": 4, "copies": 2}),
     "corrected codes": ("--encoding compensated --model svm",
                         {"encoding": "compensated", **HINGE}),
+    "copies of codes": ("--copies 2 --encoding nearest", {"copies": 2, "encoding": "nearest"}),
     "bound of a loss": ("--epsilon 2 --model linreg", {"epsilon": 2.0}),
     "refetched loss": ("--refetch --model logistic", {"refetch": True, "loss": "log_loss"}),
     "refetched batch": ("--refetch --batch 16 --model svm",
@@ -116,6 +117,7 @@ WITH_DATA = {
 }
 PARTIAL = {
     "early stopping of a part": {"early_stopping": True},
+    "planes of a part": {"planes": "auto"},
     "bound of a part": HUBER,
     "weights of a part": {"class_weight": "balanced", "loss": "log_loss"},
 }

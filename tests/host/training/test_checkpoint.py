@@ -15,6 +15,7 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import BusError, RangeOverflowError, RunResult, TrainingInterrupted
 from bitstep.quantization import quantize, quantize_rows
+from bitstep.training import stepping
 from bitstep.training.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -47,8 +48,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "batch of all": ({"bits": 8, "encoding": "stochastic"}, {}, {"batch": 256}),
     "corrections of batches of all": (
         {"bits": 4, "encoding": "compensated", "copies": 2}, {"l2": 0.05}, {"batch": 256}),
-    "proximal steps": ({"bits": 5, "encoding": "double"}, {"l1": 0.02, "box": 3.0},
-                       {"proximal_period": 7}),
+    "proximal steps": ({"bits": 5, "encoding": "double"}, {"l1": 0.02, "box": 3.0}, {}),
     "no intercept": ({"bits": 6, "encoding": "nearest", "scaler": "maxabs"}, {},
                      {"fit_intercept": False}),
     "hinge, refetching": ({"bits": 4, "encoding": "nearest", "fine_rows": True, "copies": 2},
@@ -239,16 +239,17 @@ def test_overflow_counts_from_the_first_epoch(tmp_path):
     assert load_checkpoint(path).epochs_done == whole.value.epoch - 1
 
 
-def test_other_integers_are_refused(tmp_path):
+def test_other_integers_are_refused(tmp_path, monkeypatch):
     """Such as those of another version, whose plans differ."""
     data, config, objective, training = problem("proximal steps")
     path = tmp_path / "run.ckpt"
     train_model([data], GoldenDevice(config), config, objective, training,
                 checkpoint=writer_to(path, [data], training))
-    with pytest.raises(CheckpointError, match=r"another epoch table and proximal period of them"):
-        train_model([data], GoldenDevice(config), config, objective,
-                    dataclasses.replace(training, proximal_period=8),
-                    checkpoint=writer_to(path, [data], training))
+    with monkeypatch.context() as patch:
+        patch.setattr(stepping, "PROXIMAL_STEPS", 2 * stepping.PROXIMAL_STEPS)
+        with pytest.raises(CheckpointError, match="another epoch table and proximal period of"):
+            train_model([data], GoldenDevice(config), config, objective, training,
+                        checkpoint=writer_to(path, [data], training))
     with pytest.raises(CheckpointError, match=r"another label shift and .*epoch table"):
         train_model([data], GoldenDevice(config), config, objective,
                     dataclasses.replace(training, model_range=100.0),

@@ -355,3 +355,22 @@ def test_devices_agree(kind, labels, way):
                    for device in ("golden", "cpu"))
     np.testing.assert_array_equal(golden.coef_, cpu.coef_)
     assert golden.history_ == cpu.history_
+
+
+def test_slow_least_squares_leave_it_to_the_host(monkeypatch):
+    """Of fewer rows than features the codes' errors hide most directions."""
+    draws = np.random.default_rng(9)
+    features = draws.normal(size=(300, 1000))
+    targets = features @ draws.normal(size=1000) / 30 + 0.5 * draws.normal(size=300)
+    assert not finds_curvature(quantize_bit_planes(features))
+    model = LowPrecisionRegressor(random_state=0).fit(features, targets)
+    assert planes_of(model) == {4, 16}
+    assert model.n_iter_ <= 10
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    ridge = Ridge(alpha=1).fit(features, targets)
+    scale = np.abs(ridge.coef_).max()
+    found = LowPrecisionRegressor(random_state=0).fit(features, targets).coef_
+    np.testing.assert_allclose(found, ridge.coef_, atol=0.01 * scale)
+    monkeypatch.setattr(curvature, "SLOW_VALUES", 0)
+    alone = LowPrecisionRegressor(random_state=0).fit(features, targets)
+    assert alone.n_iter_ > 3 * model.n_iter_

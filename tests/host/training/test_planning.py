@@ -480,23 +480,25 @@ PROXIMAL = dataclasses.replace(CONFIG, proximal=True)
 
 
 def test_thresholds_by_hand():
-    # 33 rows with P = 8 are 5 steps, of 6.6 rows each on average
-    data = with_scale(corrected(encoding="nearest"), 0.02)
-    made = plan(data, PROXIMAL, steps=[0.4, 0.2], l1=0.01, proximal_period=8)
+    # 34 rows with P = 4 are 9 steps, of 34 / 9 rows each on average
+    data = with_scale(corrected(34, encoding="nearest"), 0.02)
+    made = plan(data, PROXIMAL, steps=[0.4, 0.2], l1=0.001)
     unit = made.units.model_unit
-    assert made.job.proximal_period == 8
+    assert made.job.proximal_period == 4
     assert [epoch.threshold for epoch in made.job.epochs] == \
-        [round(0.01 * step * 6.6 / unit) for step in made.steps]
+        [round(0.001 * step * 34 / 9 / unit) for step in made.steps]
     assert made.job.box_limit == MODEL_LIMIT
-    # A batch of 4 rows makes one step of them.
-    made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=8, batch=4, model_range=32)
+    # A batch of 2 rows makes one step of them.
+    made = plan(data, PROXIMAL, steps=[0.4], l1=0.001, batch=2, model_range=32)
     unit = made.units.model_unit
-    assert made.job.epochs[0].threshold == round(0.01 * made.steps[0] * 6.6 / 4 / unit)
+    assert made.job.proximal_period == 4
+    assert made.job.epochs[0].threshold == round(0.001 * made.steps[0] * 34 / 9 / 2 / unit)
     # A period of all rows, or more, is one step.
-    for period in (33, 1000):
-        made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=period,
-                    model_range=32)
-        assert made.job.epochs[0].threshold == round(0.01 * made.steps[0] * 33 / unit)
+    for batch in (34, 1000):
+        made = plan(data, PROXIMAL, steps=[0.4], l1=0.001, batch=batch, model_range=32)
+        unit = made.units.model_unit
+        assert made.job.proximal_period == batch
+        assert made.job.epochs[0].threshold == round(0.001 * made.steps[0] * 34 / batch / unit)
 
 
 def test_large_and_small_thresholds():
@@ -534,12 +536,6 @@ def test_strong_l1_makes_short_periods():
     for l1, period in ((0.001, 128), (0.01, 64), (0.1, 8), (1.0, 1), (100.0, 1)):
         assert plan(data, PROXIMAL, steps=[0.4, 0.2], l1=l1).job.proximal_period == period
     assert plan(data, PROXIMAL, steps=[0.4], box=1.0).job.proximal_period == 128
-
-
-@pytest.mark.parametrize("period", [0, 3, -2, 2.0, True, "never", 1 << 32])
-def test_bad_proximal_period(period):
-    with pytest.raises(ValueError, match=r"'auto' or a multiple of the batch \(2\) below 2"):
-        plan(DATA, PROXIMAL, steps=[0.1], batch=2, l1=0.1, proximal_period=period)
 
 
 def test_proximal_steps_need_their_pipeline():

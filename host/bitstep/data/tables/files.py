@@ -133,10 +133,8 @@ def _check_suffix(path: Path) -> None:
     if not has_known_suffix(path):
         raise DataError(f"{path}: found the suffix {path.suffix!r}; it must be "
                         f"{', '.join(TEXT_SUFFIXES)} (LIBSVM), {' or '.join(CSV_SUFFIXES)}, all of "
-                        "them also with "
-                        f"{', '.join(COMPRESSED_SUFFIXES)}, .npy, .npz, or "
-                        f"{', '.join(ARROW_SUFFIXES)} "
-                        "(pyarrow); rename or convert the file")
+                        f"them also with {', '.join(COMPRESSED_SUFFIXES)}, .npy, .npz, or "
+                        f"{', '.join(ARROW_SUFFIXES)} (pyarrow); rename or convert the file")
 
 
 def _check_label_column(path: Path, suffix: str, label_column: str | int) -> None:

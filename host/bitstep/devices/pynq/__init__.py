@@ -3,7 +3,6 @@
 from bitstep.devices.pynq.bitstream import (
     DEFAULT_FOLDER,
     Bitstream,
-    bitstream_folder,
     find_bitstream,
     read_bitstream,
 )
@@ -11,5 +10,5 @@ from bitstep.devices.pynq.device import PynqDevice
 from bitstep.devices.pynq.left import prepare_for_new_files
 from bitstep.devices.pynq.memory import PynqBuffer
 
-__all__ = ["DEFAULT_FOLDER", "Bitstream", "PynqBuffer", "PynqDevice", "bitstream_folder",
-           "find_bitstream", "prepare_for_new_files", "read_bitstream"]
+__all__ = ["DEFAULT_FOLDER", "Bitstream", "PynqBuffer", "PynqDevice", "find_bitstream",
+           "prepare_for_new_files", "read_bitstream"]

@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.devices.driver import ABORT_TIMEOUT_S, check_identity
+from bitstep.devices.base import seconds_of
+from bitstep.devices.driver import check_identity
 from bitstep.devices.pynq.bitstream import find_bitstream, manifests_of, read_bitstream
 from bitstep.devices.pynq.clock import FpgaClock, set_clock, try_clock
-from bitstep.devices.pynq.left import end_left_run, leave_mark, remove_mark
+from bitstep.devices.pynq.left import end_left_run, ended, leave_mark, remove_mark
 from bitstep.devices.pynq.memory import PynqBuffer, contiguous
 from bitstep.devices.pynq.waiter import Waiter
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import Manifest
-from bitstep.pipeline.registers import OFFSETS, Control, Status
+from bitstep.pipeline.registers import OFFSETS, Status
 from bitstep.pipeline.results import DeviceError
 
 IP_TYPE = "bitstep:user:bitstep_ip:"        # of the IP in the .hwh, without its version
@@ -43,8 +44,8 @@ _NO_PYNQ = ("Device 'pynq' needs pynq, which cannot be imported here ({}): run t
 class PynqDevice(RegisterDevice):
     """A Zynq board with PYNQ on its SD card: PYNQ-Z1, PYNQ-Z2, Ultra96, KV260.
 
-    Runs on the board itself, as root, in the
-    Python environment that has pynq. The first bitstream of a process can take half a minute.
+    Runs on the board itself, as root, in the Python environment that has pynq. The first bitstream
+    of a process can take half a minute.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class PynqDevice(RegisterDevice):
         Pipeline that the data need; the one on the board is that of the bitstream.
     bitfile : path, optional
         Bitstream, with its .hwh and .json beside it. Default: the one of
-        :func:`bitstream_folder` that can run such data.
+        :func:`bitstep.devices.pynq.bitstream.bitstream_folder` that can run such data.
     interrupt : bool
         Whether to wait for the pipeline's interrupt where pynq offers it; else, and where it
         does not, the registers are read at intervals.
@@ -137,11 +138,8 @@ class PynqDevice(RegisterDevice):
                 else "not offered by pynq"}
 
     def seconds(self) -> float:
-        """Return the time on the board: the host's clock, unless pynq's device has one of its
-        own, as a simulated one does.
-        """
-        own = getattr(self._board, "seconds", None)
-        return own() if own else time.monotonic()
+        """Return the time on the board, of which pynq's device may have a clock."""
+        return seconds_of(self._board)
 
     def try_clock(self, hz: float) -> float:
         """Set the clock that is next to ``hz``, be it faster than the bitstream is made for; return
@@ -264,26 +262,14 @@ class PynqDevice(RegisterDevice):
         if self._confirmed:
             self._confirmed = False
             _OPEN.discard(self)
-            if self._ended():
-                remove_mark()
+            with contextlib.suppress(DeviceError, RuntimeError, OSError):
+                if ended(self):
+                    remove_mark()
         for buffer in self._buffers:
             buffer.free()
         self._buffers.clear()
         self._ip = self._interrupt = self._offered = None
         self._waiter.close()
-
-    def _ended(self):
-        """Abort a run that is under way; False if it does not end."""
-        with contextlib.suppress(DeviceError, RuntimeError, OSError):
-            deadline = time.monotonic() + ABORT_TIMEOUT_S
-            if self.read(OFFSETS["STATUS"]) & Status.BUSY:
-                self.write(OFFSETS["CONTROL"], Control.ABORT)
-            while self.read(OFFSETS["STATUS"]) & Status.BUSY:
-                if time.monotonic() >= deadline:
-                    return False
-                time.sleep(SHORTEST_SLEEP_S)
-            return True
-        return False
 
 
 _OPEN: "weakref.WeakSet[PynqDevice]" = weakref.WeakSet()

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bitstep.devices.driver import ABORT_TIMEOUT_S
+from bitstep.devices.driver import ABORT_TIMEOUT_S, read_identity
 from bitstep.pipeline.registers import ADDRESS_WIDTH, OFFSETS, Control, Status
 from bitstep.pipeline.results import DeviceError
 
@@ -61,29 +61,36 @@ def end_left_run(pynq: Any) -> None:
     if loaded == path:
         try:
             registers = pynq.MMIO(address, 1 << ADDRESS_WIDTH)
-            found = sum(int(registers.read(OFFSETS[f"IDENTITY_{part}"])) << 32 * part
-                        for part in range(4))
+            found = read_identity(registers.read)
         except (OSError, RuntimeError) as error:
             raise DeviceError(
                 "A program that was killed may have left a run on the FPGA, and its registers "
                 f"cannot be read: {type(error).__name__}: {error}. Run this as root, in a login "
                 "shell (sudo -i)") from error
-        if found == identity:
-            _end(registers)
+        if found == identity and not ended(registers):
+            raise DeviceError(
+                "A program that was killed left a run on the FPGA, which does not end within "
+                f"{ABORT_TIMEOUT_S:g} s of its abort; loading a bitstream now could hang the "
+                "board: switch it off and on")
     remove_mark()
 
 
-def _end(registers):
+def ended(registers: Any) -> bool:
+    """Abort a run that is under way; False if it does not end in time.
+
+    Parameters
+    ----------
+    registers
+        Of a pipeline: ``read`` and ``write`` at offsets.
+    """
     deadline = time.monotonic() + ABORT_TIMEOUT_S
     if registers.read(OFFSETS["STATUS"]) & Status.BUSY:
         registers.write(OFFSETS["CONTROL"], int(Control.ABORT))
     while registers.read(OFFSETS["STATUS"]) & Status.BUSY:
         if time.monotonic() >= deadline:
-            raise DeviceError(
-                "A program that was killed left a run on the FPGA, which does not end within "
-                f"{ABORT_TIMEOUT_S:g} s of its abort; loading a bitstream now could hang the "
-                "board: switch it off and on")
+            return False
         time.sleep(0.001)
+    return True
 
 
 def _last_loaded(pynq):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.devices.base import seconds_of
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.devices.uart.link import UartLink
 from bitstep.devices.uart.protocol import WORD_BYTES, Command
@@ -135,11 +136,8 @@ class UartDevice(RegisterDevice):
                 "requests sent again": str(self.link.repeated)}
 
     def seconds(self) -> float:
-        """Return the time on the board: the host's clock, unless the line has one of its own, as
-        a simulated one does.
-        """
-        own = getattr(self.link.transport, "seconds", None)
-        return own() if own else time.monotonic()
+        """Return the time on the board, of which the line may have a clock."""
+        return seconds_of(self.link.transport)
 
     def read(self, offset: int) -> int:
         """Read the 32-bit register at byte ``offset``."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.checks import is_integer
-from bitstep.data.views import RowView, rows_at
+from bitstep.data.views import rows_at
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import LossFunction
 from bitstep.pipeline.registers import Loss
@@ -41,18 +41,15 @@ def hold_out(given: Pass, fraction: float, seed: int,
         If the fraction is out of range, or there are too few rows.
     """
     features, targets, weights = given[:3]
-    # Copies of a row, which weights make, stay together. What is chosen depends on the order of the
-    # pass alone, however the rows came to it.
-    sources = features.sources() if isinstance(features, RowView) else np.arange(len(targets))
-    _, first, number = np.unique(sources, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    chosen = held_out(len(first), fraction, seed,
-                      None if groups is None else groups[first[order]])
+    # Copies of a row, which weights make, stay together.
+    places = np.arange(len(targets)) if given.places is None else given.places
+    _, first, number = np.unique(places, return_index=True, return_inverse=True)
+    chosen = held_out(len(first), fraction, seed, None if groups is None else groups[first])
 
     def part(numbers: np.ndarray) -> Pass:
-        rows = np.flatnonzero(np.isin(number.reshape(-1), order[numbers]))
+        rows = np.flatnonzero(np.isin(number.reshape(-1), numbers))
         return given._replace(features=rows_at(features, rows), targets=targets[rows],
-                              weights=None if weights is None else weights[rows])
+                              weights=None if weights is None else weights[rows], places=None)
 
     return part(chosen[0]), part(chosen[1])
 

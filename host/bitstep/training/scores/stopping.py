@@ -150,6 +150,13 @@ def check_stopping(tol: float, patience: int) -> None:
     check_integer("n_iter_no_change", patience, 1)
 
 
+def check_fraction(fraction: float) -> None:
+    """Raise ValueError unless this can be ``validation_fraction``."""
+    if not is_number(fraction) or not 0 < fraction < 1:
+        raise ValueError("validation_fraction must be between 0 and 1, without either, not "
+                         f"{fraction!r}")
+
+
 def held_out(n_rows: int, fraction: float, seed: int,
              classes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the rows to train on and of those to hold out, each in their order.
@@ -171,9 +178,7 @@ def held_out(n_rows: int, fraction: float, seed: int,
     ValueError
         If the fraction is not between 0 and 1, or there are too few rows.
     """
-    if not is_number(fraction) or not 0 < fraction < 1:
-        raise ValueError("validation_fraction must be between 0 and 1, without either, not "
-                         f"{fraction!r}")
+    check_fraction(fraction)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n_rows)
     groups = np.zeros(n_rows, np.int64) if classes is None else np.unique(
         classes, return_inverse=True)[1].reshape(-1)

@@ -272,8 +272,8 @@ def _differing(names: tuple[str, ...] | None, others: tuple[str, ...] | None) ->
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Weaving:
-    """How parts become shards, alike for all of them.
+class ShardPlan:
+    """A plan by which parts become shards, the same for all of them.
 
     Attributes
     ----------
@@ -422,9 +422,9 @@ def weighed_part(part: Part, weights: ClassWeights) -> Weighed:
                  if len(part.targets) else np.empty(0))
 
 
-def weaving_of(summary: Summary, kind: str, class_weights: ClassWeights | None = None,
-               weighed: Weighed | None = None, **options: Any) -> Weaving:
-    """How the parts of a summary become shards.
+def shard_plan_of(summary: Summary, kind: str, class_weights: ClassWeights | None = None,
+                  weighed: Weighed | None = None, **options: Any) -> ShardPlan:
+    """Plan the shards of the parts of a summary.
 
     Parameters
     ----------
@@ -436,7 +436,7 @@ def weaving_of(summary: Summary, kind: str, class_weights: ClassWeights | None =
     kind : {"minmax", "maxabs"}
         How columns are scaled.
     options
-        Others of :class:`Weaving`.
+        Others of :class:`ShardPlan`.
 
     Raises
     ------
@@ -459,10 +459,10 @@ def weaving_of(summary: Summary, kind: str, class_weights: ClassWeights | None =
     if not options.get("fit_intercept", True):
         high = np.maximum(-low, high)
         low = -high
-    return Weaving(scaler=scaler_of_ranges(summary.low, summary.high, kind),
-                   classes=classes, factors=factors, left_out=left_out,
-                   rule=(weighed or summary.weighed).rule(), target_low=low, target_high=high,
-                   **options)
+    return ShardPlan(scaler=scaler_of_ranges(summary.low, summary.high, kind),
+                     classes=classes, factors=factors, left_out=left_out,
+                     rule=(weighed or summary.weighed).rule(), target_low=low, target_high=high,
+                     **options)
 
 
 def shard_seed(seed: int, number: int) -> int:
@@ -472,13 +472,13 @@ def shard_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1)[0])
 
 
-def make_shards(part: Part, weaving: Weaving, first: int, summary: Summary) -> list[Shard]:
+def make_shards(part: Part, plan: ShardPlan, first: int, summary: Summary) -> list[Shard]:
     """The shards of a part.
 
     Parameters
     ----------
     part : Part
-    weaving : Weaving
+    plan : ShardPlan
     first : int
         Number of its first shard among those of all parts.
     summary : Summary
@@ -489,27 +489,27 @@ def make_shards(part: Part, weaving: Weaving, first: int, summary: Summary) -> l
     DataError
         If the part is not what it was.
     """
-    classes = len(weaving.classes) > 0
-    now = summarize(part, classes, weaving.left_out)
+    classes = len(plan.classes) > 0
+    now = summarize(part, classes, plan.left_out)
     if now.n_rows != summary.n_rows or now.weighed != summary.weighed or not (
             np.array_equal(now.low, summary.low) and np.array_equal(now.high, summary.high)):
         raise DataError(f"{part.where} has other rows than when it was scaled; keep the data as "
                         "they are: persist the collection, or give a seed to what makes it")
     if not now.n_rows:
         return []
-    part = part.checked(classes).taken(weaving.left_out)
+    part = part.checked(classes).taken(plan.left_out)
     found = []
-    for number, (start, stop) in enumerate(weaving.pieces(now.n_rows), start=first):
-        piece, seed = part.rows(slice(start, stop)), shard_seed(weaving.seed, number)
-        if weaving.shuffle:
+    for number, (start, stop) in enumerate(plan.pieces(now.n_rows), start=first):
+        piece, seed = part.rows(slice(start, stop)), shard_seed(plan.seed, number)
+        if plan.shuffle:
             piece = piece.rows(shuffled(stop - start, max(0, seed)))
-        stored, weights = None, weaving.weights(piece)
+        stored, weights = None, plan.weights(piece)
         if weights is not None:
-            order, stored = spread(weaving.rule.counts(weights)), weaving.rule.stored(weights)
+            order, stored = spread(plan.rule.counts(weights)), plan.rule.stored(weights)
             assert stored is not None
             piece, stored = piece.rows(order), stored[order]
-        rows = quantize_bit_planes(piece.features, bus_width=weaving.bus_width,
-                                   scaler=weaving.scaler, seed=seed, weights=stored)
+        rows = quantize_bit_planes(piece.features, bus_width=plan.bus_width,
+                                   scaler=plan.scaler, seed=seed, weights=stored)
         found.append(Shard([QuantizedDataset(rows, stream)
-                            for stream in weaving.streams(piece.targets)], part.where))
+                            for stream in plan.streams(piece.targets)], part.where))
     return found

@@ -139,9 +139,8 @@ class ShardedSoftmax(ShardedPasses, SoftmaxRun):
 
 def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: PipelineConfig,
                  objective: Objective, training: Training, *, step_asked: bool = False,
-                 initial: tuple[np.ndarray, Any] | None = None, first_epoch: int = 0,
-                 timeout_s: float = 60.0, on_epoch: Any = None,
-                 checkpoint: CheckpointWriter | None = None) -> TrainedModel:
+                 initial: tuple[np.ndarray, Any] | None = None, timeout_s: float = 60.0,
+                 on_epoch: Any = None, checkpoint: CheckpointWriter | None = None) -> TrainedModel:
     """Train one linear model for each output by solver ``bit-centred``.
 
     With one shard the model is that of :func:`bitstep.training.train.train_model` on its rows.
@@ -151,7 +150,7 @@ def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: Pipel
     shards : Shards
     outputs : sequence of SummedDataset
         Of the labels of each output, all on the same rows.
-    config, objective, training, initial, first_epoch, timeout_s, on_epoch, checkpoint
+    config, objective, training, initial, timeout_s, on_epoch, checkpoint
         See :func:`bitstep.training.train.train_model`.
     step_asked : bool
         True if the step of the training is for all shards; False: each has one that suits its rows.
@@ -177,7 +176,7 @@ def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: Pipel
                        setup=setup)
     unused: Any = None
     return train_centred(unused, run, outputs, config, training, starts_of(outputs, initial),
-                         first_epoch=first_epoch, on_epoch=on_epoch, checkpoint=checkpoint,
+                         first_epoch=0, on_epoch=on_epoch, checkpoint=checkpoint,
                          joint=objective.multinomial)
 
 

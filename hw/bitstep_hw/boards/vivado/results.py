@@ -40,8 +40,7 @@ def _read(path: Path, what: str) -> bytes:
         raise ToolError(f"{path} must be {what}, but is empty: {_REPAIR}")
     if content.startswith(_GZIP):
         raise ToolError(f"{path} must be {what}, but is compressed with gzip: unpack it (gunzip) "
-                        f"under "
-                        "this name")
+                        "under this name")
     return content
 
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.data.dataset import DataError
-from bitstep.training.shards.parts import Part, make_shards, merge, summarize, weaving_of
+from bitstep.training.shards.parts import Part, make_shards, merge, shard_plan_of, summarize
 from bitstep.training.shards.shards import LocalShards
 
 DIABETES: Any = load_diabetes(return_X_y=True)
@@ -184,15 +184,15 @@ def test_parts_that_do_not_fit_each_other():
 
 def test_one_class_in_all_parts():
     with pytest.raises(DataError, match="must have two classes, but every label is 1"):
-        weaving_of(merge([summarize(Part("One", X, np.ones(442, int)), True)]), "minmax")
+        shard_plan_of(merge([summarize(Part("One", X, np.ones(442, int)), True)]), "minmax")
 
 
 def test_parts_that_change():
     part = Part("Part 7", X, Y)
     summary = summarize(part, False)
-    weaving = weaving_of(summary, "minmax")
+    plan = shard_plan_of(summary, "minmax")
     with pytest.raises(DataError, match="Part 7 has other rows than when it was scaled"):
-        make_shards(Part("Part 7", X + 1, Y), weaving, 0, summary)
+        make_shards(Part("Part 7", X + 1, Y), plan, 0, summary)
 
 
 def test_summaries_by_hand():

@@ -23,8 +23,8 @@ from bitstep.training.shards.parts import (
     Part,
     make_shards,
     merge,
+    shard_plan_of,
     summarize,
-    weaving_of,
     weighed_part,
 )
 from bitstep.training.shards.shard import Shard
@@ -136,9 +136,9 @@ def test_stored_weights_do_not_depend_on_partitions(weights):
     def stored(ends):
         parts = make_parts(X, Y, ends, weights[:442])
         summaries = [summarize(one, False) for one in parts]
-        weaving = weaving_of(merge(summaries), "minmax", shuffle=False)
+        plan = shard_plan_of(merge(summaries), "minmax", shuffle=False)
         shards = [shard for number, (one, found) in enumerate(zip(parts, summaries, strict=True))
-                  for shard in make_shards(one, weaving, number, found)]
+                  for shard in make_shards(one, plan, number, found)]
         codes = [np.column_stack([one.rows.codes(), np.asarray(one.rows.weights)])
                  for one in shards]
         return np.array(sorted(map(tuple, np.concatenate(codes).tolist())))
@@ -250,6 +250,6 @@ def test_weights_that_leave_too_little():
 
 def test_parts_whose_weights_change():
     summary = summarize(Part("Part 7", X, Y, weights=DRAWN[:442]), False)
-    weaving = weaving_of(summary, "minmax")
+    plan = shard_plan_of(summary, "minmax")
     with pytest.raises(DataError, match="Part 7 has other rows than when it was scaled"):
-        make_shards(Part("Part 7", X, Y, weights=DRAWN[:442] * 2), weaving, 0, summary)
+        make_shards(Part("Part 7", X, Y, weights=DRAWN[:442] * 2), plan, 0, summary)
