@@ -205,3 +205,36 @@ def test_a_gradient_that_rounding_hides_ends_training(kind):
     with pytest.warns(ConvergenceWarning, match="of which the last made it no smaller"):
         model.fit(features, labels)
     assert model.n_iter_ < 100
+
+
+@pytest.mark.parametrize("kind, rows, l2", [    # few rows, whose curvature the host finds; many
+    (LowPrecisionRegressor, 300, 1e6), (LowPrecisionRegressor, 40_000, 1e6),
+    (LowPrecisionClassifier, 300, 1e4), (LowPrecisionClassifier, 300, 1e6),
+    (LowPrecisionClassifier, 40_000, 1e4)])
+def test_a_large_penalty_ends_with_the_last_bits_of_words(kind, rows, l2):
+    """Without a warning, which would ask for a larger one, as all are errors here."""
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((rows, 10))
+    targets = features[:, 0] + rng.standard_normal(rows)
+    if kind is LowPrecisionClassifier:
+        targets = (targets > 0).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = kind(l2=l2, random_state=0).fit(features, targets)
+    assert model.n_iter_ <= 6
+    scaled = (features - features.mean(axis=0)) / features.std(axis=0)
+    # To the first order: the mean of the standardized columns times the residuals, over l2.
+    exact = scaled.T @ (targets - targets.mean()) / rows / l2
+    least = np.abs(exact).max()
+    np.testing.assert_allclose((model.coef_ * features.std(axis=0)).ravel(), exact,
+                               atol=(2e-4 if rows == 300 else 2e-3) * least)
+
+
+@pytest.mark.parametrize("kind", [LowPrecisionRegressor, LowPrecisionClassifier])
+def test_the_largest_penalties_leave_no_weight(kind):
+    features = np.random.default_rng(0).standard_normal((300, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = kind(l2=1e300, random_state=0).fit(features, features[:, 0] > 0)
+    np.testing.assert_allclose(model.coef_, 0, atol=1e-12)
+    assert model.n_iter_ <= 3

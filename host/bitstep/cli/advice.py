@@ -16,7 +16,8 @@ from bitstep.training.trained import TrainedModel
 def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> str | None:
     """A sentence on a training that learned nothing, or ended before its goal; None for others."""
     objective, problem = request.objective, request.problem
-    if short := model.short_of(request.training.tol, len(request.training.steps)):
+    if short := model.short_of(request.training.tol, len(request.training.steps),
+                                request.objective.l2):
         return short
     lost = None if objective.proximal else lost_updates(model, np.array(losses))
     loss, best = losses[model.kept], baseline(problem)

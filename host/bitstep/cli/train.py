@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
                      if getattr(arguments, name) is not None), None):
         raise UsageError(f"--{lone.replace('_', '-')} is for --scheduler or --workers: give one of "
                          "them, too")
+    _check_one_file(arguments.data)
     options = device_options(arguments)
     check_paths(arguments)
     if arguments.plot:
@@ -157,6 +159,17 @@ def run(arguments: argparse.Namespace) -> int:
               + (f"; the same command goes on with --resume {writer.path}" if writer else ""),
               file=sys.stderr)
     return stop_signals.code if model.interrupted or stop_signals.received else 0
+
+
+def _check_one_file(source: str) -> None:
+    """Raise UsageError for several files, which many machines train on."""
+    path = Path(source)
+    several = "a folder" if path.is_dir() else \
+        "a pattern of files" if set(source) & set("*?[") and not path.exists() else None
+    if several:
+        raise UsageError(f"DATA must be one file or a data set's name, not {several}, {source}: "
+                         "give --workers N or --scheduler ADDRESS, too, which take every file as a "
+                         "part of the rows (docs/dask.md)")
 
 
 def _cluster() -> Any:

@@ -2,7 +2,6 @@
 
 import argparse
 import glob
-import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from dask.delayed import delayed
-from distributed import Client, LocalCluster
+from distributed import Client
 from distributed.comm.addressing import get_address_host
 
 from bitstep.cli.checkpoints import Start, check_paths, initial_model, make_writer, read_start
@@ -28,8 +27,10 @@ from bitstep.cli.request import check_early, request_of
 from bitstep.cli.signals import stop_signals
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import Engine, on_worker
+from bitstep.dask.local import start_cluster
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data import load
+from bitstep.data.dataset import DataError, NoRowsError
 from bitstep.data.tables.files import COMPRESSED_SUFFIXES, TEXT_SUFFIXES, has_known_suffix
 from bitstep.devices import default_device
 from bitstep.options.models import MODELS
@@ -97,25 +98,37 @@ def file_part(where: str, label: str | int, width: int | None, classes: bool) ->
         Columns of LIBSVM text, whose last ones may be 0 in every row of a file.
     classes : bool
         True of a classification.
+
+    Returns
+    -------
+    Part
+        Without rows or columns of a file that has no rows.
     """
-    data = load(where, label_column=label, n_features=width,
-                task="classification" if classes else None)
+    try:
+        data = load(where, label_column=label, n_features=width,
+                    task="classification" if classes else None)
+    except NoRowsError:
+        return Part(where, np.empty((0, 0)), np.empty(0))
     labels: Any = data.labels
     if classes and data.class_names is not None:
         labels = np.array(data.class_names)[labels.astype(np.int64)]
     return Part(where, data.features, labels, data.feature_names)
 
 
-def file_facts(where: str, label: str | int) -> tuple[str, int]:
-    """Task of a file's labels, and number of its columns."""
-    def read() -> tuple[str, int]:
-        data = load(where, label_column=label)
+def file_facts(where: str, label: str | int) -> tuple[str | None, int]:
+    """Task of a file's labels, and number of its columns; None and 0 if it has no rows."""
+    def read() -> tuple[str | None, int]:
+        try:
+            data = load(where, label_column=label)
+        except NoRowsError:
+            return None, 0
         return data.task, data.n_features
     return on_worker(read)
 
 
 def files_of(pattern: str) -> list[str]:
-    """Files of a pattern or a folder, by absolute name, in the order of their names.
+    """Files of a pattern or a folder, by absolute name, in the order of their names; of a folder
+    without those that Spark and Dask write beside the data, such as ``_SUCCESS``.
 
     Raises
     ------
@@ -123,7 +136,8 @@ def files_of(pattern: str) -> list[str]:
         If there is none, or one is of a kind that cannot be read.
     """
     folder = Path(pattern)
-    found = sorted(map(str, folder.iterdir()) if folder.is_dir() else glob.glob(pattern))
+    found = sorted((str(one) for one in folder.iterdir() if one.name[0] not in "._")
+                   if folder.is_dir() else glob.glob(pattern))
     files = [str(Path(one).resolve()) for one in found if Path(one).is_file()]
     if not files:
         raise UsageError(f"DATA must be a file, a folder or a pattern of files, such as "
@@ -141,9 +155,14 @@ def _is_libsvm(path: str) -> bool:
     return bool(suffixes) and suffixes[-1].lower() in TEXT_SUFFIXES
 
 
+def way_of(arguments: argparse.Namespace) -> str:
+    """The option that asks for many machines."""
+    return "--scheduler" if arguments.scheduler is not None else "--workers"
+
+
 def check_apart(arguments: argparse.Namespace) -> None:
     """Raise UsageError for options that need all rows in one place."""
-    way = "--scheduler" if arguments.scheduler is not None else "--workers"
+    way = way_of(arguments)
     for name, reason in APART.items():
         if getattr(arguments, name, None) not in (None, False, []):
             option = f"--{name.replace('_', '-')}"
@@ -172,8 +191,7 @@ def check_scheduler(address: str | None) -> None:
 def _client(arguments: argparse.Namespace) -> Iterator[Client]:
     """A client of the scheduler that the options name, or of a cluster on this machine."""
     if arguments.scheduler is None:
-        with LocalCluster(n_workers=arguments.workers, threads_per_worker=1, processes=True,
-                          dashboard_address=":0", silence_logs=logging.ERROR) as cluster, \
+        with start_cluster(arguments.workers) as cluster, \
                 Client(cluster, set_as_default=False) as client:
             if not shown.quiet:
                 print(f"bitstep train: {arguments.workers} workers on this machine, dashboard "
@@ -199,7 +217,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_plot(arguments.plot)
     start = read_start(arguments)
     files = files_of(arguments.data)
-    request = request_of(arguments).asking(solver="bit-centred")
+    request = request_of(arguments, many_machines=way_of(arguments)).asking(solver="bit-centred")
     check_early([request])      # before anything is done with the data
     asked = arguments.device if arguments.device != default_device() else None
     device = DeviceChoice(asked, tuple(sorted(named_options(arguments).items())))
@@ -229,11 +247,18 @@ def _by_label(weight: Any, classes: np.ndarray) -> Any:
 
 
 def _look(engine: Engine, files: list[str], label: str | int) -> tuple[str, int]:
-    """Task of the first file, and columns of the widest LIBSVM text."""
+    """Task of the first file that has rows, and columns of the widest LIBSVM text."""
+    def facts(chosen: list[str]) -> list[tuple[str | None, int]]:
+        return engine.gather(engine.compute([delayed(file_facts, pure=False)(one, label)
+                                             for one in chosen]))
+
     chosen = [one for number, one in enumerate(files) if number == 0 or _is_libsvm(one)]
-    found = engine.gather(engine.compute([delayed(file_facts, pure=False)(one, label)
-                                          for one in chosen]))
-    return found[0][0], max(width for _, width in found)
+    found = dict(zip(chosen, facts(chosen), strict=True))
+    tasks = (found[one][0] if one in found else facts([one])[0][0] for one in files)
+    task = next(filter(None, tasks), None)
+    if task is None:
+        raise DataError(f"DATA must have at least one row, but of {len(files)} files none has one")
+    return task, max(width for _, width in found.values())
 
 
 def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolved: Any,
@@ -295,7 +320,7 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
             print(f"wrote {path}")
     finally:
         written.check()
-    if short := model.short_of(request.training.tol, epochs):
+    if short := model.short_of(request.training.tol, epochs, request.objective.l2):
         print(f"bitstep train: warning: {short}", file=sys.stderr)
     if model.interrupted:
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "

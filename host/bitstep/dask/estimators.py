@@ -93,7 +93,7 @@ class _DaskModel(BaseEstimator):
         TIMEOUT.check("timeout", self.timeout)
         local = self._local()
         sources = sources_of(X, y, sample_weight)
-        resolved = local._resolved_for(sources.n_features)
+        resolved = local._resolved_for(sources.n_features, many_machines="bitstep.dask")
         engine = Engine(self._client(), self.resources, self.timeout)
         # Solver bit-centred has as many outer steps with any number of rows.
         epochs = resolved.epochs(1)
@@ -123,7 +123,7 @@ class _DaskModel(BaseEstimator):
         self._learn(local, data, sources, trained, training, losses, shares)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol, epochs):
+        if short := trained.short_of(training.tol, epochs, objective.l2):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=3)
         return self

@@ -16,6 +16,10 @@ class DataError(ValueError):
     """
 
 
+class NoRowsError(DataError):
+    """A data file has no row, as writers of many files leave some."""
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Dense features and one label a row.

@@ -7,7 +7,7 @@ from typing import BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 
-from bitstep.data.dataset import DataError
+from bitstep.data.dataset import DataError, NoRowsError
 from bitstep.data.text import check_line_ends, line_chunks
 
 MAX_FEATURES = 1 << 20       # a larger index asks for more memory than a dense matrix may have
@@ -146,8 +146,8 @@ def sparse_rows(file: BinaryIO, path: Path) -> Iterator[SparseRows]:
             is_empty = False
             yield rows
     if is_empty:
-        raise DataError(f"{path}: the file has no rows; each line must hold a label and "
-                        "index:value pairs")
+        raise NoRowsError(f"{path}: the file has no rows; each line must hold a label and "
+                          "index:value pairs")
 
 
 def count_libsvm_rows(file: BinaryIO) -> int:

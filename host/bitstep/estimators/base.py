@@ -91,7 +91,7 @@ class LowPrecisionModel(Preparing):
         self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol, epochs):
+        if short := trained.short_of(training.tol, epochs, objective.l2):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
 

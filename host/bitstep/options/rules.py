@@ -43,8 +43,10 @@ FACTS = {
     "warm_start": "warm_start=True",
     "joint_classes": "classes that are trained together",
     "no_bit_planes": "device {}",
+    "many_machines": "{}",      # which have one solver: it is chosen with them, not by itself
 }
 
+CHOOSE_SGD = "choose {solver=sgd}"
 LEAVE_ONE = "leave one of the two out"
 
 # Options that a quantized file answers.
@@ -130,8 +132,12 @@ class Request:
             return None
         return self.words, *((name, type(value), value) for name, value in values)
 
-    def say(self, name: str) -> str:
-        """An option with its value, or a fact."""
+    def say(self, name: str, *, valued: bool = True) -> str:
+        """An option with its value, or alone, or a fact."""
+        if name == "solver" and self["many_machines"] is not None:
+            return self.say("many_machines") + (f" (solver {self[name]})" if valued else "")
+        if not valued:
+            return self.words.say(name, None)
         if name in FACTS:
             return FACTS[name].format(self[name])
         value = self[name]
@@ -142,6 +148,12 @@ class Request:
         source = "of the file" if name in STORED and "stored_encoding" in self.facts \
             else "by default"
         return f"{self.words.say(name, value)} ({source})"
+
+    def fill(self, text: str) -> str:
+        """A text with options in the words of the user, and a choice of solver as what it is."""
+        if self["many_machines"] is not None:
+            text = text.replace(CHOOSE_SGD, f"train without {self.say('many_machines')}")
+        return self.words.fill(text)
 
 
 @dataclass(frozen=True)
@@ -241,7 +253,7 @@ class Rule:
         if broken is None:
             return
         one, other = broken
-        fill = request.words.fill
+        fill = request.fill
         subject, met = _listed(request, one), _listed(request, other)
         several = " and " in subject
         if self.needs:
@@ -256,8 +268,7 @@ class Rule:
 
 def _listed(request: Request, names: list[str], *, valued: bool = True) -> str:
     """Options with their values, or alone; "" for those that are left open."""
-    return " and ".join(filter(None, (request.say(name) if valued else request.words.say(name, None)
-                                      for name in names)))
+    return " and ".join(filter(None, (request.say(name, valued=valued) for name in names)))
 
 
 def _left_out(request: Request, one: list[str], other: list[str]) -> str:
@@ -497,13 +508,13 @@ RULES: tuple[Rule, ...] = (
     Rule(name="bit-centred, loss", one=BIT_CENTRED,
          other=Trait({"model": loss(lambda rule: not math.isfinite(rule.curvature))}),
          reason="it is for losses whose derivative is continuous, all but the hinge",
-         remedy="choose {solver=sgd}, or another {model}"),
+         remedy=f"choose another {{model}}, or {CHOOSE_SGD}"),
     Rule(name="bit-centred, clipped loss", one=BIT_CENTRED,
          other=Trait({"model": loss(lambda rule: rule.clipped)}),
          reason="its inner passes have no derivative that is clipped",
-         remedy="choose {solver=sgd}, or another {model}"),
+         remedy=f"choose another {{model}}, or {CHOOSE_SGD}"),
     Rule(name="bit-centred, penalty", one=BIT_CENTRED, other=Trait(PROXIMAL),
-         reason="it is for objectives with {l2} alone", remedy="choose {solver=sgd}, or {l2}"),
+         reason="it is for objectives with {l2} alone", remedy=f"choose {{l2}}, or {CHOOSE_SGD}"),
     Rule(name="bit-centred, batch", one=BIT_CENTRED, other=Trait({"batch": above(1)}),
          reason="its passes have batches of one row"),
     Rule(name="bit-centred, schedule", one=BIT_CENTRED,

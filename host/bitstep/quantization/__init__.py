@@ -7,7 +7,12 @@ NumPy alone.
 from bitstep.pipeline.encodings import ENCODINGS, LEVELS
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels, unpack_floats
 from bitstep.pipeline.shapes import MAX_COPIES
-from bitstep.quantization.bit_planes import BitPlaneOptions, BitPlaneRows, label_bits_of
+from bitstep.quantization.bit_planes import (
+    BitPlaneOptions,
+    BitPlaneRows,
+    LevelSums,
+    label_bits_of,
+)
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encodings import Grid, encode
 from bitstep.quantization.labels import LabelStream, quantize_labels, sign_labels
@@ -29,6 +34,7 @@ __all__ = [
     "BitPlaneRows",
     "Grid",
     "LabelStream",
+    "LevelSums",
     "QuantizedDataset",
     "QuantizedRows",
     "Scaler",

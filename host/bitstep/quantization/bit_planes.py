@@ -95,6 +95,9 @@ class BitPlaneRows:
     weights : ndarray of uint16, shape (n_rows,), or None
         Weights of the rows (:mod:`bitstep.quantization.weights`), by which ``excess``,
         ``moments`` and ``shifts`` count; None: all alike.
+    level_sums : LevelSums or None
+        What ``moments``, ``shifts`` and ``excess`` are made of, at every precision; None of a
+        file.
 
     Raises
     ------
@@ -112,6 +115,7 @@ class BitPlaneRows:
     moments: np.ndarray | None = field(default=None, repr=False)
     shifts: np.ndarray | None = field(default=None, repr=False)
     weights: np.ndarray | None = field(default=None, repr=False)
+    level_sums: "LevelSums | None" = field(default=None, repr=False)
 
     bits = BIT_PLANE_BITS
     encoding = row_format = BIT_PLANES
@@ -182,7 +186,7 @@ class BitPlaneRows:
 
     def _counted(self, planes: int) -> np.ndarray:
         """:meth:`code_moments`, from the codes."""
-        sums = _Sums((2, self.n_features))
+        sums = LevelSums((2, self.n_features))
         for _, start, stop in row_blocks(self.n_rows, self.n_features):
             sums.add(_sums(self.codes(planes, start, stop), planes,
                            None if self.weights is None else self.weights[start:stop]))
@@ -281,19 +285,35 @@ def _sums(codes: np.ndarray, planes: int, weights: np.ndarray | None) -> np.ndar
     return np.stack([weighted.sum(axis=0), (weighted * values).sum(axis=0)])
 
 
-class _Sums:
-    """Sums of :func:`_sums` over all blocks, exactly.
+class LevelSums:
+    """Sums of levels and of their squares over rows, exactly: those of parts of the rows add up to
+    those of all, in any order.
 
-    Of a block 64 bits have room: |v| is at most 2^15, a weight is below 2^16, and a block has at
-    most 2^17 rows.
+    Of a block 64 bits have room: |v| of :func:`_sums` is at most 2^15, a weight is below 2^16, and
+    a block has at most 2^17 rows.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (2, n_features), or (16, 2, n_features) of every precision.
     """
 
     def __init__(self, shape: tuple[int, ...]):
         self._high, self._low = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
 
     def add(self, sums: np.ndarray) -> None:
+        """Take in the sums of a block, by :func:`_sums`."""
         self._high += sums >> _LOW_BITS
         self._low += sums & (1 << _LOW_BITS) - 1
+
+    @staticmethod
+    def together(parts: Sequence["LevelSums"]) -> "LevelSums":
+        """The sums over the rows of several parts."""
+        found = LevelSums(parts[0]._high.shape)
+        for one in parts:
+            found._high += one._high
+            found._low += one._low
+        return found
 
     def of_levels(self, count: int) -> np.ndarray:
         """Sums of levels, 2 v + 1, and of their squares, as Python's integers; ``count`` is the sum
@@ -302,6 +322,12 @@ class _Sums:
         sums = self._high.astype(object) * (1 << _LOW_BITS) + self._low.astype(object)
         first, second = sums[..., 0, :], sums[..., 1, :]
         return np.stack([2 * first + count, 4 * (second + first) + count], axis=-2)
+
+    def moments(self, count: int) -> np.ndarray:
+        """Means and variances of columns at every precision, shape (16, 2, n_features); ``count``
+        is the sum of the weights.
+        """
+        return _moments(self.of_levels(count), count, range(1, PLANES + 1))
 
 
 def _moments(sums: np.ndarray, count: int, planes: Sequence[int]) -> np.ndarray:
@@ -331,6 +357,8 @@ class BitPlaneEncoder:
     ----------
     block_rows : int
         Rows of every block that :meth:`encode` takes but the last one: whole blocks of planes.
+    level_sums : LevelSums
+        Of the blocks so far, at every precision.
     """
 
     bits, encoding = BIT_PLANE_BITS, BIT_PLANES
@@ -348,7 +376,7 @@ class BitPlaneEncoder:
         layout = BitPlaneLayout(self.n_features)
         self.block_rows = layout.block_rows * max(
             1, block_rows(self.n_features) // layout.block_rows)
-        self._sums = _Sums((PLANES, 2, self.n_features))    # of a precision each
+        self.level_sums = LevelSums((PLANES, 2, self.n_features))
 
     @property
     def array_names(self) -> list[str]:
@@ -375,7 +403,7 @@ class BitPlaneEncoder:
     @cached_property
     def _code_moments(self) -> np.ndarray:
         """Means and variances of columns at every precision, shape (16, 2, n_features)."""
-        return _moments(self._sums.of_levels(self._count), self._count, range(1, PLANES + 1))
+        return self.level_sums.moments(self._count)
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the array of all rows."""
@@ -427,7 +455,7 @@ class BitPlaneEncoder:
 
     def count(self, sums: np.ndarray) -> None:
         """Take in the sums of :meth:`packed`."""
-        self._sums.add(sums)
+        self.level_sums.add(sums)
 
     @staticmethod
     def packed(positions: np.ndarray,

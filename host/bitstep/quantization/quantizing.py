@@ -120,7 +120,8 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
     return BitPlaneRows(n_rows=len(features), n_features=encoder.n_features,
                         bus_width=encoder.bus_width, stored=(stored,),
                         scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed,
-                        moments=encoder.moments, shifts=encoder.shifts, weights=weights)
+                        moments=encoder.moments, shifts=encoder.shifts, weights=weights,
+                        level_sums=encoder.level_sums)
 
 
 def _packed(features: Any, encoder: BitPlaneEncoder, stored: np.ndarray,

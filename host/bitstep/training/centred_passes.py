@@ -134,7 +134,11 @@ class CentredPasses:
         ``data`` alone, unless a subclass has more.
     penalties : ndarray of float64, shape (n_features,)
         Of l2 for each weight of scaled features.
+    unit : float
+        Value of the last bit of a word of the last full pass.
     """
+
+    unit = 0.0
 
     SHARES: Sequence[float] = (1.0, 0.25)
 
@@ -183,6 +187,7 @@ class CentredPasses:
             Planes of the codes whose gradient it is.
         """
         found = self.loss_pass(point, largest, residual, derivative_planes, planes)
+        self.unit = found.unit
         return found._replace(slope=found.slope + self.penalty_slope(found.point))
 
     def penalty_slope(self, point: np.ndarray) -> np.ndarray:
@@ -256,6 +261,17 @@ class CentredPasses:
         """Largest component of a gradient, in standardized columns."""
         return max(self._size_of_columns(slope),
                    float(np.abs(self._by_output(slope)[:, -1]).max()))
+
+    def size_above_rounding(self, slope: np.ndarray) -> float:
+        """:meth:`size`, of each weight less what the last bit of its word changes of the penalty's
+        gradient. With a large l2 that is more than any ``tol``, though words hold no better model.
+        """
+        left = slope.copy()
+        own = self._by_output(left)
+        own[:, :-1] -= own[:, -1:] * self._means
+        own[:, :-1] = np.maximum(np.abs(own[:, :-1]) - self.unit * self.penalties, 0.0)
+        return max(float((own[:, :-1] / self._roots * self._varies).max()),
+                   float(np.abs(own[:, -1]).max()))
 
     def size_at_start(self, slope: np.ndarray) -> float:
         """:meth:`size` of the first gradient, had its model the best intercept.

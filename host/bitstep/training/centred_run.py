@@ -41,8 +41,8 @@ class OuterStep:
         Weights for scaled features, and the intercept without the labels' offset; of a run of all
         classes these of each, one after the other.
     gradient : float
-        Largest component of the gradient, in standardized columns, as a multiple of that at
-        weights of 0 with the best intercept.
+        Largest component of the gradient above the rounding of words, in standardized columns, as
+        a multiple of that at weights of 0 with the best intercept.
     bytes_read : int
         Bytes of rows that were read since training began.
     planes : int
@@ -127,7 +127,7 @@ class CentredRun(CentredPasses, ABC):
             planes = self.choice.planes[number]
             following = self.choice.planes[min(number + 1, len(self.choice.planes) - 1)]
             self.outer_step(planes, following)
-            gradient = self.size(self.slope) / (self.first or 1.0)
+            gradient = self.size_above_rounding(self.slope) / (self.first or 1.0)
             if gradient > SLOW_STEP * (self.found[-1].gradient if self.found else 1.0):
                 self.inner_rows = min(2 * self.inner_rows, self.data.n_rows)
             step = OuterStep(self.point.copy(), gradient, self.bytes_read, self.planes,

@@ -1,10 +1,16 @@
 """``bitstep train`` on a cluster of this machine."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
+import psutil
 import pytest
 from sharded import make_parts, train_parts
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -87,6 +93,46 @@ def test_kinds_of_files(client, tmp_path, suffix):
     np.testing.assert_array_equal(found.coef, expected.coefs[-1])
     assert found.feature_names == (None if suffix == ".svm" else tuple(
         f"x{number}" for number in range(10)))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".svm", ".npy", ".npz"])
+@pytest.mark.parametrize("model", [[], ["--model", "linreg"]])
+def test_a_file_without_rows_is_no_shard(client, tmp_path, suffix, model):
+    """The first one too, by which the model is chosen; nor is what writers leave in a folder."""
+    full = [X[:200], X[200:]]
+    for number, (rows, labels) in enumerate([
+            (X[:0], Y[:0]), (full[0], Y[:200]), (X[:0], Y[:0]), (full[1], Y[200:])]):
+        path = tmp_path / f"part-{number}{suffix}"
+        if suffix == ".npy":
+            np.save(path, np.column_stack([rows, labels]))
+        elif suffix == ".npz":
+            np.savez(path, X=rows, y=labels)
+        else:
+            write_part(path, rows, labels)
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / ".part-1.csv.crc").touch()
+    out = tmp_path.parent / f"{tmp_path.name}.npz"
+    assert train(client, tmp_path, "--epochs", 2, "--tol", 0, *model, "--out", out) == 0
+    expected = train_parts(regressor(epochs=2), make_parts(X, Y, [0, 200, 442]))
+    np.testing.assert_array_equal(load_model(out).coef, expected.coefs[-1])
+
+
+def test_files_without_rows_alone(client, tmp_path, capsys):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("x,y\n")
+    assert train(client, tmp_path) == 1
+    assert "DATA must have at least one row, but of 2 files none has one" in capsys.readouterr().err
+    assert train(client, tmp_path, "--model", "linreg") == 1
+    assert "must have at least one row; all 2 parts are empty" in capsys.readouterr().err
+
+
+def test_a_parquet_file_without_rows_has_columns_of_no_type(client, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(np.column_stack([X, Y])).rename(columns=str)
+    frame[:0].astype(object).to_parquet(tmp_path / "0.parquet")
+    frame.to_parquet(tmp_path / "1.parquet")
+    assert train(client, tmp_path, "--epochs", 1, "--tol", 0) == 0
 
 
 def test_parquet_as_a_data_frame(client, tmp_path):
@@ -187,8 +233,10 @@ def test_libsvm_parts_whose_last_columns_are_empty(client, tmp_path):
     (["--solver", "sgd"], "--solver sgd does not go with --scheduler"),
     (["--train-rows", 3], "--train-rows does not go with --scheduler"),
     (["--early-stopping"], "--early-stopping does not go with --scheduler"),
-    (["--model", "svm"], "--solver bit-centred does not go together with --model svm"),
-    (["--l1", 1], "--solver bit-centred does not go together with --l1")])
+    (["--model", "svm"], "--scheduler (solver bit-centred) does not go together with --model svm"),
+    (["--model", "huber"], "choose another --model, or train without --scheduler"),
+    (["--bits", 4], "--scheduler (solver bit-centred) does not go together with --bits 4"),
+    (["--l1", 1], "--scheduler (solver bit-centred) does not go together with --l1")])
 def test_options_that_need_one_machine(client, data, words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         train(client, data / "part-*.npy", *words)
@@ -201,6 +249,16 @@ def test_options_that_need_a_cluster(data, capsys):
         with pytest.raises(SystemExit):
             main(["train", str(data / "part-0.npy"), *words])
         assert f"{words[0]} is for --scheduler or --workers" in capsys.readouterr().err
+
+
+def test_several_files_need_a_cluster(data, capsys):
+    for source, words in ((data / "part-*.npy", "a pattern of files"), (data, "a folder")):
+        with pytest.raises(SystemExit):
+            main(["train", str(source)])
+        assert (f"DATA must be one file or a data set's name, not {words}, {source}: give "
+                "--workers N or --scheduler ADDRESS, too") in capsys.readouterr().err
+    (data / "part-[0].npy").write_bytes((data / "part-0.npy").read_bytes())
+    assert main(["train", str(data / "part-[0].npy"), "--epochs", "2", "--quiet"]) == 0
 
 
 def test_files_that_cannot_be_used(client, data, tmp_path, capsys):
@@ -217,6 +275,29 @@ def test_no_scheduler(data, capsys, monkeypatch):
     monkeypatch.setattr("bitstep.dask.command.CONNECT_S", 0.2)
     assert main(["train", str(data / "part-0.npy"), "--scheduler", "tcp://127.0.0.1:9"]) == 1
     assert "No scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("later_s", [0.2, 0.5])
+def test_ctrl_c_while_workers_start(data, later_s):
+    """One line, and no process is left: a terminal sends the signal to all of them."""
+    with subprocess.Popen(
+            [sys.executable, "-m", "bitstep", "train", data / "part-*.npy", "--workers", "2",
+             "--quiet"], stderr=subprocess.PIPE, text=True, start_new_session=True) as command:
+        try:
+            seen = psutil.Process(command.pid)
+            while len(seen.children()) < 3:         # two workers, beside multiprocessing's tracker
+                assert command.poll() is None
+                time.sleep(0.01)
+            processes = seen.children(recursive=True)
+            time.sleep(later_s)
+            os.killpg(command.pid, signal.SIGINT)
+            _, said = command.communicate(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(command.pid, signal.SIGKILL)
+    assert (command.returncode, said) == (130, "bitstep train: interrupted\n")
+    _, left = psutil.wait_procs(processes, timeout=10)
+    assert not left
 
 
 def test_a_scheduler_is_waited_for_no_longer_than_the_timeout(data, capsys):

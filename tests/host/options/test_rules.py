@@ -4,6 +4,7 @@ any data are read, and says both options, the reason and what to do.
 
 import argparse
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -293,6 +294,32 @@ def test_what_nobody_asked_for_is_not_to_be_left_out():
         "--model-bits 4 does not go together with --bits 32 (of the file): a model and updates are "
         "rounded for rows of 1 to 8 bits alone; leave --model-bits out")
     assert broken(model_bits=4, bits=32).endswith("; leave one of the two out")
+
+
+MANY = {"many_machines": "--workers"}
+
+
+@pytest.mark.parametrize("asked, reason, remedy", [
+    ("--model svm", "it is for losses whose derivative is continuous, all but the hinge",
+     "choose another --model, or train without --workers"),
+    ("--model huber", "its inner passes have no derivative that is clipped",
+     "choose another --model, or train without --workers"),
+    ("--l1 0.5", "it is for objectives with --l2 alone",
+     "choose --l2, or train without --workers"),
+    ("--bits 4", RULE["bit-plane rows"].reason, "leave one of the two out"),
+    ("--batch 4", "its passes have batches of one row", "leave one of the two out")])
+def test_many_machines_are_refused_by_their_own_name(asked, reason, remedy):
+    """Who asks for them has not chosen a solver, and cannot choose another one."""
+    name, value = asked[2:].split()
+    known: Any = value if name == "model" else float(value) if "." in value else int(value)
+    assert broken(facts=MANY, solver="bit-centred", **{name: known}) == (
+        f"--workers (solver bit-centred) does not go together with {asked}: {reason}; {remedy}")
+
+
+def test_what_many_machines_do_not_go_with_by_default():
+    assert broken(facts=MANY, solver="bit-centred",
+                  defaults={"batch": 4}).endswith(
+        "; choose another --batch, or leave --workers out")
 
 
 def test_a_search_is_refused_by_its_own_name():

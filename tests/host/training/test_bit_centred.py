@@ -292,7 +292,7 @@ def test_bad_options(options, message):
     (Objective(loss=Loss.HINGE), "loss='hinge'"), (Objective(l1=0.1), "l1=0.1"),
     (Objective(l1=0.1, box=2.0), "l1=0.1 and box=2.0")])
 def test_other_objectives_are_refused(objective, wrong):
-    with pytest.raises(ValueError, match=f"not go together with {wrong}: .*; choose solver='sgd'"):
+    with pytest.raises(ValueError, match=f"not go together with {wrong}: .* choose solver='sgd'"):
         resolve_training(make(30, 2).rows, objective, epochs=1, solver="bit-centred", planes=4)
     assert LOSSES[Loss.LEAST_SQUARES].quadratic
 

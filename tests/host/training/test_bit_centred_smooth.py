@@ -169,6 +169,7 @@ def test_separable_classes_without_ridge_have_no_optimum():
     assert losses[-1] < 1e-3 < losses[0]
     assert np.isfinite(model.weights).all()
     assert "a larger l2 where a plane separates the classes" in str(model.short_of(1e-9, 30))
+    assert "l2" not in str(model.short_of(1e-9, 30, l2=1.0))
 
 
 @pytest.mark.parametrize("seed", range(4))

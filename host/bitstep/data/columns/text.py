@@ -18,7 +18,7 @@ from bitstep.data.columns.labels import (
     is_number,
     label_position,
 )
-from bitstep.data.dataset import DataError
+from bitstep.data.dataset import DataError, NoRowsError
 from bitstep.data.text import check_line_ends, line_chunks
 
 CSV_SUFFIXES = (".csv", ".tsv")
@@ -130,9 +130,9 @@ def csv_rows(file: BinaryIO, path: Path, label_column: LabelColumn,
             yield rows
     index.warn()
     if is_empty:
-        raise DataError(f"{path}: the file has no rows"
-                        + (" below the line of names" if layout is not None else "")
-                        + "; each line must hold numbers separated by commas")
+        raise NoRowsError(f"{path}: the file has no rows"
+                          + (" below the line of names" if layout is not None else "")
+                          + "; each line must hold numbers separated by commas")
 
 
 class _Index:

@@ -13,7 +13,7 @@ import numpy as np
 
 from bitstep.data.columns.labels import LAST, LabelColumn, NoLabel, chosen_column, label_position
 from bitstep.data.columns.names import NamedLabels
-from bitstep.data.dataset import DataError
+from bitstep.data.dataset import DataError, NoRowsError
 from bitstep.data.npz import COMPRESSED, StoredArray, find_arrays, read_array_header
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table, row_ranges
 
@@ -136,7 +136,7 @@ class ArrayTable(Table):
         self._dtype = np.float32 if self._arrays["X"].dtype == np.float32 else np.float64
         self.sequential = any(array.offset == COMPRESSED for array in self._arrays.values())
         if self._n_rows == 0:
-            raise DataError(f"{path}: the file has no rows; X must have at least one")
+            raise NoRowsError(f"{path}: the file has no rows; X must have at least one")
         self._named = self._find_names()
         if self._named is not None and self._named.names is not None:
             self.class_names, self.task = self._named.names, task or "classification"

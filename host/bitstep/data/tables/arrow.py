@@ -9,7 +9,7 @@ import numpy as np
 
 from bitstep.data.columns.labels import LAST, LabelColumn, NoLabel, chosen_column, label_position
 from bitstep.data.columns.names import NamedLabels
-from bitstep.data.dataset import DataError
+from bitstep.data.dataset import DataError, NoRowsError
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table
 
 ARROW_SUFFIXES = (".parquet", ".arrow", ".feather")
@@ -52,6 +52,8 @@ class ArrowTable(Table):
         self._is_parquet = path.suffix.lower() == ".parquet"
         with self._errors():
             self._n_rows, schema = self._measure()
+        if self._n_rows == 0:       # whose columns may be of no type
+            raise NoRowsError(f"{path}: the file has no rows; it must have at least one")
         names, types = tuple(schema.names), schema.types
         label_column = chosen_column(label_column, names)
         self._labelled = not isinstance(label_column, NoLabel)
@@ -67,8 +69,6 @@ class ArrowTable(Table):
                 raise DataError(f"{path}: column {name!r} holds {kind}; every column must hold "
                                 "numbers, but for the label's, which may hold text; leave it out "
                                 "or convert it")
-        if self._n_rows == 0:
-            raise DataError(f"{path}: the file has no rows; it must have at least one")
         self._others = [number for number in range(len(names)) if number != self._label]
         self.feature_names = tuple(names[number] for number in self._others)
         self.n_features = len(self.feature_names)

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Overflow
 from bitstep.pipeline.results import GradientSum, RangeOverflowError, RunResult
-from bitstep.quantization import BitPlaneRows, QuantizedDataset
+from bitstep.quantization import BitPlaneRows, LevelSums, QuantizedDataset
 from bitstep.quantization.weights import WeightSums
 from bitstep.training.centred_passes import BitCentred, CentredPasses
 from bitstep.training.checkpoint import describe_data
@@ -153,9 +153,8 @@ class ShardFacts:
     Attributes
     ----------
     n_rows, n_features : int
-    moments : ndarray of float64, shape (16, 2, n_features)
-        Means and variances of columns at every precision
-        (:meth:`bitstep.quantization.bit_planes.BitPlaneRows.code_moments`).
+    level_sums : LevelSums
+        Sums of the levels of columns at every precision, exactly.
     where : str
         Name of its part of the data.
     weight_sums : WeightSums
@@ -164,7 +163,7 @@ class ShardFacts:
 
     n_rows: int
     n_features: int
-    moments: np.ndarray
+    level_sums: LevelSums
     where: str
     weight_sums: WeightSums
 
@@ -244,8 +243,9 @@ class Shard:
     def facts(self) -> ShardFacts:
         """What others know of it."""
         rows = self.rows
-        moments = np.array([rows.code_moments(planes) for planes in range(1, PLANES + 1)])
-        return ShardFacts(rows.n_rows, rows.n_features, moments, self.where, rows.weight_sums)
+        assert rows.level_sums is not None      # of rows that come from no file
+        return ShardFacts(rows.n_rows, rows.n_features, rows.level_sums, self.where,
+                          rows.weight_sums)
 
     @property
     def rows(self) -> BitPlaneRows:

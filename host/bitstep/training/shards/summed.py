@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.quantization import BitPlaneRows, LabelStream, QuantizedDataset, Scaler
+from bitstep.quantization import BitPlaneRows, LabelStream, LevelSums, QuantizedDataset, Scaler
 from bitstep.quantization.weights import WeightSums, merged_sums
 from bitstep.training.shards.shard import ShardFacts
 
@@ -59,20 +59,14 @@ class SummedDataset(QuantizedDataset):
 def summed_rows(facts: Sequence[ShardFacts], scaler: Scaler, bus_width: int,
                 seed: int) -> SummedRows:
     """What shards know of their rows, as of one set of rows."""
-    count, features = sum(one.n_rows for one in facts), len(scaler.centre)
-    moments = _moments(facts)
+    features, sums = len(scaler.centre), merged_sums([one.weight_sums for one in facts])
+    found = LevelSums.together([one.level_sums for one in facts]).moments(
+        sums.total if sums.weighted else sums.n_rows)
     return SummedRows(
-        n_rows=count, n_features=features, bus_width=bus_width, stored=(), scaler=scaler,
-        excess=np.zeros((PLANES, features)), seed=seed,
-        moments=moments[-1], of_codes=moments,
-        sums=merged_sums([one.weight_sums for one in facts]))
-
-
-def _moments(facts: Sequence[ShardFacts]) -> np.ndarray:
-    """Means and variances of columns over the rows of all shards, at every precision."""
-    means = mean_of([one.moments[:, 0] for one in facts], facts)
-    return np.stack([means, mean_of([one.moments[:, 1] + (one.moments[:, 0] - means) ** 2
-                                     for one in facts], facts)], axis=1)
+        n_rows=sums.n_rows, n_features=features, bus_width=bus_width, stored=(), scaler=scaler,
+        excess=np.zeros((PLANES, features)), seed=seed, moments=found[-1],
+        # Rounded as those of rows in one place are, which keep the differences.
+        of_codes=found[-1] + (found - found[-1]), sums=sums)
 
 
 def summed_outputs(rows: SummedRows, labels: Sequence[LabelStream]) -> list[SummedDataset]:

@@ -95,6 +95,30 @@ def test_optimum_of_classes_and_its_certificate():
     assert model.gaps[-1, 0] < 1e-4
 
 
+@pytest.mark.parametrize("shards", [3, 9, 20])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", [regressor, classifier])
+def test_columns_that_are_alike_in_all_rows(shards, weighted, kind):
+    """Their weights are 0, and the others those without them; to find neither took 100 outer steps,
+    or a crash of shards of few rows.
+    """
+    rng = np.random.default_rng(0)
+    features = np.column_stack([rng.normal(size=(400, 2)), np.full(400, 3.0), np.full(400, 0.1)])
+    targets = 2 * features[:, 0] + rng.normal(size=400)
+    weights = rng.integers(1, 9, 400) / 7 if weighted else None
+    if kind is classifier:
+        targets = targets > 0
+    ends = np.linspace(0, 400, shards + 1).astype(int)
+    estimator = kind(epochs=30, tol=1e-5, l2=1e-3)
+    model = train_parts(estimator, make_parts(features, targets, ends, weights))
+    assert not model.coefs[..., 2:].any()
+    assert model.epochs_done < 12
+    assert model.gaps is not None
+    assert model.gaps[-1, 0] < 1e-4
+    plain = train_parts(estimator, make_parts(features[:, :2], targets, ends, weights))
+    np.testing.assert_allclose(model.coefs[-1, :, :2], plain.coefs[-1], rtol=1e-4, atol=1e-4)
+
+
 def test_optimum_of_several_classes():
     features, labels = IRIS
     scaled = (features - features.mean(axis=0)) / features.std(axis=0)

@@ -1,6 +1,7 @@
 """Weights of rows and classes over shards: those of all rows in one place, exactly."""
 
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.data.dataset import DataError
-from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels
+from bitstep.quantization import (
+    QuantizedDataset,
+    fit_scaler,
+    quantize_bit_planes,
+    quantize_labels,
+)
 from bitstep.training.shards.parts import (
     ClassWeights,
     Part,
@@ -140,22 +146,46 @@ def test_stored_weights_do_not_depend_on_partitions(weights):
     np.testing.assert_array_equal(stored([0, 442]), stored([0, 40, 41, 300, 442]))
 
 
-@pytest.mark.parametrize("weights", [None, np.arange(1, 443) % 7 + 1])
-def test_moments_at_every_precision_are_those_of_all_rows(weights):
-    features, cut = X, 100
+COLUMNS = np.column_stack([
+    X[:, :3], np.full(442, 3.0), np.full(442, -1e-30), np.full(442, 0.1),      # alike in all rows
+    np.arange(442) // 40, np.arange(442) == 441])       # alike in most shards
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(1, 443) % 7 + 1,
+                                     np.random.default_rng(0).integers(1, 65536, 442)])
+@pytest.mark.parametrize("ends", [[0, 442], [0, 100, 442], [*range(0, 441, 40), 442],
+                                  list(range(443))])
+def test_moments_at_every_precision_are_those_of_rows_in_one_place(weights, ends):
+    """To the last bit: a column whose values are alike must not seem to vary."""
     stored = None if weights is None else weights.astype(np.uint16)
-    whole = quantize_bit_planes(features, weights=stored)
+    whole = quantize_bit_planes(COLUMNS, weights=stored)
     facts = []
-    for part in (slice(0, cut), slice(cut, None)):
-        rows = quantize_bit_planes(features[part], scaler=whole.scaler,
-                                   weights=None if stored is None else stored[part])
+    for start, stop in pairwise(ends):
+        rows = quantize_bit_planes(COLUMNS[start:stop], scaler=whole.scaler,
+                                   weights=None if stored is None else stored[start:stop])
         labels = quantize_labels(np.arange(float(rows.n_rows)), rows.n_rows)
         facts.append(Shard([QuantizedDataset(rows, labels)], "here").facts)
     found = summed_rows(facts, whole.scaler, 64, 0)
-    for planes in (1, 6, 16):
-        np.testing.assert_allclose(found.code_moments(planes), whole.code_moments(planes),
-                                   rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(found.column_moments, found.code_moments(16))
+    for planes in range(1, 17):
+        np.testing.assert_array_equal(found.code_moments(planes), whole.code_moments(planes))
+    np.testing.assert_array_equal(found.column_moments, whole.column_moments)
+    assert (found.column_moments[1] > 0).tolist() == [True] * 3 + [False] * 3 + [True] * 2
+    np.testing.assert_array_equal(found.penalty_units(), whole.penalty_units())
+
+
+def test_one_row_of_many_that_differs():
+    """Of 10^6 rows, in shards: 10^-6 of the variance of a column of two values, less a part."""
+    features = np.zeros((10 ** 6, 1))
+    features[-1] = 1
+    scaler = fit_scaler(features, "minmax")
+    facts = [Shard([QuantizedDataset(
+        quantize_bit_planes(part, scaler=scaler), quantize_labels(np.arange(len(part)), len(part))
+        )], "here").facts for part in np.array_split(features, 10)]
+    found = summed_rows(facts, scaler, 64, 0).column_moments
+    share = 1e-6
+    step = 2 - 2.0 ** -15               # from the first level to the last
+    np.testing.assert_allclose(found[:, 0], [share * step - (1 - 2.0 ** -16),
+                                             share * (1 - share) * step ** 2], rtol=1e-13)
 
 
 def test_devices_train_the_same_model():
