@@ -324,7 +324,7 @@ def test_a_search_over_penalties_trains_each_to_its_optimum():
                                   expected.cv_results_["mean_test_score"])
     assert search.best_estimator_.solver_ == "bit-centred"
     assert search.best_params_ == expected.best_params_
-    with pytest.raises(ValueError, match="solver 'auto' is sgd for some and bit-centred for oth"):
+    with pytest.raises(ValueError, match="solver='auto' is sgd for some and bit-centred for oth"):
         LowPrecisionRegressor().fit_candidates(X, Y, [{"l2": 0.1}, {"l1": 0.1}])
 
 
