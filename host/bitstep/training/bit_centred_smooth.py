@@ -290,8 +290,8 @@ class SmoothRun(CentredRun):
 
         falling, rising = slope_at(0.0), slope_at(1.0)
         least, most, level = 0.0, 1.0, LEVEL * abs(falling)
-        rounding = abs(falling - float(self.slope @ move))
-        if falling >= 0 or rising <= level or rounding > level:     # which passes have, not the host
+        rounding = abs(falling - float(self.slope @ move))      # of the pass at the point
+        if falling >= 0 or rising <= level or rounding > level:
             return move
         for _ in range(MAX_LOOKS):
             share = least + _share(falling, rising) * (most - least)

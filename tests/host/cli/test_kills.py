@@ -26,7 +26,7 @@ CASES = {
     "proximal": ["--bits", 5, "--encoding", "double", "--l1", 0.05, "--box", 20],
     "batch of 64": ["--bits", 8, "--encoding", "stochastic", "--batch", 64, "--copies", 2],
     "float": ["--bits", 32, "--l2", 0.01],
-    "svm": ["--model", "svm", "--bits", 4, "--copies", 2],
+    "svm": ["--model", "svm", "--bits", 4, "--encoding", "stochastic", "--copies", 2],
     "l2-svm": ["--model", "l2-svm", "--batch", 4],
     "logistic": ["--model", "logistic", "--l1", 0.001],
     "automatic planes": ["--planes", "auto", "--schedule", "constant"],

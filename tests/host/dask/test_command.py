@@ -280,8 +280,12 @@ def test_no_scheduler(data, capsys, monkeypatch):
 @pytest.mark.parametrize("later_s", [0.2, 0.5])
 def test_ctrl_c_while_workers_start(data, later_s):
     """One line, and no process is left: a terminal sends the signal to all of them."""
+    # Jobs in the background of a shell ignore the signal.
+    program = ("import signal, sys; from bitstep.cli import main; "
+               "signal.signal(signal.SIGINT, signal.default_int_handler); "
+               "sys.exit(main(sys.argv[1:]))")
     with subprocess.Popen(
-            [sys.executable, "-m", "bitstep", "train", data / "part-*.npy", "--workers", "2",
+            [sys.executable, "-c", program, "train", data / "part-*.npy", "--workers", "2",
              "--quiet"], stderr=subprocess.PIPE, text=True, start_new_session=True) as command:
         try:
             seen = psutil.Process(command.pid)

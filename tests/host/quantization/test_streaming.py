@@ -426,7 +426,8 @@ def test_arrow_errors(tmp_path, capsys):
     for columns, message in (
             ({"a": numbers}, "found 1 columns; a row must have a label and at least one"),
             ({"a": ["x", "y", "z"], "b": numbers}, "column 'a' holds string; every column must"),
-            ({"a": [], "b": arrow.array([], arrow.float64())}, "column 'a' holds null"),
+            ({"a": arrow.nulls(3), "b": numbers}, "column 'a' holds null"),
+            ({"a": [], "b": arrow.array([], arrow.float64())}, "the file has no rows"),
             ({"a": arrow.array([], arrow.float64()), "b": arrow.array([], arrow.float64())},
              "the file has no rows"),
             ({"a": [1.0, 2.0, None], "b": numbers}, "found nothing in row 2, column 0 (counted"),

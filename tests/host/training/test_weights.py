@@ -75,7 +75,7 @@ def test_rows_of_a_pass_are_no_copy():
     rows, targets = np.random.default_rng(0).random((5, 3)), np.arange(5.0)[:, None]
     view, labels, *rest = pass_rows(rows, targets, np.array([0.0, 2, 1, 1, 0]), never)
     assert rest[:-1] == [None, 0.0, None, 1.0]
-    assert rest[-1].tolist() == [1, 2, 1, 3]
+    np.testing.assert_array_equal(rest[-1], [1, 2, 1, 3])
     assert isinstance(view, RowView)
     assert view.shape == (4, 3)
     np.testing.assert_array_equal(view[0:4], rows[[1, 2, 1, 3]])
