@@ -203,7 +203,7 @@ class Trait:
         it otherwise; None if none has.
         """
         holding = [name for name, test in self.tests.items()
-                   if test(request.asked.get(name) if test is given and name not in FACTS
+                   if test(request.asked.get(name) if test in OF_ASKED and name not in FACTS
                            else request[name])]
         if not holding or (self.every and len(holding) < len(self.tests)):
             return None
@@ -292,6 +292,14 @@ def why_not_centred(request: Request) -> str | None:
 def given(value: Any) -> bool:
     """True for a value that is not left open; a default does not count."""
     return value is not None
+
+
+def several(value: Any) -> bool:
+    """True for more than one that is asked for; a quantized file may hold as many."""
+    return value is not None and value > 1
+
+
+OF_ASKED = (given, several)     # tests that defaults and stored rows do not count for
 
 
 def missing(value: Any) -> bool:
@@ -423,7 +431,7 @@ RULES: tuple[Rule, ...] = (
          reason="its codes are corrected for the squared error alone",
          remedy="choose another {model}, or one of {encoding} " + ", ".join(
              name for name, one in ENCODINGS.items() if not one.corrected)),
-    Rule(name="copies of codes", one=Trait({"copies": above(1)}),
+    Rule(name="copies of codes", one=Trait({"copies": several}),
          other=Trait({"bits": is_(FLOAT_BITS), "encoding": encoding(lambda one: not one.draws)}),
          reason="its codes are not drawn, so all copies would be the same",
          remedy="leave {copies} out, or choose an {encoding} that draws, such as "

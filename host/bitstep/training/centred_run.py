@@ -190,7 +190,8 @@ class CentredRun(CentredPasses, ABC):
         float64, from the gradient of the rows that the host has decoded, go on to the optimum. The
         objective is no larger there, so the certificate of the last pass holds.
         """
-        if self.curvature is None or self.found[-1].gradient > self.choice.tol:
+        if self.curvature is None or not self.curvature.exact \
+                or self.found[-1].gradient > self.choice.tol:
             return
         curvature, rule = self.curvature, self.objective.rule
         point = best = self.point

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.options.models import MODELS, Model, model_of
-from bitstep.options.rules import Request, kept_if_alike, why_not_centred
+from bitstep.options.rules import Request, RuleError, kept_if_alike, why_not_centred
 from bitstep.options.table import (
     AUTO,
     DEFAULT_EPOCHS,
@@ -236,13 +236,14 @@ def check_candidates(requests: Sequence[Request]) -> list[Request]:
     checked, say = [check_options(request) for request in requests], requests[0].words.say
     first = checked[0]
     if any(one["solver"] != first["solver"] for one in checked):
-        raise ValueError(f"Candidates must have one solver, but {say('solver', AUTO)} is sgd for "
-                         f"some and bit-centred for others; choose {say('solver', 'sgd')} or "
-                         f"{say('solver', 'bit-centred')}")
+        raise RuleError("solver of candidates", (
+            f"Candidates must have one solver, but {say('solver', AUTO)} is sgd for some and "
+            f"bit-centred for others; choose {say('solver', 'sgd')} or "
+            f"{say('solver', 'bit-centred')}"))
     if any(one["refetch"] != first["refetch"] for one in checked):
-        raise ValueError("Candidates with all bits of model and updates would fetch rows of the "
-                         "hinge loss again, and those with few bits cannot; choose "
-                         f"{say('refetch', False)}")
+        raise RuleError("rows of candidates", (
+            "Candidates with all bits of model and updates would fetch rows of the hinge loss "
+            f"again, and those with few bits cannot; choose {say('refetch', False)}"))
     return checked
 
 

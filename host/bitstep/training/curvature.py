@@ -25,12 +25,13 @@ from functools import cached_property
 
 import numpy as np
 
-from bitstep.pipeline.bit_planes import PLANES, from_bit_planes, middle_levels
+from bitstep.data.blocks import row_blocks
+from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.quantization import BitPlaneRows
 from bitstep.training.code_columns import joined
 
 VALUES = 1 << 18            # of all rows and outputs: 2 MB of numbers
-SLOW_VALUES = 1 << 24       # the same where inner passes are slow
+SLOW_VALUES = 1 << 24       # the same where inner passes are slow: 64 MB, in float32
 PRODUCTS = 1 << 22          # of pairs of columns in all rows, of which H is made
 LEAST = 1e-9                # of the mean curvature, in directions that nothing bends
 LEFT = 0.1                  # share of a slope that conjugate gradients leave
@@ -69,19 +70,25 @@ class Curvature:
     ----------
     weights : ndarray of float64, shape (n_rows,)
         Of the rows, with a sum of 1.
+    exact : bool
+        True if values and slopes are those of float64; of many rows they are of float32, which
+        takes half the memory.
     """
 
     def __init__(self, rows: BitPlaneRows, means: np.ndarray, roots: np.ndarray,
                  varies: np.ndarray, penalties: np.ndarray, fit_intercept: bool):
         count, size = rows.n_rows, rows.n_features
-        codes = from_bit_planes(rows.stored[0], size, PLANES, 0, count)
         self._means, self._roots, self._fit_intercept = means, roots, fit_intercept
-        self._inputs = np.ones((count, size + fit_intercept))
+        self.exact = count * size <= VALUES
+        self._inputs = np.ones((count, size + fit_intercept),
+                               np.float64 if self.exact else np.float32)
         self._columns = self._inputs[:, :size]
-        np.multiply(middle_levels(codes, PLANES), 2.0 ** -PLANES, out=self._columns)
-        self._columns -= means
-        # Without those that stay where they are: another weight cannot count on them.
-        self._columns *= varies / roots
+        block = BitPlaneLayout(size).block_rows     # whole ones, each of which is decoded once
+        piece = block * max(1, VALUES // (block * size))
+        for start in range(0, count, piece):
+            part = slice(start, min(start + piece, count))
+            # Without those that stay where they are: another weight cannot count on them.
+            self._columns[part] = (rows.values(part)[0] - means) * (varies / roots)
         weights = np.ones(count) if rows.weights is None else rows.weights.astype(np.float64)
         self.weights = weights / weights.sum()
         self._penalties = np.append(np.where(varies, penalties / np.square(roots), 1.0),
@@ -161,7 +168,7 @@ class Curvature:
     def _has_few_products(self, n_outputs: int) -> bool:
         """True if H is made, and not only multiplied with vectors."""
         columns = self._columns.shape[1] * n_outputs
-        return max(len(self._columns), columns) * columns ** 2 <= PRODUCTS
+        return self.exact and max(len(self._columns), columns) * columns ** 2 <= PRODUCTS
 
     def _products(self, weights: np.ndarray) -> np.ndarray:
         """Weighted sum of the products of all pairs of inputs."""
@@ -179,12 +186,9 @@ class Curvature:
         return lambda slope, left: inverse @ slope
 
     @cached_property
-    def _rounded(self) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs and their squares in float32: half the time, and H is not what decides where
-        training ends.
-        """
-        inputs = self._inputs.astype(np.float32)
-        return inputs, np.square(inputs)
+    def _rounded(self) -> np.ndarray:
+        """Inputs in float32: half the time, and H is not what decides where training ends."""
+        return self._inputs.astype(np.float32, copy=False)
 
     def _by_gradients(self, second: np.ndarray, bend: Callable[[np.ndarray], np.ndarray]
                       ) -> Inverse | None:
@@ -197,9 +201,11 @@ class Curvature:
         bend : callable
             From changes of all values, of the same shape, to those of the weighted derivatives.
         """
-        inputs, squares = self._rounded
+        inputs = self._rounded
         ridge = self._penalties + LEAST * float(second.sum(axis=0).mean())
-        diagonal = second.T @ squares + ridge
+        diagonal = ridge + sum(
+            second[start:stop].T @ np.square(inputs[start:stop])
+            for _, start, stop in row_blocks(*inputs.shape))
         if not diagonal.all():
             return None
 

@@ -1,5 +1,6 @@
 """Outer steps of Newton's method, on rows so few that the host finds their curvature."""
 
+import tracemalloc
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -374,3 +375,25 @@ def test_slow_least_squares_leave_it_to_the_host(monkeypatch):
     monkeypatch.setattr(curvature, "SLOW_VALUES", 0)
     alone = LowPrecisionRegressor(random_state=0).fit(features, targets)
     assert alone.n_iter_ > 3 * model.n_iter_
+
+
+@pytest.mark.parametrize("rows, exact", [(300, True), (100_000, False)])
+def test_memory_of_many_rows(rows, exact):
+    """Decoded in pieces, and many in float32."""
+    data = quantize_bit_planes(np.random.default_rng(1).normal(size=(rows, 20)))
+    means, variances = data.column_moments
+    tracemalloc.start()
+    try:
+        found = Curvature(data, means, np.sqrt(variances), np.ones(20, bool), variances, True)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.exact is exact
+    assert most < rows * 21 * (8 if exact else 4) + 60 * curvature.VALUES
+    point = np.arange(21.0)
+    values = data.values(slice(0, rows))[0] @ point[:-1] + point[-1]
+    np.testing.assert_allclose(found.values(point)[:, 0], values, rtol=1e-12 if exact else 1e-4,
+                               atol=1e-9 if exact else 1e-2)
+    inverse = found.inverse(np.full(rows, 0.5))
+    assert inverse is not None
+    assert inverse(np.ones(21), EXACT)[-1] == pytest.approx(2, rel=1e-3)
