@@ -8,6 +8,7 @@ import pytest
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.pipeline.registers import Loss
+from bitstep.quantization import quantize, save_quantized
 from bitstep.training.scores.scoring import ScoredRows
 
 DRAWS = np.random.default_rng(8)
@@ -172,3 +173,11 @@ def test_resume_names_the_option_that_differs(options, message, table, tmp_path,
     found = refused(capsys, *given, *options, "--resume", kept)
     assert message in found
     assert "--l2" not in found
+
+
+def test_a_file_with_copies_of_equal_codes_is_trained_on(tmp_path, capsys):
+    """`bitstep quantize` makes none, but older versions did."""
+    path = tmp_path / "codes.npz"
+    save_quantized(quantize(X, VALUES, bits=4, encoding="nearest", copies=2), path)
+    assert main(["train", str(path), "--quiet"]) == 0
+    assert not capsys.readouterr().err
