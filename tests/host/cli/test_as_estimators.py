@@ -9,6 +9,8 @@ from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import quantize, save_quantized
+from bitstep.training.copies import Pass
+from bitstep.training.scores.fits import hold_out
 from bitstep.training.scores.scoring import ScoredRows
 
 DRAWS = np.random.default_rng(8)
@@ -181,3 +183,17 @@ def test_a_file_with_copies_of_equal_codes_is_trained_on(tmp_path, capsys):
     save_quantized(quantize(X, VALUES, bits=4, encoding="nearest", copies=2), path)
     assert main(["train", str(path), "--quiet"]) == 0
     assert not capsys.readouterr().err
+
+
+def test_held_out_rows_keep_their_weights():
+    numbers = np.arange(40)
+    given = Pass(numbers[:, None] + 0.5, numbers[:, None] * 2.0, (numbers + 1).astype(np.uint16),
+                 places=numbers // 2)
+    train, held = hold_out(given, 0.25, 0, None)
+    for part in (train, held):
+        np.testing.assert_array_equal(part.features[:, 0] + 0.5, part.weights)
+        np.testing.assert_array_equal(part.targets[:, 0] / 2 + 1, part.weights)
+    rows = [set((part.targets[:, 0] / 2).astype(int)) for part in (train, held)]
+    assert not rows[0] & rows[1]
+    assert rows[0] | rows[1] == set(range(40))
+    assert not {one // 2 for one in rows[0]} & {one // 2 for one in rows[1]}
