@@ -9,13 +9,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.data import load
+from bitstep.devices.cpu.device import CpuDevice
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import GradientSum
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.quantization import ENCODINGS, quantize, quantize_bit_planes
+from bitstep_lab.baselines.memory import memory_read_ceiling
 from bitstep_lab.markdown import add_choice, print_header, print_row
 from bitstep_sim.board.device import SimDevice
 from bitstep_sim.testing.random_jobs import random_job
@@ -23,6 +30,7 @@ from bitstep_sim.testing.random_jobs import random_job
 FEATURES = (8, 90, 1000, 4096)
 EPOCHS = 3
 IDEAL_LATENCY = 1           # cycles; with no bandwidth limit, the ideal memory
+DECODED_BYTES = 2           # of a value, where rows in bit planes are kept decoded
 
 
 def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[int, float]:
@@ -127,6 +135,42 @@ def quantization() -> None:
                   f"{features.nbytes / 1e6 / statistics.median(times):,.0f}")
 
 
+class _TimedPasses(CpuDevice):
+    """Device ``cpu`` that keeps the CPU seconds of its full passes."""
+
+    def __init__(self, config: PipelineConfig):
+        super().__init__(config)
+        self.seconds = []
+
+    def gradient(self, job: TrainingJob, **options) -> GradientSum:
+        start = time.process_time()
+        found = super().gradient(job, **options)
+        self.seconds.append(time.process_time() - start)
+        return found
+
+
+def passes() -> None:
+    """Full passes of bit-centred training beside what a core reads from memory."""
+    print("\n## Full passes, 10^9 bytes of decoded rows per CPU second")
+    print_header("loss, rows x features, rate, beside a sum of as many bytes")
+    rng = np.random.default_rng(0)
+    linear = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=1024)
+    logistic = replace(linear, loss_family="logistic", update_interval=6)
+    for n_rows, n_features in ((400_000, 100), (40_000, 1000)):
+        features = rng.standard_normal((n_rows, n_features), np.float32)
+        outputs = features.mean(axis=1) + rng.normal(0, 0.1, n_rows)
+        n_bytes = DECODED_BYTES * features.size
+        ceiling = memory_read_ceiling(n_bytes, cpu_time=True)
+        for estimator, config, labels in ((LowPrecisionRegressor, linear, outputs),
+                                          (LowPrecisionClassifier, logistic, outputs > 0)):
+            with _TimedPasses(config) as device:
+                model = estimator(device=device, solver="bit-centred").fit(features, labels)
+            # The first one decodes the rows, and compiles loops that are not in the cache.
+            rate = n_bytes / statistics.median(device.seconds[1:]) / 1e9
+            print_row(model.loss, f"{n_rows:,} x {n_features:,}", f"{rate:.1f}",
+                      f"{rate / ceiling:.2f}")
+
+
 def reading() -> None:
     """Seconds to read a LIBSVM file of cadata's size."""
     print("\n## Reading LIBSVM text")
@@ -148,7 +192,7 @@ def _libsvm_lines(features: np.ndarray) -> Iterator[str]:
 def main() -> int:
     """Run the parts asked for."""
     parts = {"cycles": cycles, "simulation": simulation, "quantization": quantization,
-             "reading": reading}
+             "passes": passes, "reading": reading}
     parser = argparse.ArgumentParser(description="Measure speed; prints Markdown tables.")
     add_choice(parser, "parts", parts)
     parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
