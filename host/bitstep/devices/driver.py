@@ -234,7 +234,7 @@ class RegisterRun(Run):
         if len(self.jobs) > 8 and self._begun:
             flags |= self.read("OVERFLOW_MORE") << 24
         return [joint_runs.outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
-                for number, result in enumerate(self.results())]
+                for number, result in enumerate(self._results_in(written))]
 
     def words(self):
         """See :meth:`bitstep.pipeline.device.Run.words`; no words of jobs that have left their
@@ -260,8 +260,11 @@ class RegisterRun(Run):
 
     def results(self):
         """Copies of each job's models, and counters: those of the run with the first job."""
+        return self._results_in(self._written())
+
+    def _results_in(self, written):
         counters, results = self.counters(), []
-        for words in self._written().swapaxes(0, 1):
+        for words in written.swapaxes(0, 1):
             models, intercepts = self.layout.unpack(words)
             results.append(collect(list(models), list(intercepts), self.job.n_features, counters))
             counters = dict.fromkeys(counters, 0)

@@ -20,7 +20,7 @@ from bitstep.pipeline.results import (
     RunResult,
     TrainingInterrupted,
 )
-from bitstep_sim.board.device import SimDevice
+from bitstep_sim.board.device import SimBuffer, SimDevice
 from bitstep_sim.testing.random_jobs import random_jobs
 
 LOGISTIC = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
@@ -135,6 +135,15 @@ def test_range_of_one_model_ends_the_run_if_asked_to(board, monkeypatch, speeds,
         for result in (own, other):
             assert result.models.tolist() == [
                 epoch.model.tolist() for epoch, _ in zip(train(job), range(epochs), strict=False)]
+
+
+def test_models_are_fetched_once(board, monkeypatch):
+    """A serial line takes seconds for them."""
+    fetched, fetch = [], SimBuffer.from_device
+    monkeypatch.setattr(SimBuffer, "from_device",
+                        lambda self: (fetched.append(self.array.size), fetch(self)))
+    check(board, random_jobs(CONFIG, 3, n_features=30, n_rows=60, epochs=4))
+    assert fetched == [3 * 4 * 4 * CONFIG.rows.model_words(30)]
 
 
 def test_interrupt_before_the_start_arrives(board, monkeypatch):
