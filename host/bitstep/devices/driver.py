@@ -89,6 +89,7 @@ class RegisterRun(Run):
         self.flags_models = device.config.models > 1    # which a model's last word holds
         self.overflowed, self.overflow, self._told = False, 0, 0
         self.over, self._running, self._gone = False, False, False
+        self._begun = False     # START has arrived: what the registers tell is of this run
         self._started_at: tuple[int, int] | None = None
         self.buffers: dict[str, Buffer] = {}
         self.stack = contextlib.ExitStack()     # frees the buffers, then gives the registers back
@@ -122,6 +123,7 @@ class RegisterRun(Run):
         progress, count = RunProgress(self, self.timeout_s), len(self.job.epochs)
         self._running, self._started_at = True, None
         self.write("CONTROL", Control.START)
+        self._begun = True
 
         def look():
             if self._started_at is None:            # locked from the start on
@@ -175,11 +177,12 @@ class RegisterRun(Run):
 
     def epochs_done(self) -> int:
         """Epochs that are finished, at most those of the job."""
-        return min(self.read("EPOCHS_DONE"), len(self.job.epochs))
+        done = self.read("EPOCHS_DONE")
+        return min(done, len(self.job.epochs)) if self._begun else 0
 
     def counters(self) -> dict[str, int]:
-        """Counters as they are now."""
-        return {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
+        """Counters as they are now; 0 while they are those of an earlier run."""
+        return {name: self.read_pair(name.upper()) if self._begun else 0 for name in COUNTER_NAMES}
 
     def abort(self):
         """Stop the pipeline; return True if it did within a bounded time."""
@@ -227,11 +230,11 @@ class RegisterRun(Run):
             result = self.result()
             return [RangeOverflowError(Overflow(self.overflow), result) if self.overflowed
                     else result]
-        flags, written = self.read("OVERFLOW"), self._written()
-        if len(self.jobs) > 8:
+        flags, written = self.read("OVERFLOW") if self._begun else 0, self._written()
+        if len(self.jobs) > 8 and self._begun:
             flags |= self.read("OVERFLOW_MORE") << 24
         return [joint_runs.outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
-                for number, result in enumerate(self.results())]
+                for number, result in enumerate(self._results_in(written))]
 
     def words(self):
         """See :meth:`bitstep.pipeline.device.Run.words`; no words of jobs that have left their
@@ -257,8 +260,11 @@ class RegisterRun(Run):
 
     def results(self):
         """Copies of each job's models, and counters: those of the run with the first job."""
+        return self._results_in(self._written())
+
+    def _results_in(self, written):
         counters, results = self.counters(), []
-        for words in self._written().swapaxes(0, 1):
+        for words in written.swapaxes(0, 1):
             models, intercepts = self.layout.unpack(words)
             results.append(collect(list(models), list(intercepts), self.job.n_features, counters))
             counters = dict.fromkeys(counters, 0)

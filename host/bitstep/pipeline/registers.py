@@ -222,8 +222,14 @@ and `_HI` are the halves of a 64-bit value. Access is read only (`ro`), read and
 write only (`wo`); bits above a register's width read as 0. While STATUS says busy, writes to all
 but CONTROL are ignored. Addresses without a register read as 0.
 
-A reset, of any length, sets what can be written, STATUS and the counters to 0; for 64 cycles more
-nothing is accepted.
+A run is busy from the answer to the write that starts it. It ends by itself, with an error or by
+an abort; then STATUS says done, and STATUS, ERROR, EPOCHS_DONE, OVERFLOW and the counters stay
+until the next one starts. A start while busy and an abort while not do nothing.
+
+The interrupt is a level: bit 1 of STATUS, done. The next start or a reset lowers it, nothing else.
+
+A reset, of any length, sets what can be written, STATUS, ERROR, EPOCHS_DONE, OVERFLOW and the
+counters to 0; for 64 cycles more nothing is accepted.
 
 The counters, `0x{COUNTER_BASE:03X}` to `0x{counters - 1:03X}`, start at 0 with each run, and
 again after 2^48 - 1. Reading the low half of one keeps its high half for the next read of it, so a

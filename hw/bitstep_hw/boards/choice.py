@@ -35,8 +35,11 @@ def parse_config(text: str, *, bit_planes: bool = False) -> PipelineConfig:
                              f"{', '.join(fields)}")
         choices[name] = _value(name, value, fields[name])
     automatic = choices["lookahead"] == "auto"
+    # What a batch may look ahead depends on the look-ahead, so it is chosen after that.
+    ahead = choices.pop("batch_lookahead", 0)
     config = PipelineConfig(**{**choices, "lookahead": 0} if automatic else choices)
-    return config.with_lookahead() if automatic and not config.refetch else config
+    config = config.with_lookahead() if automatic and not config.refetch else config
+    return dataclasses.replace(config, batch_lookahead=ahead)
 
 
 def _value(name, text, default):

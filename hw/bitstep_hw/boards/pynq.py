@@ -2,9 +2,11 @@
 
 import argparse
 import functools
+import shlex
 import sys
 from pathlib import Path
 
+from bitstep.options.types import Integer, Number
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.vivado import ToolError
@@ -50,13 +52,17 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     if chosen.tcl_only is not None:
+        again = shlex.join([name, *["--bit-planes"] * chosen.bit_planes, "--collect",
+                            str(chosen.tcl_only), *chosen.configs])
         for config in configs:
             print(f"wrote {write_sources(board, config, chosen.tcl_only, jobs=chosen.jobs)}: run "
                   "`vivado -mode batch -source build.tcl` in it, bring its files back, then "
-                  f"`python -m bitstep_hw.boards {name} --collect {chosen.tcl_only}`")
+                  f"`python -m bitstep_hw.boards {again}`")
         return 0
     try:
         if chosen.collect is not None:
+            if not chosen.configs and not chosen.bit_planes:    # as in the archives of a release
+                configs.append(board.facts.bit_plane_config())
             folders = _finished(board, configs, chosen.collect, bool(chosen.configs))
             actions = {config: functools.partial(collect, board, config, folder, BITSTREAMS,
                                                  tell=_tell)
@@ -82,7 +88,8 @@ def _parser(board):
     parser.add_argument(
         "configs", nargs="*", metavar="CONFIG",
         help="bits of a default pipeline, or field=value,... (default: "
-        f"{' '.join(map(str, BUILD_ORDER))})")
+        f"{' '.join(map(str, BUILD_ORDER))}; with --collect those of them that are there, and the "
+        "default one for bit-plane rows)")
     parser.add_argument("--bit-planes", action="store_true", help="pipelines for bit-plane rows "
                         "(`bitstep quantize --bit-planes`); without CONFIG the board's default one")
     where = parser.add_mutually_exclusive_group()
@@ -94,8 +101,9 @@ def _parser(board):
                        "DIR; needs no Vivado")
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where Vivado works (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="of Vivado at once (%(default)s)")
-    parser.add_argument("--timeout", type=float, default=6.0, metavar="HOURS",
+    parser.add_argument("--jobs", type=Integer(1), default=2,
+                        help="of Vivado at once (%(default)s)")
+    parser.add_argument("--timeout", type=Number(0), default=6.0, metavar="HOURS",
                         help="limit of time for each bitstream (%(default)s)")
     return parser
 
@@ -108,9 +116,15 @@ def _finished(board, configs, folder, named):
     """Folder of each configuration in ``folder``; of those that nobody named, of what there is."""
     folders = {config: folder / f"{board.name}-{config.name}" for config in configs}
     present = {config: path for config, path in folders.items() if path.is_dir()}
+    others = sorted(path.name for path in folder.glob(f"{board.name}-*")
+                    if path.is_dir() and path not in folders.values())
+    left = f"{', '.join(others)}, of no default pipeline: name its CONFIG, as for --tcl-only"
     if not present:
         raise ToolError(f"{folder} must hold a folder that --tcl-only wrote, such as "
-                        f"{next(iter(folders.values())).name}, and has none")
+                        f"{next(iter(folders.values())).name}, and has "
+                        + (left if others else "none"))
+    if others and not named:
+        _tell(f"note: {folder} also holds {left}")
     return folders if named else present
 
 

@@ -15,6 +15,8 @@ from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import (
     COUNTERS,
     MAP_VERSION,
+    OFFSETS,
+    Control,
     Error,
     LabelFormat,
     Loss,
@@ -348,6 +350,27 @@ def test_interrupt_keeps_finished_epochs():
     np.testing.assert_array_equal(caught.value.result.models,
                                   [epoch.model for epoch in train(job)][:3])
     assert device.get("ERROR") == Error.ABORTED
+    assert device.buffers == []
+
+
+def test_interrupt_before_the_start_arrives(monkeypatch):
+    """What the registers then tell is of the run before: no epoch of it, and no counter."""
+    device = FakeDevice(CONFIG)
+    device.train(random_job())
+    write = FakeDevice.write
+
+    def interrupted(self, offset, value):
+        if offset == OFFSETS["CONTROL"] and value & Control.START:
+            raise KeyboardInterrupt
+        write(self, offset, value)
+
+    monkeypatch.setattr(FakeDevice, "write", interrupted)
+    with pytest.raises(TrainingInterrupted, match="after 0 epochs") as caught:
+        device.train(random_job(epochs=6))
+    assert caught.value.result.models.shape == (0, 25)
+    assert not any(caught.value.result.counters.values())
+    monkeypatch.undo()
+    device.train(random_job())
     assert device.buffers == []
 
 

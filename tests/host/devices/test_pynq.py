@@ -450,6 +450,15 @@ def test_finds_its_bitstream(tmp_path, monkeypatch):
                        match=r"for 3 bits, a 64-bit bus, row format 'one_level' and loss family "
                                           r"'linear', refetch; there are: w64-b3.*bus_width"):
         find_bitstream(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
+    # What is missing is said, whatever it is: the names of those that there are may look the same.
+    for asked, said in (({"codebooks": True}, "codebooks"), ({"row_weights": True}, "row_weights"),
+                        ({"model_bits": 8, "rounded_updates": True},
+                         "model_bits=8, rounded_updates"),
+                        ({"packed": True, "lookahead": 0, "max_features": 8}, "packed")):
+        with pytest.raises(DeviceError, match=f"loss family 'linear', {said}; there are: "):
+            find_bitstream(dataclasses.replace(CONFIG, **asked))
+    with pytest.raises(DeviceError, match="loss family 'linear', lookahead=9; there are: "):
+        find_bitstream(dataclasses.replace(exact, lookahead=9))
     with pytest.raises(DeviceError, match="there are: none"):
         find_bitstream(CONFIG, tmp_path)
 

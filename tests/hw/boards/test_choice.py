@@ -14,6 +14,8 @@ from bitstep_hw.boards.choice import parse_config
     ("minibatch=False,refetch=True", PipelineConfig(minibatch=False, refetch=True, lookahead=0)),
     ("bits=32,row_format=float32,update_interval=4,lookahead=2",
      PipelineConfig(bits=32, row_format="float32", update_interval=4, lookahead=2)),
+    ("bits=4,batch_lookahead=7,update_interval=1",      # of the look-ahead that is chosen
+     PipelineConfig(bits=4, update_interval=1, lookahead=15, batch_lookahead=7)),
 ])
 def test_parse_config(text, config):
     assert parse_config(text) == config
@@ -30,6 +32,9 @@ def test_bit_plane_rows():
     ("bits=four", "bits must be an integer, not 'four'"),
     ("minibatch=no", "minibatch must be True or False, not 'no'"),
     ("bits=9", "bits must be an integer from 1 to 8, not 9"),
+    ("update_interval=1,batch_lookahead=30",
+     "batch_lookahead of lookahead 15 must be an integer from 0 to 7, not 30"),
+    ("batch_lookahead=7", "update_interval=2 does not go together|batch_lookahead=7 does not go"),
 ])
 def test_bad_config(text, message):
     with pytest.raises(ValueError, match=message):

@@ -327,7 +327,7 @@ def elsewhere(tmp_path, monkeypatch, install, capsys):
     """A folder of sources, and what Vivado makes in it on another machine."""
     monkeypatch.chdir(tmp_path)
     assert boards.main(["pynq-z2", "--tcl-only", "away", "--jobs", "7", TEXT]) == 0
-    assert "python -m bitstep_hw.boards pynq-z2 --collect away" in capsys.readouterr().out
+    assert f"`python -m bitstep_hw.boards pynq-z2 --collect away {TEXT}`" in capsys.readouterr().out
     folder = tmp_path / "away" / f"pynq-z2-{SMALL.name}"
 
     def run(**options):
@@ -499,14 +499,14 @@ def test_sources_of_a_release_become_bitstreams(tmp_path, install, capsys, monke
     """The script builds every folder once, and --collect takes what it made."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(BoardFacts, "config", lambda board, bits: SMALL)
-    monkeypatch.setattr(BoardFacts, "bit_plane_config", lambda board: SMALL)
+    monkeypatch.setattr(BoardFacts, "bit_plane_config", lambda board: BIT_PLANES)
     assert boards.main(["release", "pynq-z2"]) == 0
     archive = next((tmp_path / "dist").iterdir())
     assert f"wrote dist/{archive.name}" in capsys.readouterr().out
     shutil.unpack_archive(archive)
     folder = tmp_path / archive.stem
     assert {path.name for path in folder.iterdir()} == {
-        "README.txt", "build.sh", f"pynq-z2-{SMALL.name}"}
+        "README.txt", "build.sh", f"pynq-z2-{SMALL.name}", f"pynq-z2-{BIT_PLANES.name}"}
     assert f"python -m bitstep_hw.boards pynq-z2 --collect {folder.name}" in \
         (folder / "README.txt").read_text()
     install()
@@ -514,7 +514,8 @@ def test_sources_of_a_release_become_bitstreams(tmp_path, install, capsys, monke
     install(action="raise SystemExit(3)")       # nothing is left to do
     subprocess.run(["sh", folder / "build.sh"], check=True, cwd="/", timeout=120)
     assert boards.main(["pynq-z2", "--collect", folder.name]) == 0
-    assert (tmp_path / "bitstreams" / f"pynq-z2-{SMALL.name}.json").is_file()
+    assert sorted(path.name for path in (tmp_path / "bitstreams").glob("*.json")) == sorted(
+        f"pynq-z2-{config.name}.json" for config in (SMALL, BIT_PLANES))
 
 
 def _renamed(folder, *, identity=None):
@@ -578,6 +579,20 @@ def test_collect_nothing(tmp_path, capsys):
     assert boards.main(["pynq-z2", "--collect", str(tmp_path)]) == 1
     assert "must hold a folder that --tcl-only wrote, such as pynq-z2-w128-b4" in \
         capsys.readouterr().err
+    (tmp_path / f"pynq-z2-{SMALL.name}").mkdir()
+    assert boards.main(["pynq-z2", "--collect", str(tmp_path)]) == 1
+    assert f"has pynq-z2-{SMALL.name}, of no default pipeline: name its CONFIG" in \
+        capsys.readouterr().err
+
+
+def test_what_is_not_collected_is_said(tmp_path, elsewhere, capsys, monkeypatch):
+    """Beside a default pipeline, one that was written out."""
+    monkeypatch.setattr(BoardFacts, "config", lambda board, bits: SMALL)
+    folder = elsewhere()
+    (folder.parent / f"pynq-z2-{BIT_PLANES.name}").mkdir()
+    assert boards.main(["pynq-z2", "--collect", "away"]) == 0
+    assert f"note: away also holds pynq-z2-{BIT_PLANES.name}, of no default" in \
+        capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -629,10 +644,18 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("texts, config", [
     pytest.param([], BOARDS["pynq-z2"].facts.bit_plane_config(), marks=pytest.mark.slow),
     (["max_features=8,lookahead=0,minibatch=False,corrections=False"], BIT_PLANES)])
-def test_sources_of_bit_plane_rows(tmp_path, monkeypatch, texts, config):
+def test_sources_of_bit_plane_rows(tmp_path, monkeypatch, capsys, texts, config):
     monkeypatch.setattr(VERILOG_OF, lambda config: verilog(SMALL))     # with the same ports
     assert boards.main(["pynq-z2", "--bit-planes", "--tcl-only", str(tmp_path), *texts]) == 0
     assert [path.name for path in tmp_path.iterdir()] == [f"pynq-z2-{config.name}"]
+    assert f"pynq-z2 --bit-planes --collect {tmp_path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option, value", [("--jobs", "0"), ("--timeout", "nan")])
+def test_bad_numbers(option, value, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        boards.main(["pynq-z2", option, value])
+    assert f"argument {option}: must be" in capsys.readouterr().err
 
 
 def test_bit_plane_rows_have_no_bits(capsys):

@@ -146,6 +146,33 @@ def test_a_correction_after_one_that_was_cut_off():
             check_against_golden(board, job)
 
 
+def test_interrupt_is_that_a_run_is_done():
+    """It and what a run leaves stay, whatever is written, until the next start or a reset."""
+    with open_tested() as device:
+        def says(status, error, epochs):
+            assert device.device.board.interrupt == bool(status & Status.DONE)
+            assert [device.get(name) for name in ("STATUS", "ERROR", "EPOCHS_DONE")] == \
+                [status, error, epochs]
+
+        says(0, Error.NONE, 0)
+        with device.begin([JOB]) as run:
+            for control, epochs in ((Control.START, 4), (Control.START | Control.ABORT, 4),
+                                    (Control.ABORT, 4)):
+                device.write(OFFSETS["CONTROL"], control)
+                if control & Control.START:
+                    says(Status.BUSY, Error.NONE, 0)
+                device.device.board.run(1_000_000)
+                says(Status.DONE, Error.NONE, epochs)
+            run.write("ROWS", 0)
+            says(Status.DONE, Error.NONE, 4)
+            device.write(OFFSETS["CONTROL"], Control.START)
+            device.device.board.run(1_000_000)
+            says(Status.DONE | Status.FAILED, Error.BAD_CONFIGURATION, 0)
+            device.device.board.reset(1)
+            device.device.board.run(100)
+            says(0, Error.NONE, 0)
+
+
 def test_registers_are_locked_during_a_run():
     with open_tested(cycles=300) as device:
         device.during = lambda: [device.device.write(OFFSETS[name], 0)

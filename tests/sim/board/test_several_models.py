@@ -13,13 +13,14 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
-from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.registers import OFFSETS, Control, LabelFormat, Loss
 from bitstep.pipeline.results import (
     AbortedError,
     RangeOverflowError,
     RunResult,
     TrainingInterrupted,
 )
+from bitstep_sim.board.device import SimBuffer, SimDevice
 from bitstep_sim.testing.random_jobs import random_jobs
 
 LOGISTIC = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, loss_family="logistic",
@@ -134,6 +135,34 @@ def test_range_of_one_model_ends_the_run_if_asked_to(board, monkeypatch, speeds,
         for result in (own, other):
             assert result.models.tolist() == [
                 epoch.model.tolist() for epoch, _ in zip(train(job), range(epochs), strict=False)]
+
+
+def test_models_are_fetched_once(board, monkeypatch):
+    """A serial line takes seconds for them."""
+    fetched, fetch = [], SimBuffer.from_device
+    monkeypatch.setattr(SimBuffer, "from_device",
+                        lambda self: (fetched.append(self.array.size), fetch(self)))
+    check(board, random_jobs(CONFIG, 3, n_features=30, n_rows=60, epochs=4))
+    assert fetched == [3 * 4 * 4 * CONFIG.rows.model_words(30)]
+
+
+def test_interrupt_before_the_start_arrives(board, monkeypatch):
+    """Models that left their range in the run before are none of this run."""
+    options = {"n_features": 30, "n_rows": 60, "epochs": 4}
+    board.train_models(random_jobs(CONFIG, 3, speeds=[0.5, 300], **options))
+    write = SimDevice.write
+
+    def interrupted(self, offset, value):
+        if offset == OFFSETS["CONTROL"] and value & Control.START:
+            raise KeyboardInterrupt
+        write(self, offset, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimDevice, "write", interrupted)
+        with pytest.raises(TrainingInterrupted) as raised:
+            board.train_models(random_jobs(CONFIG, 3, **options))
+    assert [outcome.epochs_done for outcome in raised.value.outcomes] == [0, 0, 0]
+    check(board, random_jobs(CONFIG, 3, **options))
 
 
 def test_interrupt_loses_no_model(board):

@@ -78,8 +78,9 @@ def manifests_of(bitfile: str | Path | None) -> list[Manifest]:
 
 
 def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
-    """Return the bitstream of a folder that runs the jobs of a configuration; of several the one
-    with the longest rows, then the one with the most models.
+    """Return the bitstream of a folder that runs the jobs of a configuration; of several one with
+    mini-batches, then with corrections, then with the longest rows, then with the most models, and
+    of those the first by name.
 
     Parameters
     ----------
@@ -104,11 +105,19 @@ def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
             extras = (found.minibatch, found.corrections, found.max_features, found.models)
             fitting.append((extras, manifest.with_suffix(".bit")))
     if not fitting:
-        flags = "".join(f", {name}" for name in ("proximal", "refetch") if getattr(config, name))
         raise DeviceError(
             f"No bitstream in {folder} is for {config.bits} bits, a {config.bus_width}-bit bus, "
-            f"row format {config.row_format!r} and loss family {config.loss_family!r}{flags}; "
-            f"there are: "
+            f"row format {config.row_format!r} and loss family {config.loss_family!r}"
+            f"{_parts_of(config)}; there are: "
             f"{', '.join(present) or 'none'}. {_REMEDY[config.row_format == BIT_PLANES]}, copy "
             "another with `bitstep deploy`, or name one as bitfile")
     return max(fitting, key=lambda entry: entry[0])[1]
+
+
+def _parts_of(config):
+    """What else of a pipeline decides whether it runs the same jobs, as the end of a sentence."""
+    names = ["proximal", "refetch", "codebooks", "packed", "model_bits", "rounded_updates",
+             "row_weights", *["lookahead"] * config.rows.floating]
+    values = {name: value for name in names if (value := getattr(config, name))}
+    return "".join(f", {name}" if value is True else f", {name}={value}"
+                   for name, value in values.items())

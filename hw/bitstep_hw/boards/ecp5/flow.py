@@ -11,8 +11,10 @@ from pathlib import Path
 
 from amaranth.back import rtlil
 
+from bitstep.options.types import Integer, Number
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import FileSum, Manifest, read_manifest
+from bitstep.pipeline.parts.widths import MAX_CLOCK_MHZ
 from bitstep.pipeline.results import DeviceError
 from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.ecp5 import ulx3s
@@ -244,25 +246,28 @@ def main(arguments: list[str] | None = None) -> int:
     kind.add_argument("--check", action="store_true",
                       help="build, and compare with the manifest in bitstreams/; what no option "
                       "says is as the manifest has it")
-    parser.add_argument("--late-ns", type=float, default=9.0, help="with --clock-only: list the "
-                        "registers whose data arrives later (%(default)s)")
-    parser.add_argument("--clock-mhz", type=float, help="clock that place and route aims at, and "
+    parser.add_argument("--late-ns", type=Number(0, above=False), default=9.0,
+                        help="with --clock-only: list the registers whose data arrives later "
+                        "(%(default)s)")
+    parser.add_argument("--clock-mhz", type=Number(0, high=MAX_CLOCK_MHZ),
+                        help="clock that place and route aims at, and "
                         f"which the bitstream has (default: {BITSTREAM_MHZ['on-chip']:g}, with "
                         f"--memory sdram {BITSTREAM_MHZ['sdram']:g}; {PIPELINE_MHZ:g} with "
                         "--clock-only)")
     parser.add_argument("--memory", choices=tuple(MEMORIES), default="on-chip",
                         help="shared memory: the FPGA's block memories, or the board's SDRAM of "
                         "32 MiB (%(default)s)")
-    parser.add_argument("--memory-kib", type=int, metavar="KIB", help="its size in KiB (default: "
+    parser.add_argument("--memory-kib", type=Integer(1), metavar="KIB",
+                        help="its size in KiB (default: "
                         + ", ".join(f"{kind} {size // 1024}" for kind, size in MEMORIES.items())
                         + ")")
-    parser.add_argument("--baud", type=int, help="of the line (default: "
+    parser.add_argument("--baud", type=Integer(1), help="of the line (default: "
                         + ", ".join(f"{kind} {rate}" for kind, rate in BAUD.items())
                         + "); the usual rates of the clock are printed")
     parser.add_argument("--seed", type=_seeds, metavar="SEED,...",
                         help="of the placer; several are tried one after the other until one "
                         f"reaches the clock, and with --clock-only all are measured ({SEED})")
-    parser.add_argument("--placer-alpha", type=float, metavar="ALPHA",
+    parser.add_argument("--placer-alpha", type=Number(0), metavar="ALPHA",
                         help=f"nextpnr's --placer-heap-alpha ({ALPHA})")
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where results are kept (%(default)s)")

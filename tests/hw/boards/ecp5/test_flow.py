@@ -436,6 +436,18 @@ def test_all_seeds_are_measured(monkeypatch, tmp_path, capsys):
     assert f"{TINY.name}, seed 2: 24.0 MHz" in said
 
 
+@pytest.mark.parametrize("option, value, message", [
+    ("--baud", "0", "must be an integer of at least 1, not '0'"),
+    ("--clock-mhz", "nan", "must be a number between 0 and 1e+06, not 'nan'"),
+    ("--clock-mhz", "inf", "must be a number between 0 and 1e+06, not 'inf'"),
+    ("--memory-kib", "-4", "must be an integer of at least 1, not '-4'"),
+    ("--placer-alpha", "0", "must be a number above 0, not '0'")])
+def test_bad_numbers(option, value, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        ecp5.main([option, value])
+    assert f"argument {option}: {message}" in capsys.readouterr().err
+
+
 def test_bad_seeds(capsys):
     with pytest.raises(SystemExit):
         ecp5.main(["--seed", "1,x"])
