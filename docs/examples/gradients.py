@@ -38,10 +38,11 @@ codecs = {
     "signs, error feedback": lambda: ErrorFeedback(make_codec("one-bit")),
 }
 figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
-for name, make in codecs.items():
+for (name, make), style in zip(codecs.items(), ("-", "--", ":", "-.", "o-"), strict=True):
     losses, sent = train(make)
     print(f"{name:22} {sent:6,} bytes a step and worker; last loss {losses[-1]:.3g}")
-    axes.semilogy(range(1, STEPS + 1), losses, label=f"{name}: {sent:,} bytes")
+    axes.semilogy(range(1, STEPS + 1), losses, style, markevery=5, markersize=4,
+                  label=f"{name}: {sent:,} bytes")
 axes.set(xlabel="step", ylabel="training loss", title="four workers, 256 weights")
 axes.legend(frameon=False, fontsize=8)
 figure.savefig("gradients.png", dpi=110)

@@ -17,13 +17,13 @@ labels = (rng.random(len(margins)) < 1 / (1 + np.exp(-margins))).astype(int)
 
 figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
 with Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as client:
-    for shards in (1, 4, 16):
+    for shards, style in ((1, "o-"), (4, "s--"), (16, "^:")):
         rows = len(features) // shards
         model = LowPrecisionClassifier(client=client, random_state=0)
         model.fit(da.from_array(features, chunks=(rows, 20)), da.from_array(labels, chunks=rows))
         sizes = [entry["gradient"] for entry in model.history_]
         print(f"shards: {model.n_shards_}, outer steps: {model.n_iter_}")
-        axes.semilogy(range(1, len(sizes) + 1), np.array(sizes) / sizes[0], "o-",
+        axes.semilogy(range(1, len(sizes) + 1), np.array(sizes) / sizes[0], style,
                       label=f"{shards} shards" if shards > 1 else "1 shard")
 axes.set(xlabel="outer steps", ylabel="gradient over the first one",
          title="logistic regression, 40,000 rows of 20 features")

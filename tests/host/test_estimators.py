@@ -2,6 +2,7 @@
 
 import doctest
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,13 @@ def test_doctests():
         for test in doctest.DocTestFinder(recurse=False).find(kind, kind.__name__):
             assert test.examples
             assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_examples_of_the_readme():
+    readme = Path(__file__).resolve().parents[2] / "README.md"
+    found = doctest.testfile(str(readme), module_relative=False)
+    assert found.failed == 0
+    assert found.attempted >= 12
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import importlib.metadata
 import platform
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from bitstep.training.trained import TrainedModel
 from bitstep.writing import duration, numbers, shown_lines, text_table
 
 REPORT_VERSION = 1
+LABEL_CHARACTERS = 36       # of a line beside an axis, so that it is no longer than the axis
 
 
 def versions() -> dict[str, str | None]:
@@ -266,8 +268,9 @@ def plot(report: dict[str, Any], path: str) -> None:
         panels[0].legend(frameon=False)
     of = "loss" if len(losses) > 1 else "training loss"
     unit = "\n(squared units of the label)" if config["model"] == "linreg" else ""
+    text = fill(_loss(config).text, LABEL_CHARACTERS)
     panels[0].set_ylabel(f"{of}{' from codes' if report['loss_on'] == 'codes' else ''}\n"
-                         f"{_loss(config).text}{unit}", fontsize=9)
+                         f"{text}{unit}", fontsize=9)
     if accuracy:
         panels[1].plot(epochs, [100 * share for share in tests], markersize=4, **styles["test"])
         panels[1].set_ylabel("test accuracy in %", fontsize=9)

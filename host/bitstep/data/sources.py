@@ -1,6 +1,5 @@
 """Sources of data sets: files, sets that scikit-learn bundles, the LIBSVM site, generators."""
 
-import difflib
 import hashlib
 import os
 import re
@@ -11,9 +10,11 @@ import numpy as np
 
 from bitstep.data.columns.labels import LAST, LabelColumn, asked_column
 from bitstep.data.dataset import DataError, Dataset, noisy, synthetic
+from bitstep.data.near import did_you_mean
 from bitstep.data.tables.files import (
     COMPRESSED_SUFFIXES,
     TEXT_SUFFIXES,
+    files_beside,
     has_known_suffix,
     is_stream,
     open_file,
@@ -178,9 +179,8 @@ def _refuse_unknown_name(name: str) -> None:
     path = Path(name)
     if path.name != name or has_known_suffix(path) or path.exists() or is_stream(path):
         return
-    close = difflib.get_close_matches(name, dataset_names(), n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}? " if close else ". "
-    raise DataError(f"There is no data set {name!r}{hint}The names are "
+    hint = did_you_mean(name, [*dataset_names(), *files_beside(path)]) or "."
+    raise DataError(f"There is no data set {name!r}{hint} The names are "
                     f"{', '.join(dataset_names())}; anything else must be a file")
 
 

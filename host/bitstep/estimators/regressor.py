@@ -83,9 +83,9 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
     model_range : float or "auto", default="auto"
         Largest weight of scaled features that is representable, as a multiple of the largest target
         (counted from the centre of its range). A smaller one gives finer updates; a weight beyond
-        ends the training with an error. ``auto``: as far as the steps can reach, at most 32, or 128
-        for other losses than ``squared_error``, where training starts again with 4 times the range
-        if a weight leaves it, up to 5 times.
+        ends the training with an error. ``auto``: as far as the steps can reach, at most 32
+        (``squared_error``, ``huber``) or 128. With other losses than ``squared_error`` training
+        starts again with 4 times the range if a weight leaves it, up to 5 times.
     fit_intercept : bool, default=True
         True to train an intercept; without one ``scaler`` is ``maxabs``.
     device : str, dict or opened device, default="auto"

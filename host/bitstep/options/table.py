@@ -268,9 +268,9 @@ _ALL = (
     Option(name="model_range", kind=Number(0), metavar="R", python="model_range", auto=True,
            sets="LABEL_SHIFT", help="largest weight that can be represented, as a multiple of "
            "half the range of the labels", default_text="as far as the steps can reach, at most "
-           f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
-           f"{LOSSES[Loss.HINGE].model_range:g} for the other models; these start again with a "
-           "larger range if a number leaves it", search=True),
+           f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg, ls-svm and huber, "
+           f"{LOSSES[Loss.HINGE].model_range:g} for the other models; all but linreg and ls-svm "
+           "start again with a larger range if a number leaves it", search=True),
     Option(name="model_bits", kind=_BITS, default=0, metavar="B", python="model_bits",
            sets="model_bits; MODEL_BITS", help="bits of the weights that the dot products of a "
            f"batch use, rounded at random: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all",

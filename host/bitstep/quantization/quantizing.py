@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 
 from bitstep.data.blocks import row_blocks
-from bitstep.data.dataset import DataError
 from bitstep.data.views import RowView
 from bitstep.machine import in_threads
 from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.encodings import ENCODINGS
-from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep.pipeline.shapes import check_weights
 from bitstep.quantization.bit_planes import BitPlaneEncoder, BitPlaneOptions, BitPlaneRows
 from bitstep.quantization.dataset import QuantizedDataset
@@ -19,7 +17,7 @@ from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.encodings import Grid
 from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
-from bitstep.quantization.scaling import Scaler, check_finite, fit_scaler
+from bitstep.quantization.scaling import Scaler, check_finite, checked_features, fit_scaler
 
 _BLOCKS = 8                 # of an encoder that a thread works on at a time, at most
 _ROWS = 1 << 17             # as many rows at most, for whose sums 64 bits have room
@@ -47,7 +45,7 @@ def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = 
         See docs/number-formats.md.
     bus_width : {64, 128, 256, 512}
         Bits of a beat.
-    scaler : {"minmax", "maxabs"} or Scaler
+    scaler : {"quantile", "minmax", "maxabs"} or Scaler
         How columns are taken to [-1, 1]; values beyond, by a given scaler, count as the nearer end.
     copies : int
         Independently drawn copies of the rows, 1 to 255. ``nearest`` and ``float`` draw nothing,
@@ -80,7 +78,7 @@ def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = 
     kind = scaler.kind if isinstance(scaler, Scaler) else scaler
     options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=kind,
                          copies=copies, seed=seed, fine_rows=fine_rows, levels=levels)
-    options.config((features := _checked(features)).shape[1])
+    options.config((features := checked_features(features)).shape[1])
     check_weights(weights, len(features))
     return _encoded(features, options, _scaler(features, scaler), progress, weights)
 
@@ -108,7 +106,7 @@ def quantize_bit_planes(features: np.ndarray | RowView, *, bus_width: int = 64,
     """
     kind = scaler.kind if isinstance(scaler, Scaler) else scaler
     options = BitPlaneOptions(bus_width=bus_width, scaler=kind, seed=seed)
-    options.config((features := _checked(features)).shape[1])
+    options.config((features := checked_features(features)).shape[1])
     check_weights(weights, len(features))
     layout = BitPlaneLayout(features.shape[1])
     encoder = BitPlaneEncoder(options, _scaler(features, scaler), len(features), weights)
@@ -220,23 +218,10 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
         If another argument is out of range.
     """
     Grid(encoding, bits)
-    features = _checked(features)
+    features = checked_features(features)
     # First, since rows may take minutes.
     stream = quantize_labels(
         labels, len(features), task=task, center_labels=center_labels,
         label_bits=ENCODINGS[encoding].label_bits if label_bits is None else label_bits)
     return QuantizedDataset(quantize_rows(features, bits=bits, encoding=encoding, **options),
                             stream)
-
-
-def _checked(features: Any) -> Any:
-    """Features as an array or a view of shape (n_rows, n_features); DataError for others."""
-    if not isinstance(features, RowView):
-        features = np.asarray(features)
-    if features.ndim != 2 or features.dtype.kind not in "fiub":
-        raise DataError("features must be numbers of shape (n_rows, n_features), not "
-                        f"{features.dtype} of shape {features.shape}")
-    if features.shape[0] < 1 or not 1 <= features.shape[1] <= MAX_FEATURES:
-        raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
-                        f"not shape {features.shape}")
-    return features

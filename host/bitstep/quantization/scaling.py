@@ -12,8 +12,9 @@ from bitstep.data.blocks import block_rows, row_blocks
 from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tails import TAIL_ROWS, ColumnTails, tail_count
-from bitstep.data.views import in_any_order, rows_at
+from bitstep.data.views import RowView, in_any_order, rows_at
 from bitstep.pipeline.encodings import SCALERS
+from bitstep.pipeline.parts.widths import MAX_FEATURES
 
 CLIP_ROWS = 1000        # a column is clipped at its quantiles of one value in so many
 MIN_CLIP_ROWS = 100     # of fewer rows, one value at each end is too much of a column
@@ -205,14 +206,29 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax",
     Raises
     ------
     DataError
-        If a value is not finite; the message names its row and column.
+        If the features are no numbers of this shape, or one is not finite; the message names its
+        row and column.
     ValueError
         If the kind is unknown.
     """
     check_choice("scaler", kind, SCALERS)       # before a pass over the features
+    features = checked_features(features)
     if kind != "quantile" and on_waste is None:
         return scaler_of_ranges(*column_ranges(features), kind)
     return scaler_of_columns(columns_of(features), kind, on_waste)
+
+
+def checked_features(features: Any) -> Any:
+    """Features as an array or a view of shape (n_rows, n_features); DataError for others."""
+    if not isinstance(features, RowView):
+        features = np.asarray(features)
+    if features.ndim != 2 or features.dtype.kind not in "fiub":
+        raise DataError("features must be numbers of shape (n_rows, n_features), not "
+                        f"{features.dtype} of shape {features.shape}")
+    if features.shape[0] < 1 or not 1 <= features.shape[1] <= MAX_FEATURES:
+        raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
+                        f"not shape {features.shape}")
+    return features
 
 
 def columns_of(features: Any) -> Columns:
@@ -282,8 +298,10 @@ def column_ranges(features: Any) -> tuple[np.ndarray, np.ndarray]:
     Raises
     ------
     DataError
-        If a value is not finite; the message names its row and column.
+        If the features are no numbers of this shape, or one is not finite; the message names its
+        row and column.
     """
+    features = checked_features(features)
     ranges, rows = ColumnRanges(), in_any_order(features)
     size = _RANGE_BLOCKS * block_rows(features.shape[1])
     for start in range(0, len(features), size):

@@ -67,10 +67,10 @@ def automatic_range(data: QuantizedDataset, config: PipelineConfig, objective: O
 
     A feature is at most 1 in magnitude, so an epoch changes a weight by at most its step times its
     batches times the largest mean derivative of a batch. That derivative is taken as 4 labels for
-    least squares and squared hinge, and 2 for hinge and logistic loss, where it is at most 1. The
-    range is that of 16 epochs with the largest step, or 256, 4,096 ..., if the steps add up to
-    more; so a run that is resumed has the range of one that was not interrupted. It is never more
-    than 32 labels (least squares) or 128 (the other losses), unless a given model is larger.
+    least squares, Huber and squared hinge, and 2 for hinge and logistic loss, where it is at most
+    1. The range is that of 16 epochs with the largest step, or 256, 4,096 ..., if the steps add up
+    to more; so a resumed run has the range of one that was not interrupted. It is never more
+    than 32 labels (least squares, Huber) or 128 (the other losses), unless a given model is larger.
 
     Parameters
     ----------

@@ -3,6 +3,8 @@
 ``python -m bitstep_gradients.lab.sketches`` prints them.
 """
 
+import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -122,5 +124,13 @@ def tables(*, buckets: int = 4000, count: int = FC_300_100, steps: int = 20) -> 
             ["codec", "bits a value", "normal", "heavy tails"], codec_rows(count, steps))))
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Print all tables."""
+    argparse.ArgumentParser(description="Figures of QCS, NDQSG, signs and sparse vectors; a "
+                            "minute or less.").parse_args()
     print(tables())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -39,7 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
     from bitstep_lab.races.compiled import pipelines_of
     from bitstep_lab.races.experiments import Experiment, experiments, named
     others = _exact_races(arguments.quick)
-    chosen = named([*experiments(arguments.quick), *others], arguments.only)
+    try:
+        chosen = named([*experiments(arguments.quick), *others], arguments.only)
+    except ValueError as error:
+        raise UsageError(f"--only: {error}") from error
     if arguments.list:
         mine = [one for one in chosen if isinstance(one, Experiment)]
         for experiment in mine:

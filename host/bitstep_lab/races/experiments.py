@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bitstep.data.near import did_you_mean
 from bitstep.machine import available_cores
 from bitstep_lab.races.contestants import (
     FLOAT,
@@ -124,7 +125,8 @@ def named(races: Sequence[Any], only: Sequence[str] | None) -> list[Any]:
     """
     keys = [race.key for race in races]
     if unknown := sorted(set(only or keys) - set(keys)):
-        raise ValueError(f"There is no experiment {unknown[0]!r}; there are {', '.join(keys)}")
+        raise ValueError(f"There is no experiment {unknown[0]!r}; there are {', '.join(keys)}"
+                         f"{did_you_mean(unknown[0], keys)}")
     return [race for race in races if race.key in (only or keys)]
 
 

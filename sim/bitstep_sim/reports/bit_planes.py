@@ -43,7 +43,7 @@ def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: i
     job = TrainingJob(
         config=config, n_features=n_features, rows=(np.broadcast_to(np.uint8(0), shape),),
         labels=np.zeros(label_bytes(n_rows, labels), np.uint8),
-        label_format=labels, label_shift=36,
+        label_format=labels, label_shift=36 if planes else 0,
         loss=Loss.LOGISTIC if logistic else Loss.LEAST_SQUARES, intercept_level=0, batch=1,
         correction_period=0, coefficients=np.zeros(n_features, np.int32),
         epochs=(EpochSteps(1, 1, planes=planes),) * (1 if gradient else 2),

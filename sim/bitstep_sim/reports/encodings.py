@@ -1,4 +1,4 @@
-"""Training losses of default runs at every width, against least squares and float64 SGD.
+"""Training losses of runs with step / epoch at every width, against least squares and float64 SGD.
 
 ``python -m bitstep_sim.reports.encodings`` prints a table of docs/results/encodings.md. The native
 device trains: every device gives the same models.

@@ -182,7 +182,7 @@ def outliers(home: str | None) -> None:
                                                             random_state=0),
         "LinearRegression": LinearRegression(),
         "HuberRegressor": make_pipeline(StandardScaler(), HuberRegressor(max_iter=1000))}
-    print(f"\n## Outliers: {EPOCHS} epochs, R2 on test rows without outliers")
+    print("\n## Outliers: R2 on test rows without outliers")
     print_header("data set, outliers, " + ", ".join(name.replace(",", "") for name in models))
     for name, dataset in {
             "noise, 20 features": load("noisy-20"), "diabetes": load("diabetes"),

@@ -8,9 +8,10 @@ for bit. Float32 SGD (:mod:`bitstep_lab.baselines`) takes the same steps on the 
 after the other, until the mean loss of the models is within 1 % of that of the codes.
 """
 
+import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,7 @@ from bitstep.training.schedules import automatic_step
 from bitstep.training.train import class_outputs
 from bitstep.writing import text_table
 from bitstep_lab.baselines import train_cpu
+from bitstep_lab.markdown import add_choice
 
 EPOCHS, TURNS = 10, 3
 CLOSE = 1.01            # loss that counts as equal
@@ -156,10 +158,14 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
-def main(names: Sequence[str] = ()) -> None:
+def main() -> int:
     """Print the table, or the rows of some cases."""
-    print(text_table(HEAD, [row(CASES[name]()) for name in names or CASES]), flush=True)
+    parser = argparse.ArgumentParser(description="Processor time of models that share passes on "
+                                     "device cpu, beside one pass each and float32 SGD.")
+    add_choice(parser, "cases", CASES)
+    print(text_table(HEAD, [row(CASES[name]()) for name in parser.parse_args().cases]), flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())

@@ -5,6 +5,7 @@
 Runs have the size of cadata; no row is read, since cycles do not depend on values.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -74,6 +75,8 @@ def cycles(models: int, batch: int, label_format: LabelFormat = LabelFormat.INT1
 
 def main() -> int:
     """Print two tables."""
+    argparse.ArgumentParser(description="Cycles of packed rows, beside rows of one beat, by the "
+                            "cycle model.").parse_args()
     print(text_table(SHARES, shares()), end="\n\n")
     rows = [cycles(models, batch) for batch in BATCHES for models in MODELS]
     rows += [cycles(1, batch, LabelFormat.SIGN) for batch in (16, 256)]

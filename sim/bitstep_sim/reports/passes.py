@@ -5,6 +5,7 @@
 Runs have the sizes of real ones; no row is read, since cycles do not depend on values.
 """
 
+import argparse
 import sys
 from dataclasses import dataclass, replace
 
@@ -99,6 +100,8 @@ def lines(case: Case, profile: str, config: PipelineConfig) -> list[tuple[str, .
 
 def main() -> int:
     """Print a table."""
+    argparse.ArgumentParser(description="Cycles of models that share passes in pipelines, by the "
+                            "cycle model; some minutes.").parse_args()
     wide = {bits: PipelineConfig(bus_width=512, bits=bits) for bits in (1, 4, 8)}
     rows = []
     for case in (SWEEP, TARGETS):

@@ -197,3 +197,9 @@ def test_held_out_rows_keep_their_weights():
     assert not rows[0] & rows[1]
     assert rows[0] | rows[1] == set(range(40))
     assert not {one // 2 for one in rows[0]} & {one // 2 for one in rows[1]}
+
+
+def test_default_epochs_of_sgd(table, train):
+    report, _ = train(table(VALUES), "--solver", "sgd")
+    model = LowPrecisionRegressor(solver="sgd", random_state=0).fit(X, VALUES)
+    assert report["config"]["epochs"] == model.n_iter_ == 1000      # 100,000 rows are more

@@ -1,6 +1,7 @@
 """The command line: in this process where that is enough, as a process where it is not."""
 
 import importlib.metadata
+import itertools
 import json
 import re
 import shlex
@@ -445,6 +446,27 @@ def test_predict_of_a_libsvm_file_without_the_last_columns(tmp_path, capsys):
     np.testing.assert_allclose(np.loadtxt(out), found.predict(np.array([[1., 0, 0], [2, 0, 0]])))
     assert main(["predict", str(model), str(other)]) == 1
     assert "trained on 3 features, the data have 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [
+    ["--model", "huber", "--bits", 8], ["--model", "logistic", "--encoding", "stochastic"],
+    ["--model", "logistic"]])
+def test_labels_of_a_drawing_are_within_it(tmp_path, monkeypatch, options):
+    from matplotlib.figure import Figure
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    data = "digits" if "logistic" in options else "diabetes"
+    assert train(data, *options, "--train-rows", 300, "--epochs", 12, "--plot",
+                 tmp_path / "p.png") == 0
+    figure, = drawn
+    figure.draw_without_rendering()
+    edges = []
+    for panel in figure.axes:
+        box = panel.yaxis.label.get_window_extent()
+        assert box.x0 >= 0
+        assert box.y1 <= figure.bbox.height
+        edges.append((box.y0, box.y1))
+    assert all(above[0] >= below[1] for above, below in itertools.pairwise(edges))
 
 
 def test_missing_matplotlib(numbers, tmp_path, monkeypatch, capsys):

@@ -212,6 +212,19 @@ def test_missing_file(tmp_path):
         load(tmp_path / "none.svm")
 
 
+def test_what_is_near(tmp_path, monkeypatch):
+    (tmp_path / "wine.csv").write_text("ash,hue,cultivar\n1,2,0\n3,1,1\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"wnie\.csv: there is no such file; did you mean 'wine"):
+        load("wnie.csv")
+    with pytest.raises(DataError, match=r"no data set 'wine\.cvs'; did you mean 'wine\.csv'\? The"):
+        load("wine.cvs")
+    with pytest.raises(DataError, match=r"'ash', 'hue', 'cultivar'; did you mean 'cultivar'\?$"):
+        load("wine.csv", label_column="cultivr")
+    with pytest.raises(DataError, match=r"with the names 'ash', 'hue', 'cultivar'$"):
+        load("wine.csv", label_column="species")
+
+
 def test_unknown_suffix(tmp_path):
     (tmp_path / "set.arff").write_text("")
     with pytest.raises(DataError, match=r"found the suffix '\.arff'; it must be \.svm, \.libsvm"):

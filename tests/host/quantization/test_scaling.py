@@ -5,7 +5,7 @@ import pytest
 
 from bitstep.data import DataError
 from bitstep.data.blocks import BLOCK_VALUES
-from bitstep.quantization import Scaler, fit_scaler, quantize_rows
+from bitstep.quantization import Scaler, column_ranges, fit_scaler, quantize_rows
 from bitstep.quantization.scaling import columns_of
 
 
@@ -169,3 +169,18 @@ def test_waste_is_named_with_its_column():
 def test_bad_clip():
     with pytest.raises(ValueError, match=r"clip must have shape \(2, 2\), each column's first"):
         Scaler("quantile", np.zeros(2), np.ones(2), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("function", [fit_scaler, column_ranges])
+@pytest.mark.parametrize(("features", "message"), [
+    (np.ones(3), r"numbers of shape \(n_rows, n_features\), not float64 of shape \(3,\)"),
+    (np.array([["a"]]), "numbers of shape"), (np.ones((0, 3)), "at least one row and 1 to"),
+    (np.ones((2, 0)), "at least one row and 1 to")])
+def test_what_no_rows_are(function, features, message):
+    with pytest.raises(DataError, match=f"features must (be|have) {message}"):
+        function(features)
+
+
+def test_lists_are_rows():
+    low, high = column_ranges([[1, 5], [3, 2]])
+    assert (low.tolist(), high.tolist()) == ([1, 2], [3, 5])

@@ -6,7 +6,7 @@ import pytest
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.quantization import quantize_rows
-from bitstep.training.choices import resolve, resolve_training
+from bitstep.training.choices import check_options, resolve, resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import automatic_step
 
@@ -25,6 +25,18 @@ from bitstep.training.schedules import automatic_step
 def test_what_is_left_open(model, choices, expected):
     rows = resolve(Request(PYTHON, {"model": model, **choices})).rows
     assert (rows.bits, rows.encoding, rows.refetch) == expected
+
+
+@pytest.mark.parametrize("choices", [
+    {}, {"bits": 2}, {"step": 0.1}, {"schedule": "constant"}, {"tol": 0.1}, {"planes": 4},
+    {"early_stopping": True}, {"solver": "bit-centred"}, {"solver": "auto"},
+    {"solver": "auto", "batch": 4}, {"model": "svm"}, {"schedule": [0.3, 0.2]}])
+def test_checking_twice_changes_nothing(choices):
+    once = check_options(Request(PYTHON, {"model": "linreg", **choices}))
+    again = resolve(once)
+    assert again.request.defaults == once.defaults
+    assert again.epochs(1000) == resolve(Request(PYTHON, {"model": "linreg", **choices})) \
+        .epochs(1000)
 
 
 def test_rows_of_a_file():

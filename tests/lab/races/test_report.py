@@ -251,7 +251,8 @@ def test_list_of_one_experiment(tmp_path, capsys):
     assert last.endswith(" pipelines to compile")
     out = tmp_path / "report"
     for options in (["--list"], ["--out", str(out)]):
-        assert main(["curves", "--only", "nothing", *options]) == 1
+        with pytest.raises(SystemExit, match="2"):      # wrong use
+            main(["curves", "--only", "nothing", *options])
         assert "There is no experiment 'nothing'; there are" in capsys.readouterr().err
     assert not out.exists()
 

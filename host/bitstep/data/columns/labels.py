@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.data.dataset import MAX_CLASSES, DataError
+from bitstep.data.near import did_you_mean
 
 LAST = -1                   # the label's column unless another is asked for
 _PLACES = {"first": 0, "last": LAST}
@@ -85,7 +86,8 @@ def label_position(label_column: str | int | NoLabel, columns: int,
         except ValueError:
             known = f"the names {_listed(names)}" if names else "no line of names"
             raise DataError(f"{place}the label's column must be a name, a number, first or last, "
-                            f"not {label_column!r}; found {columns} columns with {known}") from None
+                            f"not {label_column!r}; found {columns} columns with {known}"
+                            f"{did_you_mean(str(label_column), names or ())}") from None
     if not -columns <= label_column < columns:
         raise DataError(f"{place}the label's column must be from {-columns} to {columns - 1}, not "
                         f"{label_column}: a row has {columns} columns")

@@ -10,6 +10,7 @@ from bitstep.data.columns.labels import LAST, LabelColumn, asked_column
 from bitstep.data.columns.text import CSV_SUFFIXES, CsvSet, read_csv
 from bitstep.data.dataset import DataError, Dataset
 from bitstep.data.libsvm import read_libsvm
+from bitstep.data.near import did_you_mean
 from bitstep.data.tables.arrays import ArrayTable
 from bitstep.data.tables.arrow import ARROW_SUFFIXES, ArrowTable
 from bitstep.data.tables.memory import to_dataset
@@ -121,6 +122,14 @@ def _other_features(path, found, n_features):
                      "n_features out")
 
 
+def files_beside(path: Path) -> list[str]:
+    """Names of the data files in a path's folder."""
+    try:
+        return sorted(one.name for one in path.parent.iterdir() if has_known_suffix(one))
+    except OSError:
+        return []
+
+
 def _check_suffix(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path}: this is a folder; give a file of data in it")
@@ -129,7 +138,8 @@ def _check_suffix(path: Path) -> None:
                         "since it may be read several times and its suffix says what it holds: "
                         "write it to a file first, such as data.csv, and give that")
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file; check the path")
+        raise DataError(f"{path}: there is no such file"
+                        + (did_you_mean(path.name, files_beside(path)) or "; check the path"))
     if not has_known_suffix(path):
         raise DataError(f"{path}: found the suffix {path.suffix!r}; it must be "
                         f"{', '.join(TEXT_SUFFIXES)} (LIBSVM), {' or '.join(CSV_SUFFIXES)}, all of "
