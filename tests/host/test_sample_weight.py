@@ -220,6 +220,17 @@ def test_size_of_weights_does_not_count(size):
         LowPrecisionClassifier(epochs=2, random_state=0).fit(X, CLASSES))
 
 
+@pytest.mark.parametrize("solver", ["sgd", "bit-centred"])
+def test_large_weights_count_by_their_ratios(solver):
+    """Floats are all whole from 2^53 on, so their sums are no numbers of rows."""
+    def fitted(weights):
+        return LowPrecisionClassifier(solver=solver, epochs=12, random_state=0).fit(
+            X, CLASSES, sample_weight=weights)
+    assert_same(fitted((WHOLE + 1) * 2.0 ** 60), fitted((WHOLE + 1) / 2.0 ** 20))
+    with pytest.warns(WeightWarning, match="are too small beside the largest"):
+        fitted(np.where(WHOLE > 0, 1e308, 1e-320))
+
+
 def test_adaboost():
     """Its first round has weights of 1/n, the others any."""
     rows = rng.standard_normal((1000, 5))
