@@ -328,10 +328,11 @@ def _with_defaults(request: Request) -> Request:
         bits = request["bits"] or fills["bits"]
         fills["encoding"] = "float" if bits == FLOAT_BITS else kind.encoding
         encoding = ENCODINGS[request["encoding"] or fills["encoding"]]
+        unread = "stored" in facts and "stored_encoding" not in facts
         fills["refetch"] = bool(
             LOSSES[kind.loss].one_sided and encoding.cell and request["levels"] != "optimal"
             and not request["model_bits"] and not request["update_bits"]
-            and "no_fine_rows" not in facts)
+            and "no_fine_rows" not in facts and not unread)
         # Codes of so few bits have directions of negative curvature, along collinear columns: steps
         # that stay long follow them, ever farther.
         if encoding.indefinite and bits < LEAST_BITS_OF_MANY_EPOCHS:
