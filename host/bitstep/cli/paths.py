@@ -36,7 +36,7 @@ def check_writable(*paths: str | None, sources: Sequence[str] = (),
         # output goes to a file, that is what the name leads to.
         folder = Path(path).parent.resolve()
         if folder == Path("/dev") or Path("/proc") in folder.parents \
-                or full.exists() and not full.is_file():
+                or (full.exists() and not full.is_file()):
             raise UsageError(f"{path} cannot be written: it is no regular file")
         if not full.parent.is_dir():
             raise UsageError(f"{path} cannot be written: there is no folder {full.parent}")
