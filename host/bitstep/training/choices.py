@@ -316,7 +316,7 @@ def _with_defaults(request: Request) -> Request:
             fills["validation_fraction"] = VALIDATION_FRACTION
         whole = not (stops or request["partial_fit"])
         fills["schedule"] = automatic_schedule(request["step"], whole)
-        if request["schedule"] is not None or fills["schedule"] != "linear":
+        if request.asked.get("schedule") is not None or fills["schedule"] != "linear":
             fills["epochs"] = DEFAULT_EPOCHS        # else the rows say
         if stored_bit_planes:
             fills["planes"] = "auto"

@@ -6,7 +6,7 @@ import pytest
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.quantization import quantize_rows
-from bitstep.training.choices import resolve, resolve_training
+from bitstep.training.choices import check_options, resolve, resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import automatic_step
 
@@ -30,6 +30,16 @@ def test_what_is_left_open(model, choices, expected):
 def test_rows_of_a_file():
     request = Request(PYTHON, {"model": "svm"}, facts={"no_fine_rows": "the data set"})
     assert not resolve(request).rows.refetch
+
+
+@pytest.mark.parametrize("choices", [
+    {}, {"solver": "sgd"}, {"bits": 4}, {"bits": 3}, {"solver": "sgd", "tol": 0.01}, {"step": 0.1},
+    {"schedule": "constant"}, {"early_stopping": True}, {"planes": 4}, {"encoding": "double"},
+    {"solver": "bit-centred"}, {"epochs": 40}, {"intercept": False}], ids=str)
+def test_choices_that_are_made_stay(choices):
+    """The command line makes them when it checks candidates, and again when it resolves them."""
+    made = check_options(Request(PYTHON, {"model": "linreg", "solver": "auto", **choices}))
+    assert check_options(made) == made
 
 
 @pytest.mark.parametrize(("choices", "message"), [
