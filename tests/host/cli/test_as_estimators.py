@@ -176,6 +176,8 @@ def test_the_best_constant_is_that_of_weighted_rows(loss):
 
 @pytest.mark.parametrize("options, message", [
     (("--levels", "optimal"), "--levels is optimal, the checkpoint's uniform"),
+    (("--early-stopping", "--levels", "uniform"),
+     "--early-stopping is yes, the checkpoint's not given; --validation-fraction is 0.1"),
     (("--train-rows", "50"), "with 90 rows to train on, not 50: check DATA and --train-rows")])
 def test_resume_names_the_option_that_differs(options, message, table, tmp_path, capsys):
     path, kept = table(CLASSES), tmp_path / "run.ckpt"
