@@ -203,7 +203,8 @@ def test_search_passes_weights_on():
 
 
 def test_one_class_is_left():
-    with pytest.raises(ValueError, match="y has one class, 2, in rows of weights above 0"):
+    with pytest.raises(ValueError, match="y has one class, 2, in rows of weights above 0; give rows "
+                                         "of another one, too"):
         LowPrecisionClassifier().fit(X, CLASSES, sample_weight=CLASSES == 2)
 
 
