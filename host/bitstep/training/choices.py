@@ -322,17 +322,16 @@ def _with_defaults(request: Request) -> Request:
             fills["planes"] = "auto"
     if request["planes"] is not None or request["bit_planes"] or "planes" in fills:
         fills |= {"bits": BIT_PLANE_BITS, "encoding": BIT_PLANES, "refetch": False}
-    elif request["model"] is not None:
-        kind = MODELS[request["model"]]
+    elif request["model"] is not None and ("stored" not in facts or "stored_encoding" in facts):
+        kind = MODELS[request["model"]]     # else the rows are in a file that was not read yet
         fills["bits"] = FLOAT_BITS if request["encoding"] == "float" else kind.bits
         bits = request["bits"] or fills["bits"]
         fills["encoding"] = "float" if bits == FLOAT_BITS else kind.encoding
         encoding = ENCODINGS[request["encoding"] or fills["encoding"]]
-        unread = "stored" in facts and "stored_encoding" not in facts
         fills["refetch"] = bool(
             LOSSES[kind.loss].one_sided and encoding.cell and request["levels"] != "optimal"
             and not request["model_bits"] and not request["update_bits"]
-            and "no_fine_rows" not in facts and not unread)
+            and "no_fine_rows" not in facts)
         # Codes of so few bits have directions of negative curvature, along collinear columns: steps
         # that stay long follow them, ever farther.
         if encoding.indefinite and bits < LEAST_BITS_OF_MANY_EPOCHS:

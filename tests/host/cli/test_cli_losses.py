@@ -127,6 +127,10 @@ def test_quantized_file_for_refetching(tmp_path, capsys):
     assert capsys.readouterr().err == ""
     found = run_of(tmp_path, straw, "--model", "svm", "--batch", 16, "--epochs", 3)
     assert (found["config"]["refetch"], found["config"]["batch"]) == (False, 16)
+    drawn = str(tmp_path / "d.npz")
+    assert main(["quantize", "breast_cancer", "--model", "svm", "--encoding", "stochastic",
+                 "--copies", "2", "--out", drawn]) == 0
+    assert run_of(tmp_path, drawn, "--model", "svm", "--copies", 2, "--epochs", 2)
 
     # With another model or more classes, too.
     assert main(["quantize", "digits", "--bits", "6", "--encoding", "stochastic", "--fine-rows",
