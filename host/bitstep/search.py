@@ -33,7 +33,7 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         Parameters that the grid leaves as they are.
     param_grid : dict or list of dict
         As of scikit-learn's ``ParameterGrid``: lists of ``step``, ``schedule``, ``l2``, ``l1``,
-        ``box``, ``model_range``, ``model_bits`` or ``update_bits``.
+        ``box``, ``epsilon``, ``model_range``, ``model_bits`` or ``update_bits``.
     cv : int, splitter or iterable, default=None
         As of scikit-learn's ``GridSearchCV``: None is 5 folds.
     scoring : str, callable or None, default=None
@@ -46,7 +46,7 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
     cv_results_ : dict
         ``params`` (list of dict), ``split<i>_test_score``, ``mean_test_score``,
         ``std_test_score`` and ``rank_test_score``, arrays with an entry for each candidate. The
-        score is NaN where a number left its range.
+        score is NaN where a number left its range, or ``scoring`` has none.
     best_index_, best_params_, best_score_ : int, dict, float
         Candidate of the best mean score; the first of equal ones.
     best_estimator_ : estimator
@@ -93,7 +93,8 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If data or a parameter cannot be used, or every candidate left the range of a number.
+            If data or a parameter cannot be used, or every candidate left the range of a number or
+            has no score in some fold.
         """
         if not hasattr(self.estimator, "fit_candidates"):
             raise TypeError("The estimator must be a LowPrecisionRegressor or "
@@ -109,30 +110,41 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         scorer = check_scoring(self.estimator, self.scoring)
         folds: Any = check_cv(5 if self.cv is None else self.cv, y,
                               classifier=is_classifier(self.estimator))
-        scores = [self._scores(X, y, sample_weight, split, candidates, scorer)
-                  for split in folds.split(X, y, groups)]
-        self._learn(candidates, np.array(scores))
+        scores, left = zip(*(self._scores(X, y, sample_weight, split, candidates, scorer)
+                             for split in folds.split(X, y, groups)), strict=True)
+        self._learn(candidates, np.array(scores), np.array(left))
         if self.refit:
             best: Any = clone(self.estimator)
             best.set_params(**self.best_params_)
             self.best_estimator_: Any = best.fit(X, y, sample_weight=sample_weight)
         return self
 
-    def _scores(self, X, y, weights, split, candidates, scorer) -> list[float]:
-        """Score of every candidate on the rows that a fold leaves out."""
+    def _scores(self, X, y, weights, split, candidates,
+                scorer) -> tuple[list[float], list[bool]]:
+        """Score of every candidate on the rows that a fold leaves out, and which left a range."""
         train, test = ((_rows(X, part), _rows(y, part)) for part in split)
         fitted = self.estimator.fit_candidates(
             *train, candidates, None if weights is None else _rows(weights, split[0]))
-        return [np.nan if isinstance(one, RangeOverflowError) else scorer(one, *test)
-                for one in fitted]
+        left = [isinstance(one, RangeOverflowError) for one in fitted]
+        return [np.nan if gone else scorer(one, *test)
+                for one, gone in zip(fitted, left, strict=True)], left
 
-    def _learn(self, candidates: list[dict[str, Any]], scores: np.ndarray) -> None:
-        """Set the learned attributes from scores of shape (n_folds, n_candidates)."""
+    def _learn(self, candidates: list[dict[str, Any]], scores: np.ndarray,
+               left: np.ndarray) -> None:
+        """Set the learned attributes from scores, and where a range was left, both of shape
+        (n_folds, n_candidates).
+        """
         mean = scores.mean(axis=0)
         order = np.where(np.isnan(mean), -np.inf, mean)
         if np.isnan(mean).all():
-            raise ValueError(f"All {len(candidates)} candidates left the range of a number in some "
-                             "fold; choose smaller steps, or a larger model_range")
+            if left.any(axis=0).all():
+                raise ValueError(f"All {len(candidates)} candidates left the range of a number in "
+                                 "some fold; choose smaller steps, or a larger model_range")
+            scoring = "the estimator's own score" if self.scoring is None else \
+                f"scoring={self.scoring!r}"
+            raise ValueError("A candidate must have a score in every fold, but "
+                             f"{scoring} is NaN in some fold for every candidate; choose another "
+                             "scoring, or folds with more rows, of every class")
         self.n_splits_ = len(scores)
         self.best_index_ = int(np.argmax(order))
         self.best_params_ = candidates[self.best_index_]

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     """Give a temporary file beside ``path``, which takes its name when the block is over.
 
     After an error in the block, or a power cut at any moment, ``path`` is what it was before, or
-    the whole new file.
+    the whole new file. Of a link the file that it names is replaced, and not the link.
 
     Parameters
     ----------
@@ -42,15 +43,16 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     OSError
         If the file cannot be written, with the name of ``path``.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    target = Path(path).resolve()
+    # Longest names have room for no more.
+    temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(4)}.part")
     try:
         yield temporary
         with temporary.open("r+b") as file:     # before its name, which could be on the disk first
             os.fsync(file.fileno())
-        temporary.replace(path)
+        temporary.replace(target)
         with contextlib.suppress(OSError):      # not every system can do this
-            _fsync_folder(path.parent)
+            _fsync_folder(target.parent)
     except OSError as error:
         if error.errno is not None and error.filename in (None, str(temporary), temporary):
             raise OSError(error.errno, error.strerror, str(path)) from error

@@ -193,6 +193,25 @@ def test_classes_that_no_file_holds(tmp_path, classes):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("parameters", [
+    {"bits": np.int64(4)}, {"fit_intercept": np.False_}, {"step": np.float32(0.1)},
+    {"loss": "hinge", "refetch": np.True_}, {"planes": np.int64(3)}], ids=str)
+def test_numbers_of_numpy_as_parameters(tmp_path, parameters):
+    """Searches over arrays find such."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 3))
+    classes = (rows[:, 0] > 0).astype(int)
+    model = LowPrecisionClassifier(random_state=0, **parameters).fit(rows, classes)
+    plain = {name: value.item() if isinstance(value, np.generic) else value
+             for name, value in parameters.items()}
+    again = LowPrecisionClassifier(random_state=0, **plain).fit(rows, classes)
+    np.testing.assert_array_equal(model.coef_, again.coef_)
+    model.save(tmp_path / "model.npz")
+    loaded = LowPrecisionClassifier.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.coef_, model.coef_)
+    assert {name: loaded.get_params()[name] for name in plain} == plain
+
+
 def test_the_file_is_plain(tmp_path):
     """The command line needs nothing but NumPy and JSON."""
     path = saved(LowPrecisionClassifier(epochs=1).fit(X, CLASSES), tmp_path)

@@ -203,7 +203,7 @@ def test_search_passes_weights_on():
 
 
 def test_one_class_is_left():
-    with pytest.raises(ValueError, match="y has one class, 2, in rows of weights above 0"):
+    with pytest.raises(ValueError, match="class, 2, in rows of weights above 0; give rows of"):
         LowPrecisionClassifier().fit(X, CLASSES, sample_weight=CLASSES == 2)
 
 
@@ -218,6 +218,17 @@ def test_size_of_weights_does_not_count(size):
     assert_same(LowPrecisionClassifier(epochs=2, random_state=0).fit(
         X, CLASSES, np.full(len(X), size)),
         LowPrecisionClassifier(epochs=2, random_state=0).fit(X, CLASSES))
+
+
+@pytest.mark.parametrize("solver", ["sgd", "bit-centred"])
+def test_large_weights_count_by_their_ratios(solver):
+    """Floats are all whole from 2^53 on, so their sums are no numbers of rows."""
+    def fitted(weights):
+        return LowPrecisionClassifier(solver=solver, epochs=12, random_state=0).fit(
+            X, CLASSES, sample_weight=weights)
+    assert_same(fitted((WHOLE + 1) * 2.0 ** 60), fitted((WHOLE + 1) / 2.0 ** 20))
+    with pytest.warns(WeightWarning, match="are too small beside the largest"):
+        fitted(np.where(WHOLE > 0, 1e308, 1e-320))
 
 
 def test_adaboost():

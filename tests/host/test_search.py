@@ -208,6 +208,16 @@ def test_features_of_a_search(data):
     assert not hasattr(without, "feature_names_in_")
 
 
+@pytest.mark.filterwarnings("ignore:R.2 score is not well-defined")
+def test_folds_without_a_score_are_said(data):
+    search = LowPrecisionSearchCV(LowPrecisionRegressor(random_state=0), {"l2": [0.01, 0.1]}, cv=9)
+    with pytest.raises(ValueError, match="the estimator's own score is NaN in some fold for every "
+                                         "candidate; choose another scoring, or folds"):
+        search.fit(data[0][:9], data[1][:9, 0])         # folds of one row have no R2
+    search.set_params(scoring="neg_mean_squared_error").fit(data[0][:9], data[1][:9, 0])
+    assert np.isfinite(search.best_score_)
+
+
 def test_search_of_another_estimator(data):
     from sklearn.linear_model import Ridge
     with pytest.raises(TypeError, match="must be a LowPrecisionRegressor"):

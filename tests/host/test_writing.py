@@ -42,6 +42,23 @@ def test_an_error_leaves_the_file_as_it_was(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_the_file_of_a_link_is_written(tmp_path):
+    """A link stays one: as root, /dev/stdout would be gone for the whole machine."""
+    link, path = tmp_path / "link.txt", tmp_path / "folder" / "x.txt"
+    path.parent.mkdir()
+    link.symlink_to(path)
+    for text in ("new", "newer"):
+        write_text(link, text)
+        assert link.is_symlink()
+        assert path.read_text() == text
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_longest_name_of_a_file(tmp_path):
+    write_text(tmp_path / (250 * "x" + ".json"), "{}")
+    write_text(tmp_path / (63 * "\N{GRINNING FACE}"), "{}")
+
+
 def test_nothing_written_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError), whole_file(tmp_path / "x.txt"):
         pass

@@ -29,6 +29,8 @@ from bitstep.training.planning import plan
 
 # Settings that older checkpoints do not hold.
 LATER = ("levels",)
+# Those that leave other rows to train on.
+HOLDING = ("early-stopping", "validation-fraction")
 
 
 @dataclass(frozen=True)
@@ -175,13 +177,14 @@ def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
                          for one in (state.settings.get(joint), settings[joint]))
         raise UsageError(f"{path} is the checkpoint of a {found}, and this device or solver trains "
                          f"a {wanted}: go on with the options and on a device as it was begun")
+    kept = {name: settings[name] for name in LATER} | state.settings
+    held = any(kept.get(name) != settings[name] for name in HOLDING)
     for name, text in (("rows", "rows to train on"), ("features", "features"),
                        ("classes", "outputs")):
-        if data[name] != state.data.get(name):
+        if data[name] != state.data.get(name) and not (held and name == "rows"):
             raise UsageError(f"{path} is the checkpoint of a training on other data, with "
                              f"{state.data.get(name)} {text}, not {data[name]}: check DATA and "
                              "--train-rows")
-    kept = {name: settings[name] for name in LATER} | state.settings
     wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(kept.get(name))}"
              for name, value in settings.items() if kept.get(name) != value]
     if wrong:

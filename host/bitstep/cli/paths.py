@@ -32,7 +32,11 @@ def check_writable(*paths: str | None, sources: Sequence[str] = (),
         full = Path(path).resolve()
         if not path or full.is_dir():
             raise UsageError(f"{path or repr(path)} cannot be written: it is a folder")
-        if full.exists() and not full.is_file():    # replacing /dev/null would be a bad surprise
+        # Replacing /dev/null would be a bad surprise, and so would /dev/stdout: where standard
+        # output goes to a file, that is what the name leads to.
+        folder = Path(path).parent.resolve()
+        if folder == Path("/dev") or Path("/proc") in folder.parents \
+                or (full.exists() and not full.is_file()):
             raise UsageError(f"{path} cannot be written: it is no regular file")
         if not full.parent.is_dir():
             raise UsageError(f"{path} cannot be written: there is no folder {full.parent}")

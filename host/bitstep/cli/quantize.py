@@ -24,6 +24,7 @@ from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.cli.request import request_of
 from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
+from bitstep.options.table import OPTIONS
 from bitstep.pipeline.parts.formats import BIT_PLANES, FINE_WIDTH
 from bitstep.quantization import BitPlaneOptions, label_bits_of, quantize_labels
 from bitstep.quantization.encoder import RowOptions
@@ -43,6 +44,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_data_options(parser)
     add_pipeline_options(parser)
     add_options(parser, "fine_rows", "bit_planes")
+    OPTIONS["intercept"].declare(
+        parser, help="rows and labels for a training with an intercept; those for `bitstep train "
+        "--no-intercept` have scaler maxabs, and labels of a regression around 0")
     parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
     add_quiet_option(parser)
     return parser
@@ -66,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     task_of(asked, arguments.data, f"{table.name}, the rows to train on", own, trained,
             table.class_names)
     labels = quantize_labels(trained, chosen.count, task=task,
+                             center_labels=bool(asked["intercept"]),
                              label_bits=label_bits_of(request.encoding))
     if labels.classes is not None and table.class_names is not None:
         names = np.array(table.class_names)

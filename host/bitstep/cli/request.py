@@ -71,6 +71,10 @@ def stored_request(request: Request, path: str, data: QuantizedDataset, model: s
             raise UsageError(f"{request.words.say(name, request.asked[name])} does not fit {path}, "
                              f"which was quantized with {value}: leave the option out, or quantize "
                              "again")
+    if not request["intercept"] and data.label_offset:
+        raise UsageError(f"--no-intercept needs labels around 0, but those of {path} are around "
+                         "the centre of their range, for a training with an intercept: quantize "
+                         "again with --no-intercept, or train an intercept")
     facts = {"stored_encoding": rows.encoding, "stored_task": data.task}
     if data.fine_rows is None:
         facts["no_fine_rows"] = path

@@ -199,9 +199,10 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         known = np.unique(self.classes_ if resume else present if classes is None else classes)
         if len(known) < 2:
             where = "" if weights is None else ", in rows of weights above 0"
+            remedy = "give the first partial_fit all of them as classes" if chunk else \
+                "give rows of another one, too"
             raise ValueError("A classification must have two classes, but y has one class, "
-                             f"{known.tolist()[0]!r}{where}; give the first partial_fit all of "
-                             "them as classes")
+                             f"{known.tolist()[0]!r}{where}; {remedy}")
         unknown = np.setdiff1d(present, known)
         if len(unknown):
             raise ValueError(f"y must hold classes {known.tolist()} only, not {unknown.tolist()}")

@@ -114,6 +114,9 @@ class Parameters(BaseEstimator):
             facts = {**facts, "built": built_pipelines(options["name"], _own_options(options))}
         else:
             facts = {**facts, "built": [options["opened"].config]}
+        # Searches over arrays give numbers of NumPy, which are no JSON of a model file.
+        asked = {name: value.item() if isinstance(value, np.generic) else value
+                 for name, value in asked.items()}
         return Request(PYTHON, asked, {
             "validation_fraction": self.validation_fraction,
             "n_iter_no_change": self.n_iter_no_change}, facts)

@@ -322,8 +322,8 @@ def _with_defaults(request: Request) -> Request:
             fills["planes"] = "auto"
     if request["planes"] is not None or request["bit_planes"] or "planes" in fills:
         fills |= {"bits": BIT_PLANE_BITS, "encoding": BIT_PLANES, "refetch": False}
-    elif request["model"] is not None:
-        kind = MODELS[request["model"]]
+    elif request["model"] is not None and ("stored" not in facts or "stored_encoding" in facts):
+        kind = MODELS[request["model"]]     # else the rows are in a file that was not read yet
         fills["bits"] = FLOAT_BITS if request["encoding"] == "float" else kind.bits
         bits = request["bits"] or fills["bits"]
         fills["encoding"] = "float" if bits == FLOAT_BITS else kind.encoding

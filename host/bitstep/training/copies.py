@@ -284,7 +284,8 @@ def raised_note(rule: WeightRule, weights: np.ndarray,
     off = abs(ratios - 1) > OFF
     classes = 0
     if groups is not None:
-        asked, found = np.bincount(groups, weights), np.bincount(groups, weights * ratios)
+        asked = weights / rule.weighed.largest
+        asked, found = np.bincount(groups, asked), np.bincount(groups, asked * ratios)
         classes = int((abs(found - asked) > OFF * asked).sum())
     if off.mean() < RAISED and not classes:
         return None

@@ -16,6 +16,7 @@ from bitstep.quantization.weights import FEW, MAX_WEIGHT, stored_weights
 
 OFF = 0.1                   # of a stored weight, relative, that is worth a word
 HEAVY = 4                   # times the mean weight, of a row that stands in a pass once
+COUNTED = 1 << 53           # largest sum of whole weights that are numbers of rows
 _HALF = 27                  # low bits of a mantissa, which are summed apart
 
 
@@ -153,7 +154,7 @@ class WeightRule:
         # Rounding moves a weight of more than 5 units by less than a tenth.
         if stored is None or stored.min() > 1 / (2 * OFF):
             return None
-        parts = self._parts(weights)
+        parts = np.maximum(self._parts(weights), np.finfo(np.float64).tiny)
         if self.weighed.values is None:
             largest, top = min(1.0, self._heavy), MAX_WEIGHT
         else:
@@ -165,9 +166,10 @@ class WeightRule:
     @property
     def rows_meant(self) -> int:
         """Rows that a pass stands for: of whole weights that differ, which are those of repeated
-        rows, their sum; else each row once, also if it stands in the pass several times.
+        rows, their sum; else each row once, also if it stands in the pass several times. Sums of
+        more than :data:`COUNTED` count no rows: floating-point numbers of that size are all whole.
         """
-        whole = self.weighted and self.weighed.whole
+        whole = self.weighted and self.weighed.whole and self.weighed.total <= COUNTED
         return int(self.weighed.total) if whole else self.weighed.n_rows
 
     def _parts(self, weights: np.ndarray) -> np.ndarray:

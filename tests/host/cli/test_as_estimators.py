@@ -61,6 +61,17 @@ def test_default_penalty_counts_whole_weights(table, train):
     np.testing.assert_array_equal(model.coef_, coef)
 
 
+@pytest.mark.parametrize("options, parameters", [
+    (["--solver", "sgd"], {"solver": "sgd"}), (["--bits", "8"], {"bits": 8}),
+    (["--bits", "3"], {"bits": 3}), (["--step", "0.1"], {"step": 0.1}),
+    (["--solver", "sgd", "--sweep", "l2=0,0.01"], {"solver": "sgd", "l2": 0})])
+def test_default_epochs(options, parameters, table, train):
+    report, coef = train(table(VALUES), *options)
+    model = LowPrecisionRegressor(random_state=0, **parameters).fit(X, VALUES)
+    assert len(report["history"]) == model.n_iter_
+    np.testing.assert_array_equal(coef[0], model.coef_)
+
+
 def test_default_penalty_of_balanced_classes_counts_whole_weights():
     weights = np.resize([2.0, 3], 90)
     model = LowPrecisionClassifier(class_weight="balanced", random_state=0).fit(
@@ -165,6 +176,8 @@ def test_the_best_constant_is_that_of_weighted_rows(loss):
 
 @pytest.mark.parametrize("options, message", [
     (("--levels", "optimal"), "--levels is optimal, the checkpoint's uniform"),
+    (("--early-stopping", "--levels", "uniform"),
+     "--early-stopping is yes, the checkpoint's not given; --validation-fraction is 0.1"),
     (("--train-rows", "50"), "with 90 rows to train on, not 50: check DATA and --train-rows")])
 def test_resume_names_the_option_that_differs(options, message, table, tmp_path, capsys):
     path, kept = table(CLASSES), tmp_path / "run.ckpt"

@@ -125,6 +125,12 @@ def test_quantized_file_for_refetching(tmp_path, capsys):
         in capsys.readouterr().err
     run_of(tmp_path, straw, "--model", "svm", "--no-refetch", "--epochs", 3)
     assert capsys.readouterr().err == ""
+    found = run_of(tmp_path, straw, "--model", "svm", "--batch", 16, "--epochs", 3)
+    assert (found["config"]["refetch"], found["config"]["batch"]) == (False, 16)
+    drawn = str(tmp_path / "d.npz")
+    assert main(["quantize", "breast_cancer", "--model", "svm", "--encoding", "stochastic",
+                 "--copies", "2", "--out", drawn]) == 0
+    assert run_of(tmp_path, drawn, "--model", "svm", "--copies", 2, "--epochs", 2)
 
     # With another model or more classes, too.
     assert main(["quantize", "digits", "--bits", "6", "--encoding", "stochastic", "--fine-rows",
@@ -133,6 +139,20 @@ def test_quantized_file_for_refetching(tmp_path, capsys):
         found = run_of(tmp_path, whole, "--model", model, "--epochs", 1)
         assert found["config"]["model"] == model
         assert found["config"]["refetch"] == (model == "svm")
+
+
+@pytest.mark.parametrize("number, model", [(0, "linreg"), (0, "huber"), (2, "ls-svm")])
+@pytest.mark.parametrize("rows", [[], ["--bits", "32"]])
+def test_quantized_file_without_an_intercept(tmp_path, numbers, number, model, rows):
+    stored = str(tmp_path / "stored.npz")
+    assert main(["quantize", numbers[number], "--model", model, "--no-intercept", *rows, "--out",
+                 stored]) == 0
+    codes, features = (run_of(tmp_path, data, "--model", model, "--solver", "sgd", "--epochs", 3,
+                              "--no-intercept", *options)
+                       for data, options in ((stored, []), (numbers[number], rows)))
+    assert codes["coef"] == features["coef"]
+    assert not np.any(codes["intercept"])
+    run_of(tmp_path, stored, "--model", model, "--epochs", 3)       # or with one
 
 
 def test_quantized_floating_point_file(tmp_path, capsys):
@@ -182,10 +202,14 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
     stored, straw, other = (str(tmp_path / f"{name}.npz") for name in ("stored", "straw", "other"))
     main(["quantize", numbers[1], "--model", "ls-svm", "--out", stored])
     main(["quantize", numbers[1], "--encoding", "nearest", "--out", straw])
+    centred = str(tmp_path / "centred.npz")
+    main(["quantize", numbers[0], "--scaler", "maxabs", "--out", centred])
     for arguments, message in (
             (["train", stored, "--model", "svm"],
              "--encoding compensated (of the file) does not go together with --model svm"),
             (["train", stored, "--refetch"], "--refetch needs --model svm"),
+            (["train", centred, "--no-intercept"],
+             f"--no-intercept needs labels around 0, but those of {centred} are around the centre"),
             (["train", stored, "--bits", "32"], "--bits 32 does not fit"),
             (["train", straw, "--model", "linreg"], "the file was quantized for a classification"),
             (["train", straw, "--model", "svm", "--refetch"],

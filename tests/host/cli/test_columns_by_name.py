@@ -9,6 +9,7 @@ from command_line import train
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
+from bitstep.data import load
 from bitstep.training.model_file import KIND, load_model
 
 pd = pytest.importorskip("pandas")
@@ -143,6 +144,33 @@ def test_an_index_of_pandas_is_named(tmp_path, model, capsys):
     FRAME.to_csv(tmp_path / "index.csv")        # never taken for the label
     assert "pandas index" in refused(capsys, model, tmp_path / "index.csv", "--out",
                                      tmp_path / "p.txt")
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("name, told", [(None, False), ("__null_dask_index__", False),
+                                        ("day", True)])
+def test_an_index_in_a_file_of_columns_is_none(tmp_path, model, capsys, suffix, name, told):
+    """pandas and Dask write it as the last column, where the label is."""
+    arrow = pytest.importorskip("pyarrow")
+    frame = FRAME.assign(value=VALUES)
+    frame.index = pd.Index(3 * np.arange(80), name=name)
+    path, out = tmp_path / f"index.{suffix}", tmp_path / "other.npz"
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    else:
+        table = arrow.Table.from_pandas(frame)
+        with arrow.OSFile(str(path), "wb") as file, arrow.ipc.new_file(file, table.schema) as text:
+            text.write_table(table)
+    assert train(path, "--model", "linreg", "--out", out) == 0
+    noted = "column 'day' is the index of a DataFrame and is left out" in capsys.readouterr().err
+    assert noted == told
+    np.testing.assert_allclose(load_model(out).coef, load_model(model).coef)
+    assert load_model(out).feature_names == tuple(NAMES)
+    if name == "day":
+        days = load(path, label_column="day")
+        assert days.labels.tolist() == frame.index.tolist()
+        assert days.feature_names == (*NAMES, "value")
 
 
 def test_names_that_are_there_twice_keep_their_order(tmp_path, capsys):

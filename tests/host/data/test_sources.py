@@ -76,9 +76,10 @@ def test_npz(tmp_path, kind, kept):
 def test_npz_errors(tmp_path, arrays, message):
     path = tmp_path / "set.npz"
     np.savez(path, **arrays)
-    with pytest.raises(DataError) as error:
-        load(path)
-    assert message in str(error.value)
+    for read in (load, lambda path: open_table(path).survey()):
+        with pytest.raises(DataError) as error:
+            read(path)
+        assert message in str(error.value)
 
 
 @pytest.mark.parametrize(("name", "content"), [

@@ -187,6 +187,14 @@ def test_csv_errors(tmp_path, text, message):
     assert message in str(error.value)
 
 
+def test_names_of_columns_are_utf8(tmp_path):
+    """Bytes of another encoding would be one name for several columns."""
+    path = tmp_path / "set.csv"
+    path.write_bytes("a,h\xe4,h\xf6,y\n1,2,3,4\n".encode("latin-1"))
+    with pytest.raises(DataError, match="line 1, column 2: found a name that is no text in UTF-8"):
+        load(path)
+
+
 @pytest.mark.parametrize("column, message", [
     ("middle", r"a number, first or last, not 'middle'; found 3 columns with the names 'x', 'x'"),
     ("x", r"found 2 columns of the name 'x'; give the number"),

@@ -44,6 +44,16 @@ def test_rows_of_a_file():
     assert not resolve(request).rows.refetch
 
 
+@pytest.mark.parametrize("choices", [
+    {}, {"solver": "sgd"}, {"bits": 4}, {"bits": 3}, {"solver": "sgd", "tol": 0.01}, {"step": 0.1},
+    {"schedule": "constant"}, {"early_stopping": True}, {"planes": 4}, {"encoding": "double"},
+    {"solver": "bit-centred"}, {"epochs": 40}, {"intercept": False}], ids=str)
+def test_choices_that_are_made_stay(choices):
+    """The command line makes them when it checks candidates, and again when it resolves them."""
+    made = check_options(Request(PYTHON, {"model": "linreg", "solver": "auto", **choices}))
+    assert check_options(made) == made
+
+
 @pytest.mark.parametrize(("choices", "message"), [
     ({"bits": 9}, "bits must be an integer from 1 to 8, or 32 for .*, or auto, not 9"),
     ({"bits": True}, "bits must be an integer from 1 to 8, or 32 for .*, or auto, not T"),

@@ -194,6 +194,10 @@ def _layout(first: tuple[int, bytes], path: Path,
     delimiter = _delimiter(line)
     fields = _fields(first, delimiter, path)
     names = tuple(fields) if _is_header(fields) else None
+    for at, name in enumerate(names or ()):
+        if "\ufffd" in name:        # of which other columns may have the same
+            raise DataError(f"{path}, line {number}, column {at + 1}: found a name that is no text "
+                            "in UTF-8; save the file as UTF-8")
     label_column = chosen_column(label_column, names)
     labelled = not isinstance(label_column, NoLabel)
     if len(fields) < 1 + labelled:

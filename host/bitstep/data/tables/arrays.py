@@ -137,6 +137,8 @@ class ArrayTable(Table):
         self.sequential = any(array.offset == COMPRESSED for array in self._arrays.values())
         if self._n_rows == 0:
             raise NoRowsError(f"{path}: the file has no rows; X must have at least one")
+        if self.n_features < 1:
+            raise DataError(f"{path}: a row must have at least one feature, not 0")
         self._named = self._find_names()
         if self._named is not None and self._named.names is not None:
             self.class_names, self.task = self._named.names, task or "classification"

@@ -1,6 +1,7 @@
 """Tables of Parquet and Arrow IPC files, by pyarrow."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ class ArrowTable(Table):
     """A Parquet file, or an Arrow IPC file or stream, with the labels in a column.
 
     Columns must be numbers or truth values, none missing; that of the labels may be text, which is
-    read once to find the names of the classes. No more than a record batch, or a piece
-    of a row group, is in memory.
+    read once to find the names of the classes. The index of a DataFrame is no column, unless it is
+    named as the label's. No more than a record batch, or a piece of a row group, is in memory.
 
     Parameters
     ----------
@@ -54,7 +55,11 @@ class ArrowTable(Table):
             self._n_rows, schema = self._measure()
         if self._n_rows == 0:       # whose columns may be of no type
             raise NoRowsError(f"{path}: the file has no rows; it must have at least one")
-        names, types = tuple(schema.names), schema.types
+        index = _index_columns(schema)
+        kept = [number for number, name in enumerate(schema.names)
+                if name not in index or name == label_column]
+        names, types = tuple(schema.names[number] for number in kept), \
+            [schema.types[number] for number in kept]
         label_column = chosen_column(label_column, names)
         self._labelled = not isinstance(label_column, NoLabel)
         if len(names) < 1 + self._labelled:
@@ -69,12 +74,18 @@ class ArrowTable(Table):
                 raise DataError(f"{path}: column {name!r} holds {kind}; every column must hold "
                                 "numbers, but for the label's, which may hold text; leave it out "
                                 "or convert it")
-        self._others = [number for number in range(len(names)) if number != self._label]
-        self.feature_names = tuple(names[number] for number in self._others)
+        self._label = None if self._label is None else kept[self._label]
+        self._others = [number for number in kept if number != self._label]
+        self.feature_names = tuple(schema.names[number] for number in self._others)
         self.n_features = len(self.feature_names)
-        types = [types[number] for number in self._others]
+        types = [schema.types[number] for number in self._others]
         self._dtype = np.float32 if all(kind == pyarrow.float32() for kind in types) \
             else np.float64
+        if told := [name for name in schema.names if name in index and name not in names
+                    and not name.startswith("__")]:
+            warnings.warn(f"{path}: column {told[0]!r} is the index of a DataFrame and is left "
+                          "out; write the file after reset_index() if it is a feature",
+                          stacklevel=2)
         self._named = self._find_names() if has_text else None
         if self._named is not None and self._named.names is not None:
             self.class_names, self.task = self._named.names, task or "classification"
@@ -213,6 +224,14 @@ class ArrowTable(Table):
             reason = " ".join(str(error).split())
             raise DataError(f"{self._path}: the file cannot be read ({reason}); it must be a whole "
                             f"{self._path.suffix} file; copy or create it again") from error
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """Columns that are the index of the DataFrame that was written, by what pandas and Dask say of
+    it; as pandas reads such a file, they are no columns. They are the last ones.
+    """
+    found = (schema.pandas_metadata or {}).get("index_columns", [])
+    return {name for name in found if isinstance(name, str)}    # others are no columns
 
 
 def _some(chosen: np.ndarray | None, start: int, stop: int) -> bool:
