@@ -141,6 +141,24 @@ def saved(rank=0, n_ranks=2, **settings):
     return run_ranks(n_ranks, work)[rank]
 
 
+def test_ranks_that_load_after_and_before_their_first_step():
+    """One goes back to its state, the other begins with its own: the same step, the same bits."""
+    settings = {"codec": dq_sgd(), "error_feedback": 0.5, "min_size": 0}
+
+    def work(transport):
+        aggregator = Aggregator(**settings)
+        for step in range(4):
+            averages(aggregator, transport, step)
+        state = aggregator.state_dict()
+        first = averages(aggregator, transport, 4)
+        again = aggregator if transport.rank else Aggregator(**settings)
+        again.load_state_dict(state)
+        return first, averages(again, transport, 4)
+
+    for first, again in run_ranks(2, work):
+        assert all((first[name] == again[name]).all() for name in SHAPES)
+
+
 def test_state_of_another_rank():
     """Without error feedback the states of all ranks are alike, with it they are not."""
     def load(state, **settings):
