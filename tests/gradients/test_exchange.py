@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -298,7 +299,7 @@ def test_deliveries_of_another_rank_or_step_are_no_gradients(exchange, codec, ch
 
         def work(transport, number=number, averages=averages):
             delivery = Delivery(transport, number, change)
-            options = {} if codec == "none" else {"bits": 2}
+            options: dict[str, Any] = {} if codec == "none" else {"bits": 2}
             aggregator = Aggregator(codec, exchange=exchange, min_size=0, update_at=range(9),
                                     **options)
             for step in range(3):
