@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bitstep_gradients import BFloat16, Key, MessageError, list_codecs, make_codec
-from bitstep_gradients.wire.header import Header, bound, pack_message, unpack_message
+from bitstep_gradients.wire.header import Header, bound, pack_message, read_varint, unpack_message
 from bitstep_gradients.wire.payloads import PAYLOADS, radix_group
 
 KEY = Key(1)
@@ -67,6 +67,13 @@ def test_header(shape):
 def test_as_many_dimensions_as_numpy_has():
     vector = VECTOR.reshape((1,) * 62 + (5, 7))
     assert (make_codec("none").decode(make_codec("none").encode(vector, KEY), KEY) == vector).all()
+
+
+def test_number_of_more_bytes_than_it_may_have():
+    assert read_varint(b"\xff\xff\xff\xff\x0f", 0) == (2**32 - 1, 5)
+    for coded in (b"\x80" * 5 + b"\0", b"\x80" * 9, b"\x80", b""):
+        with pytest.raises(MessageError, match="a number without end"):
+            read_varint(coded, 0)
 
 
 def test_bound_messages():
