@@ -204,6 +204,23 @@ def test_error_while_loading_changes_nothing():
     run_ranks(1, work)
 
 
+def test_damaged_residual_of_the_last_tensor_changes_no_other():
+    def work(transport):
+        aggregator = Aggregator("dqsg", error_feedback=0.5, min_size=0)
+        averages(aggregator, transport, 0)
+        state, before = aggregator.state_dict(), repr(aggregator.state_dict())
+        first, *_, last = (one["state"]["tensors"] for one in state["tensors"].values())
+        for tensors in (first, last):
+            for one in tensors.values():
+                one["residual"] = np.zeros_like(one["residual"])
+        last[3]["residual"][:] = np.nan
+        with pytest.raises(ValueError, match="tensor 3 must be finite"):
+            aggregator.load_state_dict(state)
+        assert repr(aggregator.state_dict()) == before
+
+    run_ranks(1, work)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
 def test_gradients_that_are_not_finite(value):
     def work(transport, on_bad):

@@ -214,6 +214,22 @@ def fails(n_ranks, work):
 
 
 @every_exchange
+def test_side_information_is_that_of_the_same_values(exchange):
+    """Gradients that hardly change cost two of the seven indices' bits from the second step on."""
+    vector = np.linspace(-1, 1, 6000, dtype=np.float32)
+
+    def work(transport):
+        aggregator, sent = Aggregator("ndqsg", exchange=exchange, payload="radix"), []
+        for _ in range(2):
+            aggregator.average(transport, {"w": vector})
+            sent.append(aggregator.traffic.last_step["w"].made)
+        return sent
+
+    for first, second in run_ranks(3, work):
+        assert second < 0.7 * first
+
+
+@every_exchange
 def test_codec_that_fails_on_one_rank(exchange):
     def work(transport):
         vectors = gradients(transport.rank, 0)

@@ -100,7 +100,7 @@ def test_least_scale(name):
 
 def test_terngrad_does_not_clip_what_does_not_deviate():
     codec = make_codec("terngrad", bucket_size=4)
-    vector = np.repeat(np.float32([5, -3]), 4)
+    vector = np.repeat(np.array([5, -3], np.float32), 4)
     assert (codec.decode(codec.encode(vector, KEY), KEY) == vector).all()
     assert (codec.bias(vector) == 0).all()
 
