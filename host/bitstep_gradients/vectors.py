@@ -198,8 +198,9 @@ def bucket_norms(values: np.ndarray, bucket_size: int, norm: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         norms = np.sqrt(squares).astype(np.float32)
     if not np.isfinite(norms).all():
-        raise ValueError("the L2 norm of a bucket must be finite in float32; scale the vector down "
-                         'or take norm="linf"')
+        raise ValueError("the L2 norm of a bucket must be finite in float32; scale the vector "
+                         "down, or take the largest value for it: codec qsgd-linf or alq-linf, or "
+                         'norm="linf" of nuqsgd')
     return norms
 
 

@@ -141,6 +141,24 @@ def saved(rank=0, n_ranks=2, **settings):
     return run_ranks(n_ranks, work)[rank]
 
 
+def test_ranks_that_load_after_and_before_their_first_step():
+    """One goes back to its state, the other begins with its own: the same step, the same bits."""
+    settings = {"codec": dq_sgd(), "error_feedback": 0.5, "min_size": 0}
+
+    def work(transport):
+        aggregator = Aggregator(**settings)
+        for step in range(4):
+            averages(aggregator, transport, step)
+        state = aggregator.state_dict()
+        first = averages(aggregator, transport, 4)
+        again = aggregator if transport.rank else Aggregator(**settings)
+        again.load_state_dict(state)
+        return first, averages(again, transport, 4)
+
+    for first, again in run_ranks(2, work):
+        assert all((first[name] == again[name]).all() for name in SHAPES)
+
+
 def test_state_of_another_rank():
     """Without error feedback the states of all ranks are alike, with it they are not."""
     def load(state, **settings):
@@ -182,6 +200,23 @@ def test_error_while_loading_changes_nothing():
         with pytest.raises(ValueError, match=r"state of b.bias"):
             aggregator.load_state_dict(state)
         assert aggregator.state_dict() == before
+
+    run_ranks(1, work)
+
+
+def test_damaged_residual_of_the_last_tensor_changes_no_other():
+    def work(transport):
+        aggregator = Aggregator("dqsg", error_feedback=0.5, min_size=0)
+        averages(aggregator, transport, 0)
+        state, before = aggregator.state_dict(), repr(aggregator.state_dict())
+        first, *_, last = (one["state"]["tensors"] for one in state["tensors"].values())
+        for tensors in (first, last):
+            for one in tensors.values():
+                one["residual"] = np.zeros_like(one["residual"])
+        last[3]["residual"][:] = np.nan
+        with pytest.raises(ValueError, match="tensor 3 must be finite"):
+            aggregator.load_state_dict(state)
+        assert repr(aggregator.state_dict()) == before
 
     run_ranks(1, work)
 

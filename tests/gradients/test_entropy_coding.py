@@ -142,6 +142,11 @@ def test_bad_tables(packed, text):
         unpack_table(packed, 1)
 
 
+def test_table_of_a_number_beyond_the_largest():
+    with pytest.raises(MessageError, match="outside 0 to 511"):
+        unpack_table(pack_table(np.array([MOST, MOST + 1])), 2)
+
+
 # Huffman
 
 def cost_without_limit(counts) -> int:
@@ -240,6 +245,14 @@ def test_bytes_of_a_range_code():
     assert RANGE.encode(np.array([2, 0, 2, 3]), 4).hex() == "1688410000000054"
     coded = RANGE.encode(np.arange(1000)**2 % 7, 7)
     assert (len(coded), coded[-8:].hex()) == (254, "2afedcf2f7fb0fc5")
+
+
+def test_range_code_of_a_symbol_that_is_never_sent():
+    """One symbol has a probability just below 1; the rest of it is no symbol's."""
+    payload = pack_table(rounded_counts(np.array([0, 1, 0])))
+    assert RANGE.decode(payload, 1, 3).tolist() == [1]
+    with pytest.raises(MessageError, match="a symbol that its table does not name"):
+        RANGE.decode(payload + bytes.fromhex("80ffffff"), 1, 3)
 
 
 def test_frequencies():

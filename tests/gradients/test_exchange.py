@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,6 +214,22 @@ def fails(n_ranks, work):
 
 
 @every_exchange
+def test_side_information_is_that_of_the_same_values(exchange):
+    """Gradients that hardly change cost two of the seven indices' bits from the second step on."""
+    vector = np.linspace(-1, 1, 6000, dtype=np.float32)
+
+    def work(transport):
+        aggregator, sent = Aggregator("ndqsg", exchange=exchange, payload="radix"), []
+        for _ in range(2):
+            aggregator.average(transport, {"w": vector})
+            sent.append(aggregator.traffic.last_step["w"].made)
+        return sent
+
+    for first, second in run_ranks(3, work):
+        assert second < 0.7 * first
+
+
+@every_exchange
 def test_codec_that_fails_on_one_rank(exchange):
     def work(transport):
         vectors = gradients(transport.rank, 0)
@@ -253,6 +270,76 @@ def test_owner_that_cannot_decode(exchange):
         assert isinstance(errors[1], MessageError)
         assert "rank 1 failed" in str(errors[0])
         assert "rank 1 failed" in str(errors[2])
+
+
+class Delivery:
+    """A transport whose rank 1 gets something else than was sent, at one of its collectives."""
+
+    def __init__(self, transport, number, change):
+        self.rank, self.world_size, self.overhead = transport.rank, transport.world_size, 0
+        self._transport, self._number, self._change = transport, number, change
+        self._before = []
+
+    def all_gather(self, message):
+        return self.all_to_all([message] * self.world_size)
+
+    def all_to_all(self, messages):
+        found = self._transport.all_to_all(messages)
+        self._before.append(found)
+        if self.rank == 1 and len(self._before) == self._number:
+            found = self._change(found, self._before)
+        return found
+
+
+def of_another_rank(found, before):
+    return [found[0], found[1], found[0]]
+
+
+def of_the_step_before(found, before):
+    return [before[len(before) // 2 - 1][0], *found[1:]]
+
+
+def cut_off(found, before):
+    return [found[0][:0], *found[1:]]
+
+
+# Statistics of step 0 come first: collectives of a step are agreement, (statistics,) messages,
+# and in the two-phase scheme those of the averages.
+@pytest.mark.parametrize("change", [of_another_rank, of_the_step_before, cut_off])
+@pytest.mark.parametrize("codec", ["none", "alq"])
+@every_exchange
+def test_deliveries_of_another_rank_or_step_are_no_gradients(exchange, codec, change):
+    per_step = (2 if exchange == "all_gather" else 3) + (codec == "alq")
+    for number in range(per_step + 1, 2 * per_step + 1):
+        averages: dict[int, int] = {}
+
+        def work(transport, number=number, averages=averages):
+            delivery = Delivery(transport, number, change)
+            options: dict[str, Any] = {} if codec == "none" else {"bits": 2}
+            aggregator = Aggregator(codec, exchange=exchange, min_size=0, update_at=range(9),
+                                    **options)
+            for step in range(3):
+                aggregator.average(delivery, gradients(transport.rank, step, {"w": (3000,)}))
+                averages[transport.rank] = step
+
+        errors = fails(3, work)
+        assert isinstance(errors[1], (MessageError, ExchangeError))
+        assert averages[1] == 0
+        assert max(averages.values()) <= 1      # the others end at the next step at the latest
+
+
+@pytest.mark.parametrize("change", [
+    lambda message: message[:4], lambda message: message + b"\0",
+    lambda message: b"\7" + message[1:], lambda message: b"\1" + message[1:],
+    lambda message: message[:4] + bytes([message[4] ^ 128])])
+def test_agreement_that_is_damaged(change):
+    def changed(found, before):
+        return [change(found[0]), *found[1:]]
+
+    errors = fails(2, lambda transport: train(Delivery(transport, 1, changed), 1, codec="dqsg",
+                                              on_bad="skip"))
+    assert isinstance(errors[1], (MessageError, ExchangeError))
+    assert "rank 0 sent" in str(errors[1]) or "another step" in str(errors[1])
 
 
 @pytest.mark.parametrize("settings", [{"seed": 1}, {"codec": "qsgd"}, {"min_size": 0},

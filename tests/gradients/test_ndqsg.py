@@ -339,6 +339,22 @@ def test_message_of_another_setting(other):
         make_codec("ndqsg", **other).decode(message, KEY)
 
 
+@pytest.mark.parametrize("count, nested", [(64, False), (72, True)])
+def test_nested_indices_that_save_nothing(count, nested):
+    """64 indices take 3 bits or, with 8 bytes of corrections and checksum, 2: 24 bytes both."""
+    codec, vector = Ndqsg(levels=2, ratio=4), np.linspace(-1, 1, count).astype(np.float32)
+    assert codec.nesting(codec.encode(vector, KEY, vector)).nested == nested
+
+
+def test_facts_of_a_message_of_another_setting():
+    """With other buckets they would be read at another place."""
+    message = make_codec("ndqsg", bucket_size=3).encode(np.ones(9), KEY, np.ones(9))
+    with pytest.raises(MessageError, match="bucket_size 3"):
+        Ndqsg().nesting(message)
+    with pytest.raises(MessageError, match="codec 6"):
+        Ndqsg().nesting(make_codec("dqsg", levels=3).encode(np.ones(9), KEY))
+
+
 def test_bias_near_the_largest_number():
     """Differences of values near it are beyond float32."""
     codec = Ndqsg(levels=2, ratio=4, alpha=0.99)

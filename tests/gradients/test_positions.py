@@ -71,3 +71,15 @@ def test_positions_that_fall_or_lie_outside():
     assert decode_positions(encode_positions(np.array([32]), 33), 1, 33).tolist() == [32]
     with pytest.raises(MessageError):
         decode_positions(outside[:1], 1, 33)
+    # 5 of 7 as a bitmap of a byte: the last bit is beyond them.
+    assert positions_bits(5, 7) == 7
+    with pytest.raises(MessageError, match="5 rising positions of 7"):
+        decode_positions(bytes([0b10001111]), 5, 7)
+
+
+def test_positions_that_come_twice():
+    """6 and 6 of 64: low bits 0110 twice, and the high parts 0 and 0."""
+    bits = np.zeros(16, np.uint8)
+    bits[[1, 2, 5, 6, 8, 9]] = 1
+    with pytest.raises(MessageError, match="2 rising positions of 64"):
+        decode_positions(np.packbits(bits, bitorder="little").tobytes(), 2, 64)

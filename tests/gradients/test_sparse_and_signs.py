@@ -9,7 +9,7 @@ from tests.gradients.helpers import CORNERS, check_corner, check_mean, check_var
 from bitstep_gradients import BFloat16, Key, MessageError, majority_vote, make_codec
 from bitstep_gradients.codecs.shares import choose
 from bitstep_gradients.codecs.sparse import RandomK, TopK
-from bitstep_gradients.wire.header import unpack_message
+from bitstep_gradients.wire.header import pack_message, unpack_message
 
 FC_300_100 = ((784, 300), (300,), (300, 100), (100,), (100, 10), (10,))
 LENET = ((5, 5, 1, 32), (32,), (5, 5, 32, 64), (64,), (3136, 512), (512,), (512, 10), (10,))
@@ -136,6 +136,19 @@ def test_sign_by_hand():
     vector = np.array([1.0, -2, 0, -5, -1])
     assert codec.decode(codec.encode(vector, KEY), KEY).tolist() == [1, -1, 1, -3, -3]
     assert codec.expected_error(vector) == pytest.approx(0 + 1 + 1 + 4 + 4)
+
+
+@pytest.mark.parametrize("name, numbers, text", [
+    ("one-bit", [0.5, 1], "below zero that are not positive"),
+    ("one-bit", [-1, -0.5], "others that are not negative"),
+    ("one-bit", [-1, np.inf], "all finite"), ("one-bit", [-1], "must have 2"),
+    ("sign", [-1], "scales that are not negative"), ("sign", [np.nan], "all finite")])
+def test_centres_and_scales_that_cannot_be(name, numbers, text):
+    codec = make_codec(name)
+    header, _ = unpack_message(codec.encode(np.ones(3), KEY))
+    body = np.array(numbers, "<f4").tobytes() + b"\7" * (len(numbers) > 1 or name == "sign")
+    with pytest.raises(MessageError, match=text):
+        codec.decode(pack_message(header, body), KEY)
 
 
 def test_majority_vote():

@@ -86,6 +86,25 @@ def test_bad_options(options, text):
         make_codec("dqsg", **options)
 
 
+@pytest.mark.parametrize("name", ["qsgd", "qsgd-linf", "terngrad", "dqsg", "ndqsg", "nuqsgd", "alq",
+                                  "alq-linf", "optimal"])
+def test_least_scale(name):
+    """A bucket whose scale is below 2^-96 is sent as zeros; one at it is not."""
+    codec, least = make_codec(name), np.float32(2.0**-96)
+    for value, is_sent in ((least, True), (np.nextafter(least, np.float32(0)), False)):
+        vector = np.array([value, 0, 0], np.float32)
+        decoded = codec.decode(codec.encode(vector, KEY), KEY)
+        assert decoded.any() == is_sent
+        assert (codec.bias(vector) == 0).all() == is_sent
+
+
+def test_terngrad_does_not_clip_what_does_not_deviate():
+    codec = make_codec("terngrad", bucket_size=4)
+    vector = np.repeat(np.array([5, -3], np.float32), 4)
+    assert (codec.decode(codec.encode(vector, KEY), KEY) == vector).all()
+    assert (codec.bias(vector) == 0).all()
+
+
 def test_terngrad_has_three_levels():
     with pytest.raises(ValueError, match="terngrad has no option 'levels'; it has clip, bucket_si"):
         make_codec("terngrad", levels=2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bitstep_gradients import BFloat16, Key, MessageError, list_codecs, make_codec
-from bitstep_gradients.wire.header import Header, pack_message, unpack_message
+from bitstep_gradients.wire.header import Header, bound, pack_message, read_varint, unpack_message
 from bitstep_gradients.wire.payloads import PAYLOADS, radix_group
 
 KEY = Key(1)
@@ -58,10 +58,34 @@ def test_message_of_another_setting(other, what):
         other.decode(make_codec("dqsg", levels=2).encode(VECTOR, KEY), KEY)
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,) * 16, (127, 128), (2**20,)])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,) * 64, (127, 128), (2**20,)])
 def test_header(shape):
     header = Header(200, "bfloat16", 15, 2**32 - 1, 77, 2**31, shape)
     assert unpack_message(pack_message(header, b"body")) == (header, b"body")
+
+
+def test_as_many_dimensions_as_numpy_has():
+    vector = VECTOR.reshape((1,) * 62 + (5, 7))
+    assert (make_codec("none").decode(make_codec("none").encode(vector, KEY), KEY) == vector).all()
+
+
+def test_number_of_more_bytes_than_it_may_have():
+    assert read_varint(b"\xff\xff\xff\xff\x0f", 0) == (2**32 - 1, 5)
+    for coded in (b"\x80" * 5 + b"\0", b"\x80" * 9, b"\x80", b""):
+        with pytest.raises(MessageError, match="a number without end"):
+            read_varint(coded, 0)
+
+
+def test_bound_messages():
+    """Bound twice a message is itself; to other numbers, it has a wrong checksum."""
+    codec = make_codec("none")
+    message = codec.encode(VECTOR, KEY)
+    assert bound(bound(message, 1, 2**32 - 1, 0), 1, 2**32 - 1, 0) == message
+    assert len(bound(message, 1)) == len(message)
+    for numbers in ((2, 1), (1, 3), (1,), (1, 2, 0), (129,)):
+        with pytest.raises(MessageError, match="of another rank, step or tensor"):
+            codec.decode(bound(bound(message, 1, 2), *numbers), KEY)
+    assert bound(b"bg\x01abc", 1) == b"bg\x01abc"
 
 
 def test_header_of_a_checksum_that_fits_but_no_sense():

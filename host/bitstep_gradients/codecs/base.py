@@ -170,14 +170,7 @@ class Codec(ABC):
         ValueError
             For ``side`` that does not fit.
         """
-        header, body = unpack_message(message)
-        expected = self._header(header.shape, header.dtype)
-        for what in ("codec", "payload", "parameter", "bucket_size", "state"):
-            theirs, own = getattr(header, what), getattr(expected, what)
-            if theirs != own:
-                raise MessageError(
-                    f"the message has {what} {theirs}, and this codec ({self.name}) has {own}; "
-                    "decode with the codec, the settings and the state that encoded it")
+        header, body = self._opened(message)
         side = checked_side(side, header.shape)
         return self._decode_shaped(body, header.shape, key, side).reshape(header.shape)
 
@@ -222,6 +215,18 @@ class Codec(ABC):
     def overhead_bits(self, shape: tuple[int, ...], dtype: str = "float32") -> int:
         """Bits of the header of a vector."""
         return 8 * len(pack_message(self._header(shape, dtype), b""))
+
+    def _opened(self, message) -> tuple[Header, bytes]:
+        """Header and body of a message. MessageError unless it is whole and of this codec."""
+        header, body = unpack_message(message)
+        expected = self._header(header.shape, header.dtype)
+        for what in ("codec", "payload", "parameter", "bucket_size", "state"):
+            theirs, own = getattr(header, what), getattr(expected, what)
+            if theirs != own:
+                raise MessageError(
+                    f"the message has {what} {theirs}, and this codec ({self.name}) has {own}; "
+                    "decode with the codec, the settings and the state that encoded it")
+        return header, body
 
     def _header(self, shape, dtype) -> Header:
         return Header(self.number, dtype, self.coding.number if self.payload else 0,

@@ -22,7 +22,9 @@ import numpy as np
 
 from bitstep.checks import check_integer, is_number
 from bitstep_gradients import kernels
+from bitstep_gradients.codecs.levels.scaled import read_scales
 from bitstep_gradients.codecs.nesting import (
+    COUNT_BYTES,
     corrections_bits,
     decode_corrections,
     encode_corrections,
@@ -33,7 +35,6 @@ from bitstep_gradients.codecs.nesting import (
 from bitstep_gradients.codecs.uniform import FRACTION, FRACTION_BITS, LARGEST, Uniform, word_key
 from bitstep_gradients.errors import MessageError
 from bitstep_gradients.vectors import checked_side, checked_vector, of_buckets
-from bitstep_gradients.wire.header import unpack_message
 
 ALPHA_BITS = 15
 PLAIN, NESTED, SHRUNK = range(3)    # first byte of the body; SHRUNK: all fine indices, and side
@@ -94,13 +95,10 @@ class Ndqsg(Uniform):
 
     def nesting(self, message: bytes) -> Nesting:
         """Read from a message if it is nested, and its overloads. MessageError as for decode."""
-        header, body = unpack_message(message)
-        if header.codec != self.number or not body:
-            raise MessageError(f"the message has codec {header.codec}, and {self.name} has "
-                               f"{self.number}")
-        place = 1 + 4 * self.n_buckets(header.count)
-        return Nesting(body[0] == NESTED,
-                       int.from_bytes(body[place:place + 4], "little") * (body[0] == NESTED))
+        header, body = self._opened(message)
+        mode, _, rest = self._parts(body, header.count)
+        return Nesting(mode == NESTED, int.from_bytes(rest[:COUNT_BYTES], "little")
+                       if mode == NESTED else 0)
 
     def _encode_shaped(self, values, key, side):
         flat = values.reshape(-1)
@@ -118,23 +116,15 @@ class Ndqsg(Uniform):
 
     def _decode_shaped(self, body, shape, key, side):
         count = int(np.prod(shape, dtype=np.int64))
-        if not body or body[0] > SHRUNK:
-            raise MessageError("the message's body must begin with 0, 1 or 2, but it "
-                               f"{f'begins with {body[0]}' if body else 'is empty'}")
-        mode, size = body[0], 1 + 4 * self.n_buckets(count)
-        if len(body) < size:
-            raise MessageError(f"the message must have {size // 4} scales, and it ends before them")
-        scales = np.frombuffer(body, "<f4", size // 4, offset=1).astype(np.float32)
-        if not (np.isfinite(scales) & (scales >= 0)).all():
-            raise MessageError("the message's scales must be finite and not negative")
+        mode, scales, sent = self._parts(body, count)
         if mode != PLAIN and side is None:
             raise MessageError("the message was encoded with side information; give decode the "
                                "side that encode got")
         side = self._clipped(side, scales)
         if mode == NESTED:
-            symbols = self._unnested(body[size:], side, scales, key)
+            symbols = self._unnested(sent, side, scales, key)
         else:
-            symbols = self.coding.decode(body[size:], count, self.n_symbols, np.uint8)
+            symbols = self.coding.decode(sent, count, self.n_symbols, np.uint8)
         return self._received(symbols, scales, key, None if mode == PLAIN else side)
 
     def _encode(self, values, key):
@@ -142,6 +132,14 @@ class Ndqsg(Uniform):
 
     def _decode(self, body, count, key, side):
         return self._decode_shaped(body, (count,), key, side)
+
+    def _parts(self, body, count) -> tuple[int, np.ndarray, bytes]:
+        """Mode, scales (float32), and what follows. MessageError if they are not there."""
+        if not body or body[0] > SHRUNK:
+            raise MessageError("the message's body must begin with 0, 1 or 2, but it "
+                               f"{f'begins with {body[0]}' if body else 'is empty'}")
+        scales, sent = read_scales(body[1:], self.n_buckets(count))
+        return body[0], scales, sent
 
     def _nested(self, symbols, coarse) -> bytes:
         """Corrections, checksum, remainders."""

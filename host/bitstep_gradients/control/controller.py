@@ -193,9 +193,6 @@ class BitController(Wrapped):
                                          payload=self.payload)
         return self._codecs[levels]
 
-    def __repr__(self):
-        return f"<{type(self).__name__} around {self.codec!r}>"
-
 
 def _mean(values: np.ndarray) -> float:
     """Mean in the order of the ranks: no summation by pairs or blocks."""

@@ -9,6 +9,7 @@ import numpy as np
 from bitstep.checks import is_number
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.wrapped import Wrapped
+from bitstep_gradients.errors import DivergenceError
 from bitstep_gradients.keys import Key
 from bitstep_gradients.vectors import BFloat16, checked_vector, sum_of_squares
 
@@ -122,10 +123,11 @@ class ErrorFeedback(Wrapped):
         largest = max(entry.largest, sum_of_squares(values))
         pending = _clipped((np.float32(1) - weight) * residual, lost)
         if sum_of_squares(pending) > GROWTH * largest:
-            raise ValueError(f"the residual of tensor {key.tensor} has grown to {GROWTH**0.5:g} "
-                             "times the largest gradient: a message loses more than it sends; take "
-                             "more levels, smaller buckets, or a weight below 2 / (1 + gamma) "
-                             f"instead of {self.weight:g} (docs/gradients.md)")
+            raise DivergenceError(
+                f"the residual of tensor {key.tensor} has grown to {GROWTH**0.5:g} times the "
+                "largest gradient: a message loses more than it sends; take more levels, smaller "
+                f"buckets, or a weight below 2 / (1 + gamma) instead of {self.weight:g} "
+                "(docs/gradients.md)")
         if entry.step != key.step:
             entry.keep()
         entry.pending, entry.step, entry.largest = pending, key.step, largest

@@ -68,3 +68,6 @@ class Wrapped(Codec):
 
     def update(self, statistics, **options):
         self.codec.update(statistics, **options)
+
+    def __repr__(self):
+        return f"<{type(self).__name__} around {self.codec!r}>"

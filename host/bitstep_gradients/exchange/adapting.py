@@ -70,7 +70,7 @@ def postpone(entries: Sequence[Entry], due: Sequence[tuple[Codec, list[int]]]) -
 
 
 def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
-          vectors: Sequence[np.ndarray], due: Sequence[tuple[Codec, list[int]]], *, step: int,
+          vectors: Sequence[np.ndarray], due: Sequence[tuple[Codec, list[int]]], *, key: Key,
           loss: float | None = None) -> None:
     """Update codecs by the statistics of all ranks.
 
@@ -84,7 +84,8 @@ def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
         This rank's values of each.
     due : sequence of (Codec, list of int)
         See :func:`due_codecs`.
-    step : int
+    key : Key
+        Seed and step, and this rank.
     loss : float, optional
         This rank's loss, for controllers.
 
@@ -110,11 +111,11 @@ def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
 
     nameless = [replace(entries[places[0]], name="") for _, places in due]
     pieces = [Piece.whole(entry) for entry in nameless]     # statistics belong to no tensor
-    rows = gather(transport, traffic, [pieces] * transport.world_size, statistics)
+    rows = gather(transport, traffic, [pieces] * transport.world_size, statistics, key)
     for number, (codec, places) in enumerate(due):
         facts = [wire.decode(row[number], UNUSED) for row in rows]
         if isinstance(codec, BitController):
-            codec.update(facts, step=step)
+            codec.update(facts, step=key.step)
         else:
             codec.update(facts)
         for place in places:

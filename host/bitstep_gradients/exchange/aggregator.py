@@ -123,6 +123,8 @@ class Aggregator:
             For gradients that are not finite (``on_bad="error"``), on all ranks.
         ExchangeError
             If another rank failed, or does not do the same.
+        MessageError
+            For a message that was damaged, or is another rank's or step's.
         """
         self.traffic.begin_step()
         status, failure, values, due = FAILED, None, [], []
@@ -160,8 +162,8 @@ class Aggregator:
                 'on_bad="skip"')
 
     def _exchange(self, transport, values, due) -> dict[str, np.ndarray]:
-        adapt(transport, self.traffic, self._entries, values, due, step=self.step, loss=self.loss)
         key = Key(self.seed, self.step, transport.rank)
+        adapt(transport, self.traffic, self._entries, values, due, key=key, loss=self.loss)
         if self.step < self.warmup_steps:
             averages = TwoPhase().average(transport, self._plain, values, key, self.traffic)
         else:

@@ -2,11 +2,12 @@
 
 import zlib
 
-from bitstep_gradients.errors import ExchangeError
+from bitstep_gradients.errors import ExchangeError, MessageError
 from bitstep_gradients.exchange.traffic import Traffic
 from bitstep_gradients.exchange.transport import Transport
 
 FINITE, NOT_FINITE, FAILED = 0, 1, 2
+_SIZE = 5               # bytes: the status, and the facts
 
 
 def fingerprint(*facts: object) -> int:
@@ -35,21 +36,41 @@ def agree(transport: Transport, traffic: Traffic, status: int, facts: int) -> li
     ------
     ExchangeError
         If another rank failed, or ranks have other facts.
+    MessageError
+        For a message that is none of an agreement. One that is damaged in another way, or another
+        rank's, has other facts.
     """
-    messages = transport.all_gather(bytes([status]) + facts.to_bytes(4, "little"))
+    messages = transport.all_gather(_message(status, facts, transport.rank))
     for rank, message in enumerate(messages):
         own = rank == transport.rank
         traffic.add_frame([], [], len(message) + transport.overhead,
                           sent=transport.world_size - 1 if own else 0, received=0 if own else 1)
-    statuses = [message[0] for message in messages]
+    strange = [rank for rank, message in enumerate(messages)
+               if len(message) != _SIZE or message[0] > FAILED]
+    if strange and status != FAILED:
+        raise MessageError(f"rank {strange[0]} sent {len(messages[strange[0]])} bytes that are no "
+                           "agreement of ranks; every rank must do the same steps")
+    statuses = [message[0] for message in messages if message]
     if status == FAILED:
         return statuses
     if FAILED in statuses:
         raise ExchangeError(f"rank {statuses.index(FAILED)} failed before it sent anything, so all "
                             "ranks end; see its error")
-    others = [rank for rank, message in enumerate(messages) if message[1:] != messages[0][1:]]
+    found = [_facts(message, rank) for rank, message in enumerate(messages)]
+    others = [rank for rank, one in enumerate(found) if one != found[0]]
     if others:
         raise ExchangeError(f"rank {others[0]} has another step, seed, codec, update_at or "
                             "setting, or other tensors than rank 0; start every rank with the same "
                             "ones, and load states of the same step")
     return statuses
+
+
+def _message(status: int, facts: int, rank: int) -> bytes:
+    """The facts are changed by status and rank, so that neither can become another unseen."""
+    word = facts ^ fingerprint(status, rank)
+    return bytes([status]) + word.to_bytes(_SIZE - 1, "little")
+
+
+def _facts(message: bytes, rank: int) -> int:
+    """Facts of a rank's message."""
+    return int.from_bytes(message[1:], "little") ^ fingerprint(message[0], rank)

@@ -15,10 +15,12 @@ from bitstep_gradients.exchange.frames import (
 )
 from bitstep_gradients.exchange.traffic import Traffic
 from bitstep_gradients.exchange.transport import Transport
+from bitstep_gradients.keys import Key
+from bitstep_gradients.wire.header import bound
 
 
 def gather(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Piece]],
-           make: Callable[[], list[bytes]]) -> list[list[bytes]]:
+           make: Callable[[], list[bytes]], key: Key) -> list[list[bytes]]:
     """Send messages of this rank to all, and receive those of all.
 
     Parameters
@@ -29,6 +31,8 @@ def gather(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Pie
         Pieces whose messages each rank sends.
     make : callable
         Makes the messages of this rank. If it raises an error, so do all ranks.
+    key : Key
+        Seed and step. Messages are bound to them, to their sender and to their piece.
 
     Returns
     -------
@@ -42,12 +46,12 @@ def gather(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Pie
     """
     error = None
     try:
-        frame = join_messages(make())
+        frame = join_messages(_bound(pieces[transport.rank], make(), key, transport.rank))
     except Exception as failure:
         error, frame = failure, failure_frame(failure)
     frames = transport.all_gather(frame)
     check_frames(frames, error)
-    rows = [split_frame(frame, len(row), rank)
+    rows = [_bound(row, split_frame(frame, len(row), rank), key, rank)
             for rank, (frame, row) in enumerate(zip(frames, pieces, strict=True))]
     for rank, (row, messages) in enumerate(zip(pieces, rows, strict=True)):
         own = rank == transport.rank
@@ -58,12 +62,13 @@ def gather(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Pie
 
 
 def scatter(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Piece]],
-            make: Callable[[], list[list[bytes]]]) -> Callable[[], list[list[bytes]]]:
+            make: Callable[[], list[list[bytes]]], key: Key
+            ) -> Callable[[], list[list[bytes]]]:
     """Send to each rank the messages of the pieces that it owns.
 
     Parameters
     ----------
-    transport, traffic
+    transport, traffic, key
         See :func:`gather`.
     pieces : sequence of sequence of Piece
         Pieces that each rank owns.
@@ -84,7 +89,8 @@ def scatter(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Pi
     own, error = transport.rank, None
     try:
         rows = make()
-        frames = [join_messages(row) for row in rows]
+        frames = [join_messages(_bound(owned, row, key, own))
+                  for owned, row in zip(pieces, rows, strict=True)]
         for rank, (row, messages) in enumerate(zip(pieces, rows, strict=True)):
             size = len(frames[rank]) + transport.overhead
             traffic.add_frame(_names(row), messages, size, sent=0 if rank == own else 1, own=True)
@@ -96,12 +102,20 @@ def scatter(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Pi
     def split():
         rows = []
         for rank, frame in enumerate(found):
-            rows.append(split_frame(frame, len(pieces[own]), rank))
+            messages = split_frame(frame, len(pieces[own]), rank)
+            rows.append(_bound(pieces[own], messages, key, rank))
             if rank != own:
                 traffic.add_frame(_names(pieces[own]), rows[-1],
                                   len(frame) + transport.overhead, received=1)
         return rows
     return split
+
+
+def _bound(pieces: Sequence[Piece], messages: Sequence[bytes], key: Key, rank: int
+           ) -> list[bytes]:
+    """Messages of pieces from a rank, bound; or, done again, as they were before."""
+    return [bound(message, key.seed, key.step, rank, piece.tensor)
+            for piece, message in zip(pieces, messages, strict=True)]
 
 
 def _names(pieces: Sequence[Piece]) -> list[str]:

@@ -26,8 +26,9 @@ def check_frames(frames: Sequence[bytes], error: Exception | None) -> None:
         raise error
     for rank, frame in enumerate(frames):
         if frame[:1] == _FAILED:
-            raise ExchangeError(f"rank {rank} failed, so all ranks end: "
-                                f"{frame[1:].decode(errors='replace')}")
+            text = frame[1:].decode(errors="replace")
+            raise ExchangeError(f"rank {rank} failed, so all ranks end: {text}",
+                                text.partition(":")[0])
 
 
 def split_frame(frame: bytes, n_messages: int, rank: int) -> list[bytes]:

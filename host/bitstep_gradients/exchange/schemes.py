@@ -92,7 +92,7 @@ class AllGather(Exchange):
         """See :meth:`Exchange.average`."""
         pieces = [Piece.whole(entry) for entry in entries]
         rows = gather(transport, traffic, [pieces] * transport.world_size, lambda: [
-            piece.encode(vector, key) for piece, vector in zip(pieces, vectors, strict=True)])
+            piece.encode(vector, key) for piece, vector in zip(pieces, vectors, strict=True)], key)
         averages = []
         for place, piece in enumerate(pieces):
             decoded = (piece.decode(row[place], replace(key, rank=rank))
@@ -118,11 +118,12 @@ class TwoPhase(Exchange):
     def average(self, transport, entries, vectors, key, traffic):
         """See :meth:`Exchange.average`."""
         owned = cut(entries, transport.world_size)
+        averaged = [[replace(piece, phase=1) for piece in row] for row in owned]
         flat = {entry.name: vector.reshape(-1)
                 for entry, vector in zip(entries, vectors, strict=True)}
         split = scatter(transport, traffic, owned, lambda: [
             [piece.encode(flat[piece.entry.name][piece.start:piece.stop], key) for piece in row]
-            for row in owned])
+            for row in owned], key)
 
         def encode_means() -> list[bytes]:
             rows, messages = split(), []
@@ -130,15 +131,15 @@ class TwoPhase(Exchange):
                 decoded = (piece.decode(row[place], replace(key, rank=rank))
                            for rank, row in enumerate(rows))
                 mean = self._mean(piece.shape, decoded)
-                messages.append(replace(piece, phase=1).encode(mean, key))
+                messages.append(averaged[transport.rank][place].encode(mean, key))
             return messages
 
-        answers = gather(transport, traffic, owned, encode_means)
+        answers = gather(transport, traffic, averaged, encode_means, key)
         averages = {entry.name: np.empty(entry.count, np.float32) for entry in entries}
-        for owner, (row, messages) in enumerate(zip(owned, answers, strict=True)):
+        for owner, (row, messages) in enumerate(zip(averaged, answers, strict=True)):
             for piece, message in zip(row, messages, strict=True):
                 averages[piece.entry.name][piece.start:piece.stop] = \
-                    replace(piece, phase=1).decode(message, replace(key, rank=owner))
+                    piece.decode(message, replace(key, rank=owner))
         return [averages[entry.name].reshape(entry.shape) for entry in entries]
 
 

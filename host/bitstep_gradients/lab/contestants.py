@@ -54,6 +54,10 @@ class Contestant:
         options = dict(self.options)
         if self.name not in CONTROLLERS:
             return make_codec(self.name, **options)
+        for name in ("bits", "levels"):
+            if name in options:
+                raise ValueError(f"{self.name} chooses {name} itself, at every step; leave {name} "
+                                 "away")
         own = {name: options.pop(name) for name in CONTROLLER_OPTIONS[self.name] if name in options}
         own.setdefault("interval", 10)
         if self.name == "dq-sgd":

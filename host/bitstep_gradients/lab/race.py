@@ -8,7 +8,14 @@ import numpy as np
 
 from bitstep_gradients.lab.contestants import Contestant
 from bitstep_gradients.lab.perceptrons import Model, Parameters
-from bitstep_gradients.lab.training import Batches, Setting, gradients_of, train
+from bitstep_gradients.lab.training import (
+    Batches,
+    Setting,
+    are_finite,
+    descend,
+    gradients_of,
+    train,
+)
 from bitstep_gradients.lab.workers import Workers
 from bitstep_lab.races.run_store import RunStore, code_version, digest
 from bitstep_lab.samples import Samples
@@ -162,7 +169,8 @@ def probe(model: Model, samples: Samples, contestants: tuple[Contestant, ...], s
     Returns
     -------
     dict
-        ``steps``, ``errors`` and ``bits`` (of a value), lists by contestant. An error is the
+        ``steps``, ``errors`` and ``bits`` (of a value), lists by contestant, until the
+        training leaves the finite numbers. An error is the
         squared distance of the decoded gradients to the gradients, over all ranks and tensors, by
         their squared norm.
     """
@@ -180,6 +188,8 @@ def probe(model: Model, samples: Samples, contestants: tuple[Contestant, ...], s
     average: Parameters = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     for step in range(setting.n_steps):
         losses, gradients = gradients_of(model, parameters, batches.draw())
+        if not are_finite(gradients):
+            break
         is_point = step % setting.every == 0
         if is_point or step % setting.update_every == 0:
             for text, workers in shadows.items():
@@ -189,9 +199,9 @@ def probe(model: Model, samples: Samples, contestants: tuple[Contestant, ...], s
                     errors[text].append(done.error)
                     bits[text].append(8 * done.sent / n_values)
             steps += [step] * is_point
-        for name, value in parameters.items():
+        for name in parameters:
             exact = np.mean([one[name] for one in gradients], axis=0, dtype=np.float64)
             average[name] = np.asarray(exact, np.float32)
-            parameters[name] = value - np.float32(setting.step) * average[name]
+        descend(parameters, setting.step, average)
         progress(step + 1)
     return {"steps": steps, "errors": errors, "bits": bits}

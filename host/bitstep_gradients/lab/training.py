@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bitstep_gradients import Codec
+from bitstep_gradients.errors import DivergenceError
 from bitstep_gradients.lab.contestants import Contestant
 from bitstep_gradients.lab.perceptrons import Model, Parameters
 from bitstep_gradients.lab.workers import Exchange, Workers, bits_of, levels_of
@@ -200,10 +201,14 @@ def train(model: Model, samples: Samples, contestant: Contestant, setting: Setti
     record = Record(model, samples, setting, parameters)
     while record.goes_on():
         losses, gradients = gradients_of(model, parameters, batches.draw())
-        if not all(np.isfinite(value).all() for one in gradients for value in one.values()):
+        if not are_finite(gradients):
             record.diverged()
             break
-        done = workers.exchange(record.step, gradients, losses)
+        try:
+            done = workers.exchange(record.step, gradients, losses)
+        except DivergenceError:
+            record.diverged()
+            break
         descend(parameters, setting.step, done.average)
         record.write(parameters, done, workers.codecs)
         progress(record.step)
@@ -215,6 +220,11 @@ def descend(parameters: Parameters, step: float, average: Parameters) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         for name, value in parameters.items():
             parameters[name] = value - np.float32(step) * average[name]
+
+
+def are_finite(gradients: list[Parameters]) -> bool:
+    """Return True if no worker's gradient has NaN or infinity."""
+    return all(np.isfinite(value).all() for one in gradients for value in one.values())
 
 
 def gradients_of(model: Model, parameters: Parameters, batches: list[tuple[np.ndarray, np.ndarray]]

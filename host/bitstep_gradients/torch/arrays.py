@@ -29,6 +29,16 @@ def to_vector(tensor) -> "np.ndarray | BFloat16":
     return values.numpy()
 
 
+def in_range(values, dtype):
+    """Values of float32, clipped to the largest number of a type of 16 bits: dithers go beyond it
+    where a gradient is near it.
+    """
+    if dtype not in (torch.float16, torch.bfloat16):
+        return values
+    most = torch.finfo(dtype).max
+    return values.clamp(-most, most)
+
+
 def tensors_of(state: Any) -> Any:
     """A state whose arrays are tensors: ``torch.save`` and ``torch.load`` take it as it is."""
     if isinstance(state, Mapping):

@@ -8,7 +8,13 @@ from torch.nn.parallel import DistributedDataParallel  # type: ignore
 
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.exchange.aggregator import Aggregator
-from bitstep_gradients.torch.arrays import arrays_of, check_tensor, tensors_of, to_vector
+from bitstep_gradients.torch.arrays import (
+    arrays_of,
+    check_tensor,
+    in_range,
+    tensors_of,
+    to_vector,
+)
 from bitstep_gradients.torch.transport import TorchTransport
 
 
@@ -127,7 +133,7 @@ class Compression(Aggregator):
         with torch.no_grad():
             if averages is not None:
                 for name, gradient in self._named(buckets):
-                    gradient.copy_(averages[name])
+                    gradient.copy_(in_range(averages[name], gradient.dtype))
             for bucket, future in buckets:
                 if averages is None:
                     bucket.buffer().fill_(float("nan"))

@@ -15,6 +15,9 @@ varint, then each     dimensions, and their sizes
 ====================  ============================================================================
 
 A varint has 7 bits a byte, the lowest first; the top bit says that another byte follows.
+
+Between ranks the CRC-32 is changed by the message's key (:func:`bound`), so a message of another
+step, rank or tensor is refused.
 """
 
 import zlib
@@ -28,7 +31,7 @@ MAGIC = b"bg"
 VERSION = 1
 _START = len(MAGIC) + 1
 _CRC_END = _START + 4
-MAX_DIMENSIONS = 16
+MAX_DIMENSIONS = 64             # NumPy's and torch's limit
 MAX_VALUES = 2**33              # numbers of random words end there
 
 
@@ -97,8 +100,8 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
                            f"bitstep reads version {VERSION}; install the same bitstep everywhere")
     checksum = int.from_bytes(message[_START:_CRC_END], "little")
     if zlib.crc32(memoryview(message)[_CRC_END:]) != checksum:
-        raise MessageError("the message is truncated or corrupted: its checksum does not fit; send "
-                           "it again")
+        raise MessageError("the message is truncated or corrupted or, between ranks, of another "
+                           "rank, step or tensor: its checksum does not fit; send it again")
     codec, kinds = message[_CRC_END:_CRC_END + 2]
     numbers, place = [], _CRC_END + 2
     for _ in range(4):
@@ -117,6 +120,17 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
     header = Header(codec, DTYPES[kinds & 15], kinds >> 4, parameter, state, bucket_size,
                     tuple(shape))
     return header, message[place:]
+
+
+def bound(message: bytes, *numbers: int) -> bytes:
+    """A message whose checksum is changed by numbers that both sides know; done again, the message
+    itself. So what was bound to other numbers is a message with a wrong checksum.
+    """
+    if len(message) < _CRC_END:
+        return message
+    change = zlib.crc32(b"".join(varint(int(number)) for number in numbers))
+    checksum = int.from_bytes(message[_START:_CRC_END], "little") ^ change
+    return b"".join([message[:_START], checksum.to_bytes(4, "little"), message[_CRC_END:]])
 
 
 def varint(number: int) -> bytes:

@@ -67,6 +67,8 @@ def test_contestants():
     ("dqsg:bits=three", "bits must be an integer from 2 to 8, not 'three'"),
     ("sign:feedback=2", "feedback must be a number above 0 and at most 1, not 2"),
     ("sign:feedback=no", "feedback must be a number above 0 and at most 1, not 'no'"),
+    ("dq-sgd:bits=3", "dq-sgd chooses bits itself, at every step; leave bits away"),
+    ("adaqs:codec=dqsg,levels=3", "adaqs chooses levels itself"),
     ("dq-sgd:codec=top-k", "codec must be one whose levels can be chosen"),
     ("dq-sgd:like_bits=4,mean_bits=3", "give one budget")])
 def test_bad_contestants(text, message):
@@ -231,6 +233,21 @@ def test_divergence_is_told(step):
     assert found["status"].startswith("diverged at step ")
     assert place_of(found, "steps", 1e9) is None
     assert place_of(found, "budget", 1e9) is None
+
+
+# With the small step, residuals of rounding to one level of large buckets grow without end; with
+# the large one, uncompressed gradients leave the finite numbers, too.
+@pytest.mark.parametrize("step, diverged", [(1e-6, [1, 0]), (1e30, [1, 1])])
+def test_race_in_which_runs_diverge_has_its_report(step, diverged, tmp_path):
+    chosen = setting(step=step, n_steps=100, max_steps=100, every=50)
+    contestants = (parse_contestant("qsgd:feedback=1"), parse_contestant("none"))
+    race = run_race(Race(*make_task("linreg", None, rows=100), contestants, chosen, 1),
+                    RunStore(None), quiet)
+    assert [row["diverged"] for row in summary(race, NETWORKS)] == diverged
+    assert race["results"][0]["status"].startswith("diverged at step")
+    for errors in race["probe"]["errors"].values():
+        assert len(errors) == len(race["probe"]["steps"]) > 0
+    assert write_report(tmp_path, [race], NETWORKS).exists()
 
 
 def test_tuned_step_is_the_best_power_of_two():

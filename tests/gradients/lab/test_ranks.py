@@ -59,6 +59,13 @@ def test_ranks_have_the_bits_of_workers_without_an_exchange(text, n_workers, min
     assert found["received_a_step"] == pytest.approx(found["sent_a_step"])
 
 
+@pytest.mark.parametrize("exchange", ["all_gather", "two-phase"])
+def test_what_a_codec_cannot_send_is_a_divergence_on_all_ranks(exchange):
+    chosen = setting(step=1e-6, n_steps=200, max_steps=200, every=200, exchange=exchange)
+    found = train_threads(*task(), parse_contestant("qsgd:feedback=1"), chosen, seed=4)
+    assert found["status"].startswith("diverged at step")
+
+
 def test_two_phases_by_hand():
     """Bytes: a message a tensor, and a third of one again. The first step is that of all_gather."""
     model, samples = task()

@@ -90,6 +90,27 @@ def types(rank):
     return expected, found
 
 
+class Largest(torch.nn.Module):
+    """Its gradients are near the largest number of their type."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(40, dtype=dtype))
+
+    def forward(self, x):
+        return (0.99 * torch.finfo(x.dtype).max * self.weight).sum()
+
+
+def near_the_largest_number(rank):
+    """Gradients of types of 16 bits, whose dithers are beyond the type."""
+    found = {}
+    for dtype in (torch.float16, torch.bfloat16):
+        model, _ = hooked(DistributedDataParallel(Largest(dtype)), "dqsg", levels=1, min_size=0)
+        model(torch.zeros(1, dtype=dtype)).backward()
+        found[str(dtype)] = gradients(model)[0], torch.finfo(dtype).max
+    return found
+
+
 def views(rank):
     """Gradients that are views of buckets, against those that are not."""
     models = [hooked(network(gradient_as_bucket_view=view), "dqsg")[0] for view in (False, True)]
@@ -297,7 +318,8 @@ def transport(rank):
 
 
 CASES = {case.__name__: case for case in (
-    uncompressed, parameter_without_dimensions, types, views, unused_parameters, accumulation,
-    same_as_numpy, saved_before_the_first_step, sparse, not_finite, after_an_error,
-    going_on_after_an_error, skipped, overrides, pattern_without_names, parameter_of_another_model,
-    model_not_registered, no_ddp, bad_key, registered_twice, two_models, subgroup, transport)}
+    uncompressed, parameter_without_dimensions, types, near_the_largest_number, views,
+    unused_parameters, accumulation, same_as_numpy, saved_before_the_first_step, sparse, not_finite,
+    after_an_error, going_on_after_an_error, skipped, overrides, pattern_without_names,
+    parameter_of_another_model, model_not_registered, no_ddp, bad_key, registered_twice, two_models,
+    subgroup, transport)}

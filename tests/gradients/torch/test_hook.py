@@ -54,6 +54,12 @@ def test_types(ranks, dtype, tolerance):
     assert equal(found[f"torch.{dtype}"], ranks[1]["types"][1][f"torch.{dtype}"])
 
 
+def test_averages_beyond_their_type_are_its_largest_number(ranks):
+    for found, most in ranks[0]["near_the_largest_number"].values():
+        assert (np.abs(found) <= most).all()
+        assert 5 < (found == most).sum() < 35
+
+
 def test_gradients_that_are_views_of_buckets(ranks):
     copies, views = ranks[0]["views"]
     assert equal(copies, views)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep_gradients.errors import DivergenceError, ExchangeError
 from bitstep_gradients.exchange import EXCHANGES, Aggregator, Transport
 from bitstep_gradients.lab.contestants import Contestant
 from bitstep_gradients.lab.perceptrons import Model, Parameters
@@ -52,7 +53,12 @@ def train_rank(transport: Transport, model: Model, samples: Samples, contestant:
         with np.errstate(over="ignore", invalid="ignore"):
             loss, gradient = model.gradient(parameters, *batches.draw()[transport.rank])
         aggregator.loss = loss
-        average = aggregator.average(transport, gradient)
+        average = None
+        try:
+            average = aggregator.average(transport, gradient)
+        except (DivergenceError, ExchangeError) as error:       # on all ranks alike
+            if isinstance(error, ExchangeError) and error.cause != DivergenceError.__name__:
+                raise
         if average is None:
             if record is not None:
                 record.diverged()
