@@ -342,7 +342,8 @@ def test_agreement_that_is_damaged(change):
     assert "rank 0 sent" in str(errors[1]) or "another step" in str(errors[1])
 
 
-@pytest.mark.parametrize("settings", [{"seed": 1}, {"codec": "qsgd"}, {"min_size": 0},
+@pytest.mark.parametrize("settings", [{"warmup_steps": 1}, {"on_bad": "skip"},
+                                      {"seed": 1}, {"codec": "qsgd"}, {"min_size": 0},
                                       {"exchange": "two-phase"}, {"error_feedback": True}])
 def test_ranks_with_other_settings(settings):
     def work(transport):

@@ -172,6 +172,30 @@ def test_alpha_from_the_losses():
         dq_sgd(like_bits=5, alpha="loss").update([controller.statistics(np.ones(3))])
 
 
+@pytest.mark.parametrize("ratio, bits", [(0.9, 4), (0.7, 5), (0.6, 6)])
+def test_adaqs_by_hand(ratio, bits):
+    """One bit more for each whole factor 0.8 that the ratio is below the first one, 1."""
+    controller = AdaQs(make_codec("dqsg"), first_bits=4, memory=0.0)
+    for step, mean in enumerate((1.0, ratio)):
+        controller.update([np.array([9, 1, np.sqrt(1 + mean**2), mean, -1])], step=step)
+    assert controller.bits(2) == bits
+
+
+def test_loss_that_one_rank_does_not_tell():
+    """The other ranks' mean is no loss of all."""
+    controller = DqSgd(make_codec("dqsg"), steps=10, alpha="loss", like_bits=4)
+    rows = [controller.statistics(np.ones(4), loss=loss) for loss in (3.0, None)]
+    with pytest.raises(ValueError, match="needs the loss of every rank"):
+        controller.update(rows, step=0)
+
+
+def test_norms_that_vanish_are_expected_to_halve_at_most():
+    controller = DqSgd(make_codec("dqsg"), steps=4, alpha=1.0, mean_bits=3, interval=1)
+    for step, norm in enumerate((1.0, 2.0**-10, 2.0**-20)):
+        controller.update([controller.statistics(np.full(4, norm))], step=step)
+    assert controller.state["rate"] == pytest.approx(0.5)
+
+
 def test_after_the_last_step_and_before_the_first():
     controller = dq_sgd(error=0.4, first_bits=6)
     assert controller.bits(0) == controller.bits(10**6) == 6

@@ -285,6 +285,17 @@ def test_bad_state(state, text):
         ErrorFeedback(make_codec("none")).load_state_dict(state)
 
 
+def test_gradients_that_end_do_not_make_their_residual_grow():
+    """What is left of the first gradient is sent, bit by bit, with gradients of 0."""
+    feedback = ErrorFeedback(make_codec("top-k", share=0.25))
+    total = np.zeros(8, np.float32)
+    for step in range(4):
+        vector = np.arange(1, 9) * float(step == 0)
+        message = feedback.encode(vector, Key(1, step))
+        total += feedback.decode(message, Key(1, step))
+    assert total.tolist() == list(range(1, 9))
+
+
 def test_rescale():
     feedback = ErrorFeedback(Coarse())
     feedback.encode(np.array([0.5]), Key(0, 0))
