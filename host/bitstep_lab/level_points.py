@@ -70,6 +70,8 @@ def main() -> None:
     parser.add_argument("--out", metavar="DIR", help="folder of the drawing; default: print the "
                         "table alone")
     arguments = parser.parse_args()
+    if arguments.out is not None and Path(arguments.out).is_file():
+        parser.error(f"--out must be a folder, and {arguments.out} is a file")
     print(markdown_table(["points", *(f"{count} levels" for count in COUNTS)], ratio_rows()))
     if arguments.out is not None:
         out = Path(arguments.out)

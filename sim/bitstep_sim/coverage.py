@@ -267,13 +267,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bitstep_sim.coverage", description=__doc__)
     parser.add_argument("what", choices=["rtl", "jobs", "faults"])
     parser.add_argument("word", nargs="?", default="", help="only faults with this word")
-    parser.add_argument("--jobs", type=int, default=1, help="faults at a time")
+    parser.add_argument("--jobs", type=int, default=1, help="faults at a time (default: 1)")
     parser.add_argument("--missing", action="store_true", help="list lines and bits never reached")
     options = parser.parse_args(arguments)
     if options.what == "rtl":
         print_rtl(measure_rtl(), missing=options.missing)
     elif options.what == "jobs":
         print_jobs(measure_jobs())
+    elif not any(options.word in f"{one.kind} {one.mutation.file}" for one in FAULTS):
+        print(f"No fault has {options.word!r} in its kind or file", file=sys.stderr)
+        return 1
     else:
         return 1 if print_faults(options.word, options.jobs) else 0
     return 0

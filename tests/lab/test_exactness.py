@@ -139,3 +139,11 @@ def test_seed_must_be_a_seed(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         command.main()
     assert "--seed must be at least 0, not -1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--period", "0", "--profile", "paper"], ["--period", "8"]])
+def test_period_of_corrections(monkeypatch, capsys, words):
+    monkeypatch.setattr("sys.argv", ["exactness", *words])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "--period must be at least 1 and needs --profile" in capsys.readouterr().err

@@ -161,6 +161,8 @@ def test_table_of_faults(monkeypatch, capsys, jobs):
         ["killed", "first"], ["survives", "second"], ["equal", "third"], ["1", "of"]]
     monkeypatch.setattr(coverage, "FAULTS", made[::2])
     assert coverage.main(["faults"]) == 0
+    assert coverage.main(["faults", "d.py"]) == 1
+    assert capsys.readouterr().err == "No fault has 'd.py' in its kind or file\n"
 
 
 def test_page_counts_the_faults():

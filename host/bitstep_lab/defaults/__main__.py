@@ -5,7 +5,9 @@ import ast
 import sys
 import time
 
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.data.dataset import DataError
+from bitstep.data.near import did_you_mean
 from bitstep_lab.defaults.contest import CONTESTANTS, contest, tables
 from bitstep_lab.defaults.problems import HALVES, MAX_ROWS, drawn, problems, skipped
 
@@ -43,6 +45,10 @@ def main() -> None:
     except (SyntaxError, ValueError):
         parser.error("--set must be followed by NAME=VALUE, with a value in Python, not "
                      f"{' '.join(arguments.set)}")
+    known = {**LowPrecisionClassifier().get_params(), **LowPrecisionRegressor().get_params()}
+    if unknown := next((name for name in ours if name not in known), None):
+        parser.error(f"--set must name a parameter of our estimators, not {unknown!r}"
+                     + did_you_mean(unknown, known))
     try:
         found = problems(arguments.seed, arguments.data_home, arguments.rows)
     except DataError as error:

@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets")
     parser.add_argument("--profile", nargs="+", choices=PROFILES, help="print seconds to given "
                         "distances on these boards, instead of distances after bytes")
-    parser.add_argument("--period", type=int, default=0, metavar="T", help="with --profile: rows "
+    parser.add_argument("--period", type=int, metavar="T", help="with --profile: rows "
                         "between corrections of bit-centred training (default: chosen)")
     parser.add_argument("--batches", type=int, nargs="+", default=(), metavar="B",
                         help="print epochs to the goal of bit-centred training by 4 bits whose "
@@ -40,7 +40,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.seed < 0:
         parser.error(f"--seed must be at least 0, not {options.seed}")
-    if options.period < 0 or (options.period and not options.profile):
+    if options.period is not None and (options.period < 1 or not options.profile):
         parser.error("--period must be at least 1 and needs --profile")
     if options.batches and (options.profile or min(options.batches) < 1):
         parser.error("--batches must be at least 1, and does not go together with --profile")
@@ -64,7 +64,8 @@ def main() -> None:
             print("| ms to | " + " | ".join(f"{goal:g}" for goal in GOALS)
                   + f" | {GOALS[-1]:g}, pipeline alone | |")
             print("| --- |" + " --- |" * (len(GOALS) + 2))
-            for curve in times(chosen, [profile(one) for one in options.profile], options.period):
+            for curve in times(chosen, [profile(one) for one in options.profile],
+                               options.period or 0):
                 print(time_line(curve, GOALS), flush=True)
             continue
         print("| | " + " | ".join(map(str, MARKS)) + f" | epochs to {GOAL:g} | |")

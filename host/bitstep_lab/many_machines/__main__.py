@@ -16,6 +16,7 @@ import numpy as np
 from distributed import wait
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from bitstep.cli.options import integer
 from bitstep.dask import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.dask.engine import Engine
 from bitstep.data.dataset import DataError
@@ -237,7 +238,8 @@ def main() -> None:
     def command(name: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
         found = commands.add_parser(name, help=(run.__doc__ or "").splitlines()[0])
         found.set_defaults(run=run)
-        found.add_argument("--workers", type=int, default=2, metavar="N", help="(default: 2)")
+        found.add_argument("--workers", type=integer(1), default=2, metavar="N",
+                           help="processes (default: 2)")
         return found
 
     one = command("optimum", equal_optimum)
@@ -245,25 +247,34 @@ def main() -> None:
     one.add_argument("--sets", nargs="+", type=set_of, default=NAMED,
                      metavar="SET", help=f"some of {', '.join(NAMED)} and ROWSxFEATURES of "
                                          "generated ones (default: those with names)")
-    one.add_argument("--shards", nargs="+", type=int, default=SHARDS)
+    one.add_argument("--shards", nargs="+", type=integer(1), default=SHARDS, metavar="N",
+                     help=f"(default: {' '.join(map(str, SHARDS))})")
     one.add_argument("--tol", type=float, default=1e-4, help="(default: 1e-4)")
     one = command("race", race)
-    one.add_argument("--rows", type=shape_of, default=(1_000_000, 100), metavar="ROWSxFEATURES")
-    one.add_argument("--parts", type=int, default=16)
-    one.add_argument("--losses", nargs="+", choices=LOSSES, default=LOSSES)
-    one.add_argument("--correlations", nargs="+", type=float, default=[0.0, 0.9])
+    one.add_argument("--rows", type=shape_of, default=(1_000_000, 100), metavar="ROWSxFEATURES",
+                     help="generated ones (default: 1000000x100)")
+    one.add_argument("--parts", type=integer(1), default=16, metavar="N",
+                     help="partitions (default: 16)")
+    one.add_argument("--losses", nargs="+", choices=LOSSES, default=LOSSES,
+                     help="(default: both)")
+    one.add_argument("--correlations", nargs="+", type=float, default=[0.0, 0.9], metavar="R",
+                     help="of neighbouring columns (default: 0 0.9)")
     one = command("memory", memory)
-    one.add_argument("--sizes", nargs="+", type=int, default=[200_000, 4_000_000])
+    one.add_argument("--sizes", nargs="+", type=integer(1), default=[200_000, 4_000_000],
+                     metavar="ROWS", help="(default: 200000 4000000)")
     one.add_argument("--one", type=int, help=argparse.SUPPRESS)
     one = command("scale", scale)
-    one.add_argument("--rows", type=shape_of, default=(1_000_000, 100), metavar="ROWSxFEATURES")
-    one.add_argument("--parts", type=int, default=16)
-    one.add_argument("--points", nargs="+", type=int, default=[1, 2, 4, 8],
-                     help="numbers of workers")
-    one.add_argument("--board", default="pynq-z2", choices=FACTS)
+    one.add_argument("--rows", type=shape_of, default=(1_000_000, 100), metavar="ROWSxFEATURES",
+                     help="generated ones (default: 1000000x100)")
+    one.add_argument("--parts", type=integer(1), default=16, metavar="N",
+                     help="partitions (default: 16)")
+    one.add_argument("--points", nargs="+", type=integer(1), default=[1, 2, 4, 8], metavar="N",
+                     help="numbers of workers (default: 1 2 4 8)")
+    one.add_argument("--board", default="pynq-z2", choices=FACTS, help="(default: pynq-z2)")
     one.add_argument("--shapes", nargs="+", type=shape_of, default=[(1_000_000, 100), LARGE],
-                     metavar="ROWSxFEATURES", help="rows of the boards")
-    one.add_argument("--plot", type=Path, metavar="FILE")
+                     metavar="ROWSxFEATURES",
+                     help=f"rows of the boards (default: 1000000x100 {LARGE[0]}x{LARGE[1]})")
+    one.add_argument("--plot", type=Path, metavar="FILE", help="draw the model of boards")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")     # of contestants, and of trainings that end by their steps
     if getattr(arguments, "one", None):

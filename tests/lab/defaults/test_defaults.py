@@ -172,3 +172,10 @@ def test_data_that_are_missing(few_problems, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["defaults", "--data-home", str(tmp_path)])
     with pytest.raises(SystemExit, match=r"^error: cadata: the download failed$"):
         command.main()
+
+
+def test_parameters_that_nobody_has(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["defaults", "--only", "iris", "--set", "scalar='minmax'"])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "of our estimators, not 'scalar'; did you mean 'scaler'?" in capsys.readouterr().err

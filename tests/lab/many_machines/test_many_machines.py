@@ -105,3 +105,13 @@ def test_shapes():
     assert lab.set_of("20x3") == (20, 3)
     with pytest.raises(argparse.ArgumentTypeError, match="must be one of cadata, cpusmall"):
         lab.set_of("mnist")
+
+
+@pytest.mark.parametrize("words", [["optimum", "--workers"], ["optimum", "--shards"],
+                                   ["race", "--parts"], ["memory", "--sizes"],
+                                   ["scale", "--points"]])
+def test_counts_are_of_something(monkeypatch, capsys, words):
+    monkeypatch.setattr(sys, "argv", ["lab", *words, "0"])
+    with pytest.raises(SystemExit):
+        lab.main()
+    assert f"{words[-1]}: must be an integer of at least 1, not '0'" in capsys.readouterr().err
