@@ -155,7 +155,7 @@ def test_interrupt_is_that_a_run_is_done():
                 [status, error, epochs]
 
         says(0, Error.NONE, 0)
-        with device.begin([JOB]) as run:
+        with device.begin([JOB]):
             for control, epochs in ((Control.START, 4), (Control.START | Control.ABORT, 4),
                                     (Control.ABORT, 4)):
                 device.write(OFFSETS["CONTROL"], control)
@@ -163,7 +163,7 @@ def test_interrupt_is_that_a_run_is_done():
                     says(Status.BUSY, Error.NONE, 0)
                 device.device.board.run(1_000_000)
                 says(Status.DONE, Error.NONE, epochs)
-            run.write("ROWS", 0)
+            device.write(OFFSETS["ROWS"], 0)
             says(Status.DONE, Error.NONE, 4)
             device.write(OFFSETS["CONTROL"], Control.START)
             device.device.board.run(1_000_000)

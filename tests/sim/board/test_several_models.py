@@ -1,6 +1,7 @@
 """Several models in one run on the simulated board: each is the one that is trained alone."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_models_are_fetched_once(board, monkeypatch):
 
 def test_interrupt_before_the_start_arrives(board, monkeypatch):
     """Models that left their range in the run before are none of this run."""
-    options = {"n_features": 30, "n_rows": 60, "epochs": 4}
+    options: dict[str, Any] = {"n_features": 30, "n_rows": 60, "epochs": 4}
     board.train_models(random_jobs(CONFIG, 3, speeds=[0.5, 300], **options))
     write = SimDevice.write
 
@@ -161,7 +162,8 @@ def test_interrupt_before_the_start_arrives(board, monkeypatch):
         patch.setattr(SimDevice, "write", interrupted)
         with pytest.raises(TrainingInterrupted) as raised:
             board.train_models(random_jobs(CONFIG, 3, **options))
-    assert [outcome.epochs_done for outcome in raised.value.outcomes] == [0, 0, 0]
+    outcomes: list[Any] = raised.value.outcomes
+    assert [outcome.epochs_done for outcome in outcomes] == [0, 0, 0]
     check(board, random_jobs(CONFIG, 3, **options))
 
 
