@@ -63,6 +63,8 @@ class Manifest:
         Versions of the tools.
     seed : int or None
         Seed of the placer, where it has one.
+    placer : str or None
+        The placer, where it is not the tools' own choice.
     placer_alpha : float or None
         How hard the placer pulls, where that is not the placer's own choice.
     bitstream, handoff : FileSum or None
@@ -79,6 +81,7 @@ class Manifest:
     resources: Mapping[str, Any] = field(default_factory=dict)
     tools: Mapping[str, str] = field(default_factory=dict)
     seed: int | None = None
+    placer: str | None = None
     placer_alpha: float | None = None
     bitstream: FileSum | None = None
     handoff: FileSum | None = None
@@ -100,8 +103,8 @@ class Manifest:
             "identity": f"{self.identity:032x}", "register_map": self.register_map,
             "system": self.system, "clock_mhz": self.clock_mhz, "slack_ns": self.slack_ns,
             "resources": self.resources, "tools": self.tools, "seed": self.seed,
-            "placer_alpha": self.placer_alpha, "bitstream": _sum_entry(self.bitstream),
-            "handoff": _sum_entry(self.handoff)}
+            "placer": self.placer, "placer_alpha": self.placer_alpha,
+            "bitstream": _sum_entry(self.bitstream), "handoff": _sum_entry(self.handoff)}
         told = {key: value for key, value in content.items() if value is not None}
         return json.dumps(told, indent=2) + "\n"
 
@@ -146,7 +149,7 @@ def _parse(content: Any) -> Manifest:
         system=content.get("system", {}), clock_mhz=content.get("clock_mhz", {}),
         slack_ns=content.get("slack_ns"), resources=content.get("resources", {}),
         tools=content.get("tools", {}), seed=content.get("seed"),
-        placer_alpha=content.get("placer_alpha"),
+        placer=content.get("placer"), placer_alpha=content.get("placer_alpha"),
         bitstream=_parse_sum(content.get("bitstream")), handoff=_parse_sum(content.get("handoff")))
 
 

@@ -18,9 +18,10 @@ SERIAL = Manifest(
 PYNQ = dataclasses.replace(SERIAL, system={"part": "x"}, slack_ns={"setup": 0.1}, seed=None,
                            handoff=FileSum(6, "cd"))
 PULLED = dataclasses.replace(SERIAL, placer_alpha=0.05)
+PUSHED = dataclasses.replace(SERIAL, placer="static")
 
 
-@pytest.mark.parametrize("manifest", [SERIAL, PYNQ, PULLED])
+@pytest.mark.parametrize("manifest", [SERIAL, PYNQ, PULLED, PUSHED])
 def test_what_is_written_is_read(tmp_path, manifest):
     path = tmp_path / "x.json"
     manifest.write(path)

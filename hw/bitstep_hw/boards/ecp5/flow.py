@@ -49,7 +49,7 @@ def _report(routed: Path) -> dict:
     return json.loads((routed / "report.json").read_text(encoding="utf-8"))
 
 
-def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float,
+def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float | None,
             folder: Path) -> dict:
     """Synthesize, place and route the top for ``config`` alone; return nextpnr's report.
 
@@ -60,7 +60,7 @@ def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float
         Clock that is aimed at.
     seed : int
         Seed of the placer.
-    alpha : float
+    alpha : float or None
         See :meth:`bitstep_hw.boards.ecp5.tools.Flow.place_and_route`.
     folder : Path
         Folder of finished steps.
@@ -72,7 +72,7 @@ def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float
     return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed, alpha=alpha))
 
 
-def build(system: SystemConfig, *, seeds: Sequence[int], alpha: float, folder: Path,
+def build(system: SystemConfig, *, seeds: Sequence[int], alpha: float | None, folder: Path,
           tell: Callable[[str], None] = lambda line: None) -> tuple[Path, Manifest]:
     """Build the bitstream of the board for ``system``; return its path and its manifest.
 
@@ -81,7 +81,7 @@ def build(system: SystemConfig, *, seeds: Sequence[int], alpha: float, folder: P
     system : SystemConfig
     seeds : sequence of int
         Seeds of the placer, tried one after the other until one reaches the clock.
-    alpha : float
+    alpha : float or None
         See :meth:`bitstep_hw.boards.ecp5.tools.Flow.place_and_route`.
     folder : Path
         Folder of finished steps.
@@ -111,9 +111,13 @@ def build(system: SystemConfig, *, seeds: Sequence[int], alpha: float, folder: P
     clock, report = max(found, key=lambda entry: entry[0].achieved_mhz)
     raise ToolError(
         f"{system.pipeline.name} reaches {clock.achieved_mhz:.1f} MHz on this board, not "
-        f"{clock.constraint_mhz:g}, with --seed {_listed(seeds)} --placer-alpha {alpha:g}: build "
-        f"it with --clock-mhz {clock.achieved_mhz // 5 * 5:g}, or try other seeds or another "
-        f"--placer-alpha\n{describe_paths(report)}")
+        f"{clock.constraint_mhz:g}, with --seed {_listed(seeds)} {_placed_by(alpha)}: build it "
+        f"with --clock-mhz {clock.achieved_mhz // 5 * 5:g}, or try other seeds, another "
+        f"--placer-alpha or --placer\n{describe_paths(report)}")
+
+
+def _placed_by(alpha):
+    return "--placer static" if alpha is None else f"--placer-alpha {alpha:g}"
 
 
 def _listed(seeds):
@@ -121,7 +125,7 @@ def _listed(seeds):
 
 
 def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, *,
-             seed: int, alpha: float = ALPHA) -> Manifest:
+             seed: int, alpha: float | None = ALPHA) -> Manifest:
     """Make the manifest of a bitstream, which the device ``uart`` reads.
 
     Parameters
@@ -135,7 +139,7 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
         The .bit.
     seed : int
         Seed of the placer.
-    alpha : float
+    alpha : float or None
         See :meth:`bitstep_hw.boards.ecp5.tools.Flow.place_and_route`.
     """
     surroundings = dataclasses.asdict(system)
@@ -149,14 +153,14 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
                    "achieved": round(clock.achieved_mhz, 2)},
         resources={name: {"used": used, "available": available}
                    for name, (used, available) in resources(report).items()},
-        tools=versions(), seed=seed, placer_alpha=None if alpha == ALPHA else alpha,
-        bitstream=FileSum.of(bitstream))
+        tools=versions(), seed=seed, placer="static" if alpha is None else None,
+        placer_alpha=None if alpha == ALPHA else alpha, bitstream=FileSum.of(bitstream))
 
 
 def _print_measured(config, arguments):
     for seed in _or(arguments.seed, [SEED]):
         report = measure(config, clock_mhz=_or(arguments.clock_mhz, PIPELINE_MHZ), seed=seed,
-                         alpha=_or(arguments.placer_alpha, ALPHA), folder=arguments.folder)
+                         alpha=_alpha(arguments, None), folder=arguments.folder)
         clock = clocks(report)[0]
         used = ", ".join(f"{name} {number:,} of {total:,}"
                          for name, (number, total) in resources(report).items())
@@ -164,6 +168,15 @@ def _print_measured(config, arguments):
               f"{clock.constraint_mhz:.0f}); {used}")
         print(describe_paths(report))
         print(describe_endpoints(report, arguments.late_ns), flush=True)
+
+
+def _alpha(arguments, known):
+    """Alpha as the options say, or as the manifest ``known`` where they say nothing."""
+    placer = arguments.placer or ("heap" if arguments.placer_alpha is not None or known is None
+                                  else known.placer)
+    if placer == "static":
+        return None
+    return _or(arguments.placer_alpha, _or(known and known.placer_alpha, ALPHA))
 
 
 def _or(given, default):
@@ -184,9 +197,8 @@ def _system(config, arguments, known):
         surroundings["clock_hz"] = round(arguments.clock_mhz * 1e6)
     if arguments.baud is not None:
         surroundings["baud"] = arguments.baud
-    seed, alpha = (known.seed, known.placer_alpha) if known else (None, None)
     return (SystemConfig(pipeline=config, **surroundings),
-            _or(arguments.seed, [_or(seed, SEED)]), _or(arguments.placer_alpha, _or(alpha, ALPHA)))
+            _or(arguments.seed, [_or(known and known.seed, SEED)]), _alpha(arguments, known))
 
 
 def _write_built(config, arguments):
@@ -267,11 +279,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=_seeds, metavar="SEED,...",
                         help="of the placer; several are tried one after the other until one "
                         f"reaches the clock, and with --clock-only all are measured ({SEED})")
+    parser.add_argument("--placer", choices=("heap", "static"),
+                        help="nextpnr's placer (heap); what one leaves to route for an hour, the "
+                        "other may place better")
     parser.add_argument("--placer-alpha", type=Number(0), metavar="ALPHA",
                         help=f"nextpnr's --placer-heap-alpha ({ALPHA})")
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where results are kept (%(default)s)")
     chosen = parser.parse_args(arguments)
+    if chosen.placer == "static" and chosen.placer_alpha is not None:
+        parser.error("--placer-alpha is of the placer heap; leave one of the two out")
     default = SDRAM_DEFAULT if chosen.memory == "sdram" else DEFAULT
     try:
         configs = [parse_config(text, bit_planes=chosen.bit_planes) for text in

@@ -154,7 +154,7 @@ class Flow:
             _run("yosys", ["-q", "-p", script], self.folder, timeout_s)
         return (self.folder / "netlist.v").read_text(encoding="utf-8")
 
-    def place_and_route(self, *, clock_mhz: float, seed: int = 1, alpha: float = ALPHA,
+    def place_and_route(self, *, clock_mhz: float, seed: int = 1, alpha: float | None = ALPHA,
                         constraints: str = "", timeout_s: float = 5400) -> Path:
         """Place and route for a clock; returns the folder with ``report.json`` and
         ``design.config``.
@@ -166,9 +166,10 @@ class Flow:
             it is no error.
         seed : int
             Seed of the placer.
-        alpha : float
+        alpha : float or None
             By how much the placer pulls cells towards legal places, more in each of its rounds
-            (nextpnr's ``--placer-heap-alpha``).
+            (nextpnr's ``--placer-heap-alpha``). None is nextpnr's other placer, ``static``, which
+            lets cells push each other away as charges do.
         constraints : str
             Pins and clocks, in the format LPF; ports that it does not name go anywhere.
         timeout_s : float
@@ -187,7 +188,8 @@ class Flow:
                     "--speed", str(self.target.speed), "--json", "../design.json",
                     "--lpf", "pins.lpf", "--lpf-allow-unconstrained",
                     "--freq", f"{clock_mhz:g}", "--seed", str(seed),
-                    "--placer-heap-alpha", f"{alpha:g}", "--timing-allow-fail",
+                    *(["--placer", "static"] if alpha is None else
+                      ["--placer-heap-alpha", f"{alpha:g}"]), "--timing-allow-fail",
                     "--report", "report.part", "--detailed-timing-report",
                     "--log", "nextpnr.log", "--quiet",
                     "--textcfg", "design.config",

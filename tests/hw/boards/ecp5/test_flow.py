@@ -402,6 +402,25 @@ def test_seeds_until_one_reaches_the_clock(seeds, tmp_path, capsys):
     assert (found.seed, found.placer_alpha, found.clock_mhz["achieved"]) == (3, 0.05, 100.25)
 
 
+@pytest.mark.parametrize("more, alpha", [
+    (["--placer", "static"], None), (["--placer", "heap"], 0.1), ([], 0.1),
+    (["--placer", "heap", "--placer-alpha", "0.2"], 0.2)])
+def test_the_placer_is_in_the_manifest(seeds, tmp_path, more, alpha):
+    """And --check builds with the one that was chosen, or with another if that is said."""
+    assert ecp5.main(options("--seed", "4", *more)) == 0
+    found = read_manifest(tmp_path / "bitstreams" / f"ulx3s-85f-{TINY.name}.json", KIND, "baud")
+    assert found.placer == ("static" if alpha is None else None)
+    assert ecp5.main([TINY_TEXT, "--folder", ".", "--check"]) == 0
+    assert ecp5.main([TINY_TEXT, "--folder", ".", "--check", "--placer-alpha", "0.3"]) == 1
+    assert [call["alpha"] for call in seeds] == [alpha, alpha, 0.3]
+
+
+def test_alpha_is_of_the_other_placer(capsys):
+    with pytest.raises(SystemExit):
+        ecp5.main(["--placer", "static", "--placer-alpha", "0.05"])
+    assert "--placer-alpha is of the placer heap; leave one" in capsys.readouterr().err
+
+
 def test_no_seed_reaches_the_clock(seeds, tmp_path, capsys):
     assert ecp5.main(options("--seed", "2,1")) == 1
     assert ("reaches 97.5 MHz on this board, not 100, with --seed 2,1 --placer-alpha 0.1: build it "
