@@ -111,6 +111,11 @@ class RegisterRun(Run):
                 with contextlib.suppress(DeviceError):
                     self.abort()
 
+    def start(self) -> None:
+        """Start what the registers say. What they tell was of the run before until then."""
+        self.write("CONTROL", Control.START)
+        self._begun = True
+
     def finish(self, on_epoch=None):
         """See :meth:`bitstep.pipeline.device.Run.finish`."""
         try:
@@ -122,8 +127,7 @@ class RegisterRun(Run):
         """See :meth:`bitstep.pipeline.device.Run.epochs`."""
         progress, count = RunProgress(self, self.timeout_s), len(self.job.epochs)
         self._running, self._started_at = True, None
-        self.write("CONTROL", Control.START)
-        self._begun = True
+        self.start()
 
         def look():
             if self._started_at is None:            # locked from the start on

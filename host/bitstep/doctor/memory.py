@@ -191,7 +191,7 @@ def _copies(session, run, image, size):
     for source, target in pairs:
         run.write_pair("MODEL_IN_ADDRESS", buffer.address + source)
         run.write_pair("MODEL_OUT_ADDRESS", buffer.address + target)
-        session.run_to_end(f"A copy from 0x{buffer.address + source:x} to "
+        session.run_to_end(run, f"A copy from 0x{buffer.address + source:x} to "
                            f"0x{buffer.address + target:x}")
         image.write(target, image.read(slice(source, source + n_bytes)))
     buffer.from_device()
@@ -266,7 +266,7 @@ def _rows(session, run, singles, buffer, size):
     run.write("PORT_STRIDE", stride // PAGE_BYTES)
     for offset, job in zip(offsets, singles, strict=False):
         run.write_pair("ROWS_ADDRESS", buffer.address + offset)
-        session.run_to_end(f"A run with its row at 0x{buffer.address + offset:x}")
+        session.run_to_end(run, f"A run with its row at 0x{buffer.address + offset:x}")
         if text := difference(session.config, expected_of(job), run.result()):
             wrong.append(f"0x{buffer.address + offset:x}: {text}")
     session.report.check(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.devices.base import seconds_of
-from bitstep.devices.driver import ABORT_TIMEOUT_S
+from bitstep.devices.driver import ABORT_TIMEOUT_S, RegisterRun
 from bitstep.doctor.report import Report
 from bitstep.pipeline.registers import OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import DeviceError, RunResult, run_error
@@ -101,15 +101,15 @@ class Session:
                           "write to any address of the board's memory")
         self.need_idle()
 
-    def run_to_end(self, what: str) -> None:
-        """Start the run that is loaded and wait for its end.
+    def run_to_end(self, run: RegisterRun, what: str) -> None:
+        """Start a run that is loaded and wait for its end.
 
         Raises
         ------
         DeviceError
             If it does not end in time, and is aborted, or ends with an error.
         """
-        self.write("CONTROL", Control.START)
+        run.start()
         if not self.device.wait(lambda: bool(self.read("STATUS") & Status.DONE), self.timeout_s):
             status, beats = self.read("STATUS"), self.read("BEATS_LO")
             stopped = "it was aborted" if self.stop() else "it was told to abort and did not"

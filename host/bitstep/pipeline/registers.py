@@ -162,8 +162,8 @@ REGISTERS = tuple([
     Register("SHARED_LABELS", 0x0DC, "rw", 1, "1: every model has the same labels, which memory "
              "holds once; not looked at by pipelines for one model"),
     Register("END_WITH_FIRST", 0x0E0, "rw", 1, "1: the first model that leaves its range ends the "
-             "run, and no model is written of that epoch; 0: the last one ends it; not looked at by "
-             "pipelines for one model"),
+             "run, and no model is written of that epoch; 0: the last one ends it; not looked at "
+             "by pipelines for one model"),
     Register("MODEL_BITS", 0x0E4, "rw", 5, "Bits of the model that dot products meet, 2 to the "
              "configuration's; 0 for a pipeline without"),
     Register("UPDATE_BITS", 0x0E8, "rw", 5, "Bits of an update, 2 to 16; 0 for all, and for a "
