@@ -124,7 +124,7 @@ rtl: $(VENV)/.stamp             ## Verilog of the default pipeline
 	@mkdir -p build
 	$(BIN)/bitstep rtl --out build/bitstep_top.v
 
-speed: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantization; half an hour
+speed: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantization, full passes; half an hour
 	$(BIN)/python -m bitstep_sim.reports.speed
 
 curves: $(VENV)/.stamp          ## every race of the speedup report, into build/curves

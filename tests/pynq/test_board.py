@@ -165,6 +165,23 @@ def test_interrupt_that_is_lost(device):
     assert is_golden(device.train(job), job)
 
 
+def test_interrupts_after_a_run_that_was_broken_off(folder, switched_on):
+    """pynq must not go on to wait for the interrupt of that run: it would take those of others."""
+    file = switched_on().interrupt_file
+
+    def stop(epochs_done):
+        raise KeyboardInterrupt
+
+    for seed in range(2):
+        with PynqDevice(CONFIG, bitfile=path_of(folder)) as device:
+            with pytest.raises(KeyboardInterrupt):
+                device.train(small_job(n_rows=3000, epochs=9), on_epoch=stop)
+            job = small_job(seed=seed, n_rows=3000)
+            assert is_golden(device.train(job), job)
+            assert device.uses_interrupt
+        assert file.enabled == file.arrived
+
+
 @pytest.mark.parametrize("offered", [True, False])
 def test_without_interrupt(folder, switched_on, offered):
     switched_on(with_interrupt=offered)

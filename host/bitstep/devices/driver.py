@@ -181,8 +181,7 @@ class RegisterRun(Run):
 
     def epochs_done(self) -> int:
         """Epochs that are finished, at most those of the job."""
-        done = self.read("EPOCHS_DONE")
-        return min(done, len(self.job.epochs)) if self._begun else 0
+        return min(self.read("EPOCHS_DONE"), len(self.job.epochs)) if self._begun else 0
 
     def counters(self) -> dict[str, int]:
         """Counters as they are now; 0 while they are those of an earlier run."""
@@ -234,11 +233,16 @@ class RegisterRun(Run):
             result = self.result()
             return [RangeOverflowError(Overflow(self.overflow), result) if self.overflowed
                     else result]
-        flags, written = self.read("OVERFLOW") if self._begun else 0, self._written()
-        if len(self.jobs) > 8 and self._begun:
-            flags |= self.read("OVERFLOW_MORE") << 24
+        flags, written = self._flags(), self._written()
         return [joint_runs.outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
                 for number, result in enumerate(self._results_in(written))]
+
+    def _flags(self):
+        """Three bits for each job that left its range; 0 while they are of an earlier run."""
+        if not self._begun:
+            return 0
+        return self.read("OVERFLOW") | \
+            (self.read("OVERFLOW_MORE") << 24 if len(self.jobs) > 8 else 0)
 
     def words(self):
         """See :meth:`bitstep.pipeline.device.Run.words`; no words of jobs that have left their

@@ -6,6 +6,7 @@ belongs to the row format, :attr:`PipelineConfig.rows`, or to a stage, in
 """
 
 import functools
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -35,6 +36,10 @@ from bitstep.pipeline.parts.widths import (
 from bitstep.pipeline.registers import Register, registers_of
 
 LOSS_FAMILIES = ("linear", "logistic")
+
+# What a pipeline and the jobs that it runs have alike, and the parts that it must have if they do.
+ALIKE = ("bits", "bus_width", "row_format", "loss_family", "codebooks", "packed")
+PARTS = ("proximal", "refetch", "rounded_updates", "row_weights")
 
 _FLAGS = ("minibatch", "corrections", "proximal", "refetch", "codebooks", "rounded_updates",
           "packed", "row_weights")
@@ -329,14 +334,24 @@ class PipelineConfig:
         other : PipelineConfig
             The pipeline that the jobs are made for.
         """
-        same = ("bits", "bus_width", "row_format", "loss_family", "codebooks", "packed")
-        return all(getattr(self, name) == getattr(other, name) for name in same) \
-            and all(getattr(self, name) or not getattr(other, name)
-                    for name in ("proximal", "refetch", "rounded_updates", "row_weights")) \
-            and bool(self.model_bits) == bool(other.model_bits) \
-            and self.model_bits >= other.model_bits \
-            and all(self.keeps_lookahead(other, beats)
-                    for beats in range(1, min(self.rows.max_beats, other.rows.max_beats) + 1))
+        names = (*ALIKE, *PARTS, "model_bits")
+        return self.has({name: getattr(other, name) for name in names}) and all(
+            self.keeps_lookahead(other, beats)
+            for beats in range(1, min(self.rows.max_beats, other.rows.max_beats) + 1))
+
+    def has(self, wanted: Mapping[str, Any]) -> bool:
+        """True if this pipeline has what jobs need: options of :data:`ALIKE` as they are wanted,
+        each of :data:`PARTS` that is wanted, and as many bits of a quantized model, or none.
+
+        Parameters
+        ----------
+        wanted : mapping of str to value
+            By the names of those options; what it does not name, the jobs leave open.
+        """
+        model_bits = wanted.get("model_bits", self.model_bits)
+        return all(getattr(self, name) == wanted[name] for name in ALIKE if name in wanted) \
+            and all(getattr(self, name) or not wanted.get(name) for name in PARTS) \
+            and bool(self.model_bits) == bool(model_bits) and self.model_bits >= model_bits
 
     def line_depth(self, line: int) -> int:
         """Beats that delay line ``line`` (1 is the nearest row) must hold.

@@ -367,21 +367,15 @@ def _built_for(request: Request) -> list[PipelineConfig] | None:
     if built is None or encoding is None:
         return None if built is None else []
     row_format = encoding if encoding == BIT_PLANES else ENCODINGS[encoding].row_format
-    wanted = (request["bits"], row_format, _loss_family(request), bool(request["packed"]))
-    alike = [one for one in built
-             if (one.bits, one.row_format, one.loss_family, one.packed) == wanted]
-    return [one for one in alike if _has_parts(one, request)] or alike  # opening it says the rest
-
-
-def _has_parts(built: PipelineConfig, request: Request) -> bool:
-    """True if a pipeline has the parts and the room that a request is known to need."""
-    model_bits = request["model_bits"] or 0
-    return (built.proximal or not (request["l1"] or request["box"])) \
-        and (built.refetch or not request["refetch"]) \
-        and built.codebooks == (request["levels"] == "optimal") \
-        and (built.rounded_updates or not request["update_bits"]) \
-        and bool(built.model_bits) == bool(model_bits) and built.model_bits >= model_bits \
-        and built.rows.capacity >= (request["n_features"] or 0)
+    wanted = {"bits": request["bits"], "row_format": row_format, "packed": bool(request["packed"]),
+              "loss_family": _loss_family(request)}
+    parts = {"codebooks": request["levels"] == "optimal", "model_bits": request["model_bits"] or 0,
+             "proximal": request["l1"] or request["box"], "refetch": request["refetch"],
+             "rounded_updates": request["update_bits"]}
+    alike = [one for one in built if one.has(wanted)]
+    return [one for one in alike if one.has(parts)
+            and one.rows.capacity >= (request["n_features"] or 0)] \
+        or alike                        # opening it says the rest
 
 
 def _loss_family(request: Request) -> str | None:

@@ -31,6 +31,7 @@ FEATURES = (8, 90, 1000, 4096)
 EPOCHS = 3
 IDEAL_LATENCY = 1           # cycles; with no bandwidth limit, the ideal memory
 DECODED_BYTES = 2           # of a value, where rows in bit planes are kept decoded
+PASS_SHAPES = ((400_000, 100), (40_000, 1000))
 
 
 def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[int, float]:
@@ -152,11 +153,11 @@ class _TimedPasses(CpuDevice):
 def passes() -> None:
     """Full passes of bit-centred training beside what a core reads from memory."""
     print("\n## Full passes, 10^9 bytes of decoded rows per CPU second")
-    print_header("loss, rows x features, rate, beside a sum of as many bytes")
+    print_header("loss, rows x features, rate, of a sum of as many bytes, ratio")
     rng = np.random.default_rng(0)
     linear = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=1024)
     logistic = replace(linear, loss_family="logistic", update_interval=6)
-    for n_rows, n_features in ((400_000, 100), (40_000, 1000)):
+    for n_rows, n_features in PASS_SHAPES:
         features = rng.standard_normal((n_rows, n_features), np.float32)
         outputs = features.mean(axis=1) + rng.normal(0, 0.1, n_rows)
         n_bytes = DECODED_BYTES * features.size
@@ -168,7 +169,7 @@ def passes() -> None:
             # The first one decodes the rows, and compiles loops that are not in the cache.
             rate = n_bytes / statistics.median(device.seconds[1:]) / 1e9
             print_row(model.loss, f"{n_rows:,} x {n_features:,}", f"{rate:.1f}",
-                      f"{rate / ceiling:.2f}")
+                      f"{ceiling:.1f}", f"{rate / ceiling:.2f}")
 
 
 def reading() -> None:

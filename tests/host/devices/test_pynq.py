@@ -191,6 +191,53 @@ def test_one_wait_for_an_interrupt_that_is_late(use, tmp_path, monkeypatch):
     device.close()
 
 
+class InterruptOnCall:
+    """Comes when ``come`` is set; counts how often it did."""
+
+    def __init__(self):
+        self.come, self.came = threading.Event(), 0
+
+    async def wait(self):
+        while not self.come.is_set():
+            await asyncio.sleep(0.001)
+        self.came += 1
+
+
+def test_interrupt_between_the_last_pause_and_the_look(use, tmp_path, monkeypatch):
+    """It is not lost: it comes when the run was seen to be over already."""
+    interrupt, looks = InterruptOnCall(), []
+    monkeypatch.setattr(device_module, "LOOK_S", 0.01)
+    use(CONFIG, interrupt=interrupt)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+    def done():
+        looks.append(1)
+        if len(looks) < 2:
+            return False
+        monkeypatch.setattr(device_module, "LOOK_S", 60)
+        interrupt.come.set()
+        return True
+
+    assert device.wait(done, 60) is True
+    assert interrupt.came == 1
+    assert device.uses_interrupt
+    device.close()
+
+
+def test_close_lets_an_interrupt_arrive(use, tmp_path, monkeypatch):
+    """pynq would wait for it for ever, beside the next device."""
+    interrupt = InterruptOnCall()
+    monkeypatch.setattr(device_module, "LOOK_S", 0.01)
+    use(CONFIG, interrupt=interrupt)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    assert device.wait(lambda: False, 0.02) is False
+    monkeypatch.setattr(device_module, "LOOK_S", 60)
+    timer = threading.Timer(0.05, interrupt.come.set)
+    timer.start()
+    device.close()
+    assert interrupt.came == 1
+
+
 def test_interrupt_that_fails(use, tmp_path):
     use(CONFIG, interrupt=FakeInterrupt(error=RuntimeError("invalidated by Overlay change")))
     device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))

@@ -6,7 +6,7 @@ import pytest
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES
-from bitstep_sim.reports import bit_planes, models, packed, passes
+from bitstep_sim.reports import bit_planes, models, packed, passes, speed
 
 
 @pytest.mark.parametrize(("row_format", "bits", "planes", "cycles"), [
@@ -33,3 +33,15 @@ def test_names_of_cases(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         models.main()
     assert "must be one of classes-4, classes-1, " in capsys.readouterr().err
+
+
+def test_full_passes_beside_a_sum(monkeypatch, capsys):
+    monkeypatch.setattr(speed, "PASS_SHAPES", ((4_000, 10),))
+    speed.passes()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in capsys.readouterr().out.splitlines() if "4,000 x 10" in line]
+    assert [row[0] for row in rows] == ["squared_error", "log_loss"]
+    for _, _, *found in rows:
+        rate, of_a_sum, ratio = map(float, found)
+        assert rate >= 0 and of_a_sum > 0   # as fast as the machine is
+        assert ratio == pytest.approx(rate / of_a_sum, abs=0.05 * (1 + ratio) / of_a_sum + 0.005)

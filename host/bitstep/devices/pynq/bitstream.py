@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import PARTS, PipelineConfig
 from bitstep.pipeline.manifest import Manifest, read_manifest
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.results import DeviceError
@@ -116,8 +116,7 @@ def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
 
 def _parts_of(config):
     """What else of a pipeline decides whether it runs the same jobs, as the end of a sentence."""
-    names = ["proximal", "refetch", "codebooks", "packed", "model_bits", "rounded_updates",
-             "row_weights", *["lookahead"] * config.rows.floating]
+    names = ["codebooks", "packed", "model_bits", *PARTS, *["lookahead"] * config.rows.floating]
     values = {name: value for name in names if (value := getattr(config, name))}
     return "".join(f", {name}" if value is True else f", {name}={value}"
                    for name, value in values.items())

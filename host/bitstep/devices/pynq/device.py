@@ -236,7 +236,7 @@ class PynqDevice(RegisterDevice):
         """Wait until ``done()``, or for about ``timeout_s`` seconds.
 
         An interrupt only wakes this up, and ``done()`` decides: one too many costs nothing, one
-        that is lost a tenth of a second, after which interrupts are no longer relied on.
+        that is lost two tenths of a second, after which interrupts are no longer relied on.
         """
         started, woken = time.monotonic(), True
         while not (result := done()):
@@ -244,8 +244,10 @@ class PynqDevice(RegisterDevice):
             if passed >= timeout_s:
                 break
             woken = self._pause(min(LOOK_S, timeout_s - passed), passed)
-        # No interrupt is to come before the run is over.
-        if result and not woken and not self.read(OFFSETS["STATUS"]) & Status.BUSY:
+        # No interrupt is to come before the run is over, and that of a run which ended between the
+        # pause and the look is on its way.
+        if result and not woken and not self.read(OFFSETS["STATUS"]) & Status.BUSY \
+                and not self._pause(LOOK_S, 0):
             self._interrupt = None
         return result
 
@@ -257,6 +259,13 @@ class PynqDevice(RegisterDevice):
         time.sleep(min(longest_s, max(SHORTEST_SLEEP_S, passed_s / 8)))
         return True
 
+    def _settle(self):
+        """Let the interrupt of the run that ended arrive if it was waited for: pynq would go on
+        waiting, also while another device is open, and take the interrupts of that one.
+        """
+        if self._interrupt is not None and self._waiter.waits:
+            self._waiter.wait(self._interrupt.wait, LOOK_S)
+
     def close(self) -> None:
         """End a run that is under way and free everything; twice is harmless."""
         if self._confirmed:
@@ -265,6 +274,7 @@ class PynqDevice(RegisterDevice):
             with contextlib.suppress(DeviceError, RuntimeError, OSError):
                 if ended(self):
                     remove_mark()
+                    self._settle()
         for buffer in self._buffers:
             buffer.free()
         self._buffers.clear()

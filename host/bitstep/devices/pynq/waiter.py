@@ -78,6 +78,11 @@ class Waiter:
             raise DeviceError(f"pynq could not wait for the interrupt: {error}; open the device "
                               "with interrupt=False") from error
 
+    @property
+    def waits(self) -> bool:
+        """True while a coroutine goes on."""
+        return self._waiting is not None
+
     def close(self) -> None:
         """Wait no longer; twice is harmless."""
         if self._waiting is not None:

@@ -172,11 +172,11 @@ def _print_measured(config, arguments):
 
 def _alpha(arguments, known):
     """Alpha as the options say, or as the manifest ``known`` where they say nothing."""
-    placer = arguments.placer or ("heap" if arguments.placer_alpha is not None or known is None
-                                  else known.placer)
-    if placer == "static":
+    if arguments.placer_alpha is not None:
+        return arguments.placer_alpha       # which makes it the placer heap
+    if (arguments.placer or known and known.placer) == "static":
         return None
-    return _or(arguments.placer_alpha, _or(known and known.placer_alpha, ALPHA))
+    return _or(known and known.placer_alpha, ALPHA)
 
 
 def _or(given, default):
