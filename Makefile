@@ -71,12 +71,14 @@ demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated
 	@echo "Models, reports and loss curves are in build/."
 
 # Each process has a core: threads of OpenBLAS or OpenMP would turn while they wait for another.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+
 test: libpython                 ## the tests of each change, the cocotb benches among them
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS)
 
 # Netlists need Yosys.
 test-slow: $(VENV)/.stamp $(VENV)/.stamp-bitstream ## the other tests: more widths and buses, others each time; fresh jobs
-	$(BIN)/python -m pytest -n $(JOBS) -m slow -o faulthandler_timeout=3600
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) -m slow -o faulthandler_timeout=3600
 
 # Each of them ends, whatever became of those before.
 NIGHT := test-slow test-torch-slow prove-all prove-mutations coverage-rtl coverage-jobs \
