@@ -84,10 +84,17 @@ class InterruptFile:
         while True:
             os.read(self._end, 4)
             self.enabled += 1
-            while self.lost or self.board is None or not self.board.run(CYCLES_A_WAIT):
-                time.sleep(0.001)
-            self.arrived += 1
-            os.write(self._end, bytes([0, 0, 0, 1]))
+            if self._comes(self.board):
+                self.arrived += 1
+                os.write(self._end, bytes([0, 0, 0, 1]))
+
+    def _comes(self, board):
+        """Wait for the interrupt of a board; False if that board is switched off."""
+        while self.board is board is not None:
+            if not self.lost and board.run(CYCLES_A_WAIT):
+                return True
+            time.sleep(0.001)
+        return False
 
 
 @functools.cache
