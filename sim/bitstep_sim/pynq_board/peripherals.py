@@ -68,7 +68,7 @@ class InterruptFile:
     lost : bool
         A test's fault: interrupts never arrive.
     enabled, arrived : int
-        How often it was enabled, and came.
+        How often it was enabled, and came, on boards that are switched on.
     """
 
     def __init__(self):
@@ -87,6 +87,8 @@ class InterruptFile:
             if self._comes(self.board):
                 self.arrived += 1
                 os.write(self._end, bytes([0, 0, 0, 1]))
+            else:
+                self.enabled -= 1
 
     def _comes(self, board):
         """Wait for the interrupt of a board; False if that board is switched off."""
