@@ -43,5 +43,5 @@ def test_full_passes_beside_a_sum(monkeypatch, capsys):
     assert [row[0] for row in rows] == ["squared_error", "log_loss"]
     for _, _, *found in rows:
         rate, of_a_sum, ratio = map(float, found)
-        assert rate >= 0 and of_a_sum > 0   # as fast as the machine is
+        assert of_a_sum > 0                 # the rate is as high as the machine is fast
         assert ratio == pytest.approx(rate / of_a_sum, abs=0.05 * (1 + ratio) / of_a_sum + 0.005)

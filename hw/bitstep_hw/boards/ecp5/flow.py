@@ -174,7 +174,7 @@ def _alpha(arguments, known):
     """Alpha as the options say, or as the manifest ``known`` where they say nothing."""
     if arguments.placer_alpha is not None:
         return arguments.placer_alpha       # which makes it the placer heap
-    if (arguments.placer or known and known.placer) == "static":
+    if (arguments.placer or (known and known.placer)) == "static":
         return None
     return _or(known and known.placer_alpha, ALPHA)
 
