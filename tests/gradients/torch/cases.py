@@ -191,6 +191,22 @@ def sparse(rank):
     model(torch.tensor([1, 2])).sum().backward()
 
 
+class Turned(torch.nn.Module):
+    """Its parameter is complex."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+
+    def forward(self, x):
+        return (self.weight * x).abs().sum()
+
+
+def complex_numbers(rank):
+    model, _ = hooked(DistributedDataParallel(Turned()), "none")
+    model(torch.ones(2)).backward()
+
+
 def spoilt(model, rank, value):
     """A backward pass in which rank 1 has a value that is not finite."""
     model.zero_grad()
@@ -223,6 +239,14 @@ def going_on_after_an_error(rank):
     found += [backward(model, rank, step) for step in (1, 2)]
     clean, _ = hooked(network(), "dqsg", error_feedback=0.5)
     return errors, found, [backward(clean, rank, step) for step in range(3)]
+
+
+def joined(rank):
+    """Rank 0 has no batch left when rank 1 has a gradient that is not finite."""
+    model, _ = hooked(network(), "dqsg")
+    with model.join():
+        for step in range(1 + rank):
+            spoilt(model, rank, float("nan") if step else 1.0)
 
 
 def skipped(rank):
@@ -319,7 +343,7 @@ def transport(rank):
 
 CASES = {case.__name__: case for case in (
     uncompressed, parameter_without_dimensions, types, near_the_largest_number, views,
-    unused_parameters, accumulation, same_as_numpy, saved_before_the_first_step, sparse, not_finite,
-    after_an_error, going_on_after_an_error, skipped, overrides, pattern_without_names,
-    parameter_of_another_model, model_not_registered, no_ddp, bad_key, registered_twice, two_models,
-    subgroup, transport)}
+    unused_parameters, accumulation, same_as_numpy, saved_before_the_first_step, sparse,
+    complex_numbers, not_finite, joined, after_an_error, going_on_after_an_error, skipped,
+    overrides, pattern_without_names, parameter_of_another_model, model_not_registered, no_ddp,
+    bad_key, registered_twice, two_models, subgroup, transport)}

@@ -103,7 +103,9 @@ def test_saved_before_the_first_step(ranks):
 
 @pytest.mark.parametrize("case, kind, text", [
     ("sparse", "TypeError", "make its layer with sparse=False"),
+    ("complex_numbers", "TypeError", "not torch.complex64"),
     ("not_finite", "ValueError", "on rank 1 they have NaN or infinity"),
+    ("joined", "ValueError", "on rank 1 they have NaN or infinity"),
     ("pattern_without_names", "ValueError", "call register(ddp_model)"),
     ("parameter_of_another_model", "ValueError", "a parameter of shape (2,)"),
     ("no_ddp", "TypeError", "DistributedDataParallel, not Linear"),
