@@ -1,6 +1,7 @@
 """Cases of the hook that all run in the same two processes, one after the other."""
 
 import io
+from typing import Any
 
 import numpy as np
 import torch  # type: ignore
@@ -9,7 +10,7 @@ from tests.gradients.torch.models import batch
 from torch.nn.parallel import DistributedDataParallel  # type: ignore
 
 import bitstep_gradients.torch
-from bitstep_gradients import make_codec
+from bitstep_gradients import ErrorFeedback, make_codec
 from bitstep_gradients.torch import Compression, TorchTransport
 
 
@@ -266,6 +267,33 @@ def skipped(rank):
     return found
 
 
+def scale_that_changes(rank):
+    """Unscaled averages of three steps, of which a scaler skips one, and what is left of a rank's
+    own gradients, which were the same in both steps.
+    """
+    model, compression = hooked(network(), "top-k", share=0.1, min_size=0, on_bad="skip",
+                                error_feedback=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    total, codecs = 0.0, []
+    for value in (1.0, float("inf"), 1.0):
+        optimizer.zero_grad()
+        before, loss = scaler.get_scale(), model(batch(rank, 0, columns=40)).square().mean()
+        scaler.scale(loss * (value if rank == 1 else 1.0)).backward()
+        if not compression.skipped:
+            total += np.concatenate(gradients(model), axis=None) / before
+        scaler.step(optimizer)
+        scaler.update()
+        codecs = [one for one in compression.codecs.values() if isinstance(one, ErrorFeedback)]
+        for codec in codecs:
+            codec.rescale(scaler.get_scale() / before)
+    rest: list[Any] = [codec.residual(number) for number, codec in enumerate(codecs)]
+    plain = layers()
+    plain(batch(rank, 0, columns=40)).square().mean().backward()
+    return total, np.concatenate(rest, axis=None) / scaler.get_scale(), \
+        2 * np.concatenate(gradients(plain), axis=None)
+
+
 def overrides(rank):
     model = network()
     weight = model.module[2].weight
@@ -345,5 +373,5 @@ CASES = {case.__name__: case for case in (
     uncompressed, parameter_without_dimensions, types, near_the_largest_number, views,
     unused_parameters, accumulation, same_as_numpy, saved_before_the_first_step, sparse,
     complex_numbers, not_finite, joined, after_an_error, going_on_after_an_error, skipped,
-    overrides, pattern_without_names, parameter_of_another_model, model_not_registered, no_ddp,
-    bad_key, registered_twice, two_models, subgroup, transport)}
+    scale_that_changes, overrides, pattern_without_names, parameter_of_another_model,
+    model_not_registered, no_ddp, bad_key, registered_twice, two_models, subgroup, transport)}

@@ -154,6 +154,14 @@ def test_step_that_is_skipped(ranks):
         assert (third[2] == ranks[0]["skipped"][2][2]).all()
 
 
+def test_residuals_have_the_scale_of_a_scaler(ranks):
+    """Rescaled with it, nothing of the gradients is lost."""
+    total, rest, own = (np.mean(parts, axis=0) for parts in zip(
+        *(rank["scale_that_changes"] for rank in ranks), strict=True))
+    assert np.linalg.norm(rest) > 0.1 * np.linalg.norm(own)
+    assert np.linalg.norm(total + rest - own) < 1e-6 * np.linalg.norm(own)
+
+
 def test_overrides(ranks):
     assert ranks[0]["overrides"] == {"0.weight": "dqsg", "0.bias": "fp16", "2.weight": "qsgd",
                                      "2.bias": "none"}
