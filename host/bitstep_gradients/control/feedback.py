@@ -78,11 +78,13 @@ class ErrorFeedback(Wrapped):
     Raises
     ------
     TypeError, ValueError
-        For something else than a codec, or a weight outside its range.
+        For something else than a codec, one that has error feedback, or a weight outside its range.
     """
 
     def __init__(self, codec: Codec, *, weight: float = 1.0):
         super().__init__(codec)
+        if isinstance(codec, ErrorFeedback):    # what a message lost would be added twice
+            raise ValueError("the codec has error feedback already; give the codec inside it")
         if not is_number(weight) or not 0 < weight <= 1:
             raise ValueError(f"weight must be greater than 0 and at most 1, not {weight!r}")
         self.weight = float(weight)

@@ -337,5 +337,7 @@ def test_bad_parameters():
     for weight in (0, -1, 1.5, np.nan):
         with pytest.raises(ValueError, match="weight must be greater than 0 and at most 1"):
             ErrorFeedback(make_codec("none"), weight=weight)
+    with pytest.raises(ValueError, match="the codec has error feedback already"):
+        ErrorFeedback(ErrorFeedback(make_codec("dqsg")))
     with pytest.raises(TypeError, match="must be made by"):
         ErrorFeedback("dqsg")   # pyright: ignore[reportArgumentType]
