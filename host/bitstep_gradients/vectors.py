@@ -148,6 +148,13 @@ def bucket_starts(count: int, bucket_size: int) -> np.ndarray:
     return np.arange(0, count, bucket_size or max(count, 1))
 
 
+def bucket_count(count: int, bucket_size: int) -> int:
+    """Number of buckets, as :func:`bucket_starts` has them. It takes no memory: ``count`` may be
+    what a message claims.
+    """
+    return -(-count // (bucket_size or max(count, 1)))
+
+
 def bucket_blocks(count: int, bucket_size: int) -> list[tuple[int, int, int]]:
     """Buckets as blocks of equal ones: the full buckets, and the shorter last one.
 
@@ -220,7 +227,7 @@ def bucket_sums(values: np.ndarray, bucket_size: int,
     -------
     sums : ndarray of float64, shape (n_buckets,)
     """
-    sums = np.zeros(bucket_starts(values.size, bucket_size).size)
+    sums = np.zeros(bucket_count(values.size, bucket_size))
     size = bucket_size or max(values.size, 1)
     for start in range(0, values.size, _PIECE):
         piece = values[start:start + _PIECE].astype(np.float64)

@@ -330,6 +330,8 @@ def test_choice_of_codecs():
     ({"codec": make_codec("dqsg"), "bits": 3}, ValueError, r"options \(bits\) belong to the name"),
     ({"codec": "dqsg", "bist": 3}, ValueError, "dqsg has no option 'bist'"),
     ({"codec": "dqsg", "error_feedback": 1.5}, ValueError, "weight must be"),
+    ({"codec": "dqsg", "error_feedback": "yes"}, ValueError, "weight must be .*, not 'yes'"),
+    ({"codec": "dqsg", "update_at": 100}, TypeError, "update_at must be a function .* not 100"),
     ({"codec": "dqsg", "warmup_steps": -1}, ValueError, "warmup_steps must be"),
     ({"codec": "dqsg", "min_size": None}, ValueError, "min_size must be"),
     ({"codec": "dqsg", "on_bad": "ignore"}, ValueError, "on_bad must be one of error, skip"),

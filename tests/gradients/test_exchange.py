@@ -399,6 +399,7 @@ def test_tensors_that_differ_from_those_of_the_first_step():
 
 @pytest.mark.parametrize("vectors, kind, text", [
     ({}, ValueError, "from 1 to 262144 tensors"),
+    ({0: np.zeros(3)}, TypeError, "names of tensors must be texts, not 0"),
     ({"w": np.zeros(3, int)}, TypeError, "w must hold float16, float32")])
 def test_bad_gradients(vectors, kind, text):
     errors = fails(1, lambda transport: Aggregator("dqsg").average(transport, vectors))

@@ -1,7 +1,7 @@
 """Positions of sparse messages: they come back, and the formula is the length."""
 
 from itertools import combinations
-from math import comb, log2
+from math import comb, lgamma, log, log2
 
 import numpy as np
 import pytest
@@ -48,6 +48,14 @@ def test_bits_near_the_least(share):
     least = sum(log2((count - i) / (kept - i)) for i in range(kept))
     assert least <= positions_bits(kept, count) <= least + 0.65 * kept
     assert log2(comb(100, 10)) <= positions_bits(10, 100)
+
+
+def test_bits_near_the_least_for_all_shares():
+    """As the documentation tells them: few positions take more than many."""
+    for count in np.geomspace(1000, 2**33, 50).astype(np.int64).tolist():
+        for kept in {1, *np.geomspace(200, count / 5, 50).astype(np.int64).tolist()}:
+            least = (lgamma(count + 1) - lgamma(kept + 1) - lgamma(count - kept + 1)) / log(2)
+            assert 0 <= positions_bits(kept, count) - least <= (3 if kept == 1 else 0.7 * kept)
 
 
 @pytest.mark.parametrize("kept, count", [(3, 16), (2, 64)])

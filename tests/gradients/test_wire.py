@@ -1,5 +1,7 @@
 """Messages: every truncation and every changed byte is refused; payloads come back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,19 @@ def test_header_of_a_checksum_that_fits_but_no_sense():
         make_codec("dqsg").decode(pack_message(header, bytes(5)), KEY)
     with pytest.raises(MessageError, match="symbol 3"):
         make_codec("dqsg").decode(pack_message(header, bytes(4) + b"\xff\xff\x0f"), KEY)
+
+
+@pytest.mark.parametrize("name", list_codecs())
+def test_short_message_claims_no_memory(name):
+    """Of as many values, rows and buckets as a message can have."""
+    codecs = [make_codec(name)]
+    if name not in ("none", "fp16", "bf16"):
+        codecs.append(make_codec(name, bucket_size=1))
+    for codec in codecs:
+        message = codec.encode(np.ones((1, 1)), KEY)
+        header, body = unpack_message(message)
+        with pytest.raises(MessageError):
+            codec.decode(pack_message(replace(header, shape=(2**33, 1)), body), KEY)
 
 
 @pytest.mark.parametrize("n_symbols", [2, 3, 5, 7, 9, 15, 16, 31, 128, 255])

@@ -10,7 +10,7 @@ import numpy as np
 from bitstep.checks import check_choice, check_integer
 from bitstep_gradients.errors import MessageError
 from bitstep_gradients.keys import Key
-from bitstep_gradients.vectors import BFloat16, bucket_starts, checked_side, checked_vector
+from bitstep_gradients.vectors import BFloat16, bucket_count, checked_side, checked_vector
 from bitstep_gradients.wire.header import Header, pack_message, unpack_message
 from bitstep_gradients.wire.payloads import PAYLOADS, Payload
 
@@ -210,7 +210,7 @@ class Codec(ABC):
 
     def n_buckets(self, count: int) -> int:
         """Buckets of ``count`` values."""
-        return bucket_starts(count, self.bucket_size).size
+        return bucket_count(count, self.bucket_size)
 
     def overhead_bits(self, shape: tuple[int, ...], dtype: str = "float32") -> int:
         """Bits of the header of a vector."""

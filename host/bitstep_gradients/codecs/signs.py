@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep_gradients.codecs.plain import Deterministic
 from bitstep_gradients.errors import MessageError
-from bitstep_gradients.vectors import bucket_starts, checked_vector, of_buckets
+from bitstep_gradients.vectors import bucket_count, bucket_starts, checked_vector, of_buckets
 from bitstep_gradients.wire.payloads import PAYLOADS
 
 SIGNS = PAYLOADS["fixed"]
@@ -41,7 +41,7 @@ class OneBit(Deterministic):
 
     def _decode_shaped(self, body, shape, key, side):
         count, size = prod(shape), self.row_size(shape)
-        centres = _floats(body, 2 * bucket_starts(count, size).size).reshape(2, -1)
+        centres = _floats(body, 2 * bucket_count(count, size)).reshape(2, -1)
         if (centres[0] > 0).any() or (centres[1] < 0).any():
             raise MessageError("the message must have centres of values below zero that are not "
                                "positive, and centres of the others that are not negative")
@@ -71,7 +71,7 @@ class OneBit(Deterministic):
 
     def expected_bits(self, vector):
         values, dtype = checked_vector(vector)
-        rows = bucket_starts(values.size, self.row_size(values.shape)).size
+        rows = bucket_count(values.size, self.row_size(values.shape))
         return self.overhead_bits(values.shape, dtype) + 64 * rows \
             + 8 * ((values.size + 7) // 8)
 

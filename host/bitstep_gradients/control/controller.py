@@ -9,7 +9,7 @@ import numpy as np
 
 from bitstep.checks import check_integer
 from bitstep_gradients.codecs.base import Codec
-from bitstep_gradients.codecs.uniform import Dqsg, Qsgd, QsgdLinf, Uniform
+from bitstep_gradients.codecs.uniform import LARGEST, Dqsg, Qsgd, QsgdLinf, Uniform
 from bitstep_gradients.control.schedule import LEVELS, MAX_BITS, MIN_BITS
 from bitstep_gradients.control.wrapped import Wrapped
 from bitstep_gradients.errors import MessageError
@@ -122,7 +122,15 @@ class BitController(Wrapped):
         statistics : ndarray of float32, shape (5,)
             Values; root mean square of the scales of their buckets; root mean square and mean
             magnitude of the values; loss (-1: none).
+
+        Raises
+        ------
+        TypeError, ValueError
+            See :func:`bitstep_gradients.vectors.checked_vector`; for a loss that is not finite.
         """
+        loss = -1.0 if loss is None else float(loss)
+        if not abs(loss) <= float(LARGEST):
+            raise ValueError(f"loss must be finite in float32, not {loss}")
         is_one = isinstance(vector, (BFloat16, np.ndarray))
         codec = self._codec_of(1)
         count, sums = 0, np.zeros(3)
@@ -134,8 +142,7 @@ class BitController(Wrapped):
             sums += ((sizes * scales**2).sum(), sum_of_squares(values),
                      np.abs(values, dtype=np.float64).sum())
         scale, square, magnitude = sums / max(count, 1)
-        return np.array([count, sqrt(scale), sqrt(square), magnitude,
-                         -1 if loss is None else loss], np.float32)
+        return np.array([count, sqrt(scale), sqrt(square), magnitude, loss], np.float32)
 
     def update(self, statistics: Sequence[np.ndarray], *, step: int | None = None) -> None:
         """Change the state by the statistics of all ranks.

@@ -122,6 +122,9 @@ class DqSgd(BitController):
             return LEVELS[:-1, None] / np.sqrt(squares)
 
     def _learn(self, step, facts):
+        if self.alpha == "loss" and facts["loss"] < 0:      # before anything is changed
+            raise ValueError('alpha="loss" needs the loss of every rank, which is at least 0: '
+                             "statistics(vector, loss=...)")
         state, square = self.state, facts["scale"]**2
         past, squares = self._since_update(step, square)
         self._spend(past, squares)
@@ -179,9 +182,6 @@ class DqSgd(BitController):
     def _follow_loss(self, step, loss):
         if self.alpha != "loss":
             return
-        if loss < 0:
-            raise ValueError('alpha="loss" needs the loss of every rank: '
-                             "statistics(vector, loss=...)")
         if not self.state["updates"]:
             self.state |= {"first_loss": loss, "loss_step": float(step)}
         past = step - int(self.state["loss_step"])

@@ -31,17 +31,25 @@ class Entry:
         The step of ``pending``.
     largest : float
         Largest squared norm of a gradient so far.
+    before : float
+        The same before step ``step``.
     """
 
     residual: np.ndarray
     pending: np.ndarray | None = None
     step: int = 0
     largest: float = 0.0
+    before: float = 0.0
 
     def keep(self) -> None:
         """Take over what is open."""
         if self.pending is not None:
             self.residual, self.pending = self.pending, None
+        self.before = self.largest
+
+    def discard(self) -> None:
+        """Forget what is open."""
+        self.pending, self.largest = None, self.before
 
 
 class ErrorFeedback(Wrapped):
@@ -70,11 +78,13 @@ class ErrorFeedback(Wrapped):
     Raises
     ------
     TypeError, ValueError
-        For something else than a codec, or a weight outside its range.
+        For something else than a codec, one that has error feedback, or a weight outside its range.
     """
 
     def __init__(self, codec: Codec, *, weight: float = 1.0):
         super().__init__(codec)
+        if isinstance(codec, ErrorFeedback):    # what a message lost would be added twice
+            raise ValueError("the codec has error feedback already; give the codec inside it")
         if not is_number(weight) or not 0 < weight <= 1:
             raise ValueError(f"weight must be greater than 0 and at most 1, not {weight!r}")
         self.weight = float(weight)
@@ -120,7 +130,8 @@ class ErrorFeedback(Wrapped):
         message = self.codec.encode(corrected, key, side)
         lost = _clipped(corrected, -self.codec.decode(message, key, side))
         entry = self._entries.get(key.tensor, Entry(residual))
-        largest = max(entry.largest, sum_of_squares(values))
+        before = entry.before if entry.step == key.step else entry.largest
+        largest = max(before, sum_of_squares(values))
         pending = _clipped((np.float32(1) - weight) * residual, lost)
         if sum_of_squares(pending) > GROWTH * largest:
             raise DivergenceError(
@@ -173,7 +184,7 @@ class ErrorFeedback(Wrapped):
         """
         for entry in self._entries.values():
             if entry.step == step:
-                entry.pending = None
+                entry.discard()
 
     def rescale(self, factor: float) -> None:
         """Multiply all residuals, such as by old step / new step when the step of SGD changes.
@@ -181,15 +192,18 @@ class ErrorFeedback(Wrapped):
         Raises
         ------
         ValueError
-            Unless the factor is finite.
+            Unless the factor is finite in float32.
         """
-        if not -inf < factor < inf:
-            raise ValueError(f"factor must be finite, not {factor!r}")
+        if not is_number(factor) or abs(factor) > float(LARGEST):
+            raise ValueError(f"factor must be finite in float32, not {factor!r}")
         zero = np.float32(0)
         for entry in self._entries.values():
             entry.residual = _clipped(np.float32(factor) * entry.residual, zero)
             if entry.pending is not None:
                 entry.pending = _clipped(np.float32(factor) * entry.pending, zero)
+            # The gradients so far have the new unit, too: a residual that grows is told by them.
+            entry.largest *= float(factor)**2
+            entry.before *= float(factor)**2
 
     def reset(self) -> None:
         """Forget all residuals."""
@@ -202,7 +216,7 @@ class ErrorFeedback(Wrapped):
         return {"codec": self.codec.state_dict(), "tensors": {
             tensor: {"residual": entry.residual.copy(), "step": entry.step,
                      "pending": None if entry.pending is None else entry.pending.copy(),
-                     "largest": entry.largest}
+                     "largest": entry.largest, "before": entry.before}
             for tensor, entry in self._entries.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -213,7 +227,8 @@ class ErrorFeedback(Wrapped):
         restored = {int(tensor): Entry(_restored(tensor, one["residual"]),
                                        None if one["pending"] is None
                                        else _restored(tensor, one["pending"]), int(one["step"]),
-                                       float(one["largest"]))
+                                       float(one["largest"]),       # older states have no before
+                                       float(one.get("before", one["largest"])))
                     for tensor, one in state["tensors"].items()}
         self.codec.load_state_dict(state["codec"])
         self._entries, self._rank = restored, None

@@ -85,8 +85,11 @@ class Aggregator:
         check_integer("seed", seed, 0, WORD - 1)
         if update_at is None:
             update_at = default_updates
-        elif not callable(update_at):
+        elif isinstance(update_at, Container):
             update_at = update_at.__contains__
+        elif not callable(update_at):
+            raise TypeError("update_at must be a function of the step, or a set, range or list of "
+                            f"steps, not {update_at!r}")
         self.exchange, self.warmup_steps, self.on_bad = exchange, warmup_steps, on_bad
         self.seed, self._update_at = seed, update_at
         self._choice = CodecChoice(codec, options, error_feedback=error_feedback,
@@ -199,6 +202,9 @@ class Aggregator:
         if not 0 < len(shapes) <= MAX_TENSORS or transport.world_size > MAX_RANKS:
             raise ValueError(f"there must be from 1 to {MAX_TENSORS} tensors and at most "
                              f"{MAX_RANKS} ranks, not {len(shapes)} and {transport.world_size}")
+        strange = [name for name in shapes if not isinstance(name, str)]
+        if strange:
+            raise TypeError(f"names of tensors must be texts, not {strange[0]!r}")
         sizes = {name: math.prod(shape) for name, shape in shapes.items()}
         chosen = self._choice.for_tensors(sizes, codecs)
         entries = [Entry(name, number, shapes[name], codec)

@@ -5,6 +5,8 @@ from copy import deepcopy
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
+
 from bitstep.checks import check_integer
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.controller import BitController
@@ -36,11 +38,12 @@ class CodecChoice:
     """
 
     def __init__(self, codec: "str | Codec", options: Mapping[str, Any], *,
-                 error_feedback: "bool | float", min_size: int,
+                 error_feedback: "bool | float | None", min_size: int,
                  overrides: "Mapping[str, str | Codec] | None"):
         check_integer("min_size", min_size, 0)
-        self.weight = None if error_feedback is False or error_feedback is None \
-            else float(error_feedback)
+        if isinstance(error_feedback, (bool, np.bool_)):
+            error_feedback = 1.0 if error_feedback else None
+        self.weight = error_feedback
         self.codec = self.prepared(codec, options)
         self.small = make_codec(UNCOMPRESSED)
         self.min_size = min_size

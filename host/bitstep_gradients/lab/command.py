@@ -36,6 +36,7 @@ TITLES = {
     "dq-sgd": "DQ-SGD, a controller of bits", "oland-raj": "bits by RMS (Oland and Raj)",
     "adaqs": "bits by mean / deviation (AdaQS)"}
 MAX_WORKERS = 64
+MAX_TIMEOUT_S = 1e6         # poll() of processes counts milliseconds in 32 bits
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -87,9 +88,9 @@ def _declare(race: argparse.ArgumentParser) -> None:
                           help="all_gather: every worker gets all messages; two-phase: a slice of "
                           "each gradient has an owner, who averages it and sends the average "
                           "(default: all_gather)")
-    exchange.add_argument("--timeout", type=number(0), default=600.0, metavar="S",
-                          help="seconds that a worker waits for another one, judging the model "
-                          "included (default: 600)")
+    exchange.add_argument("--timeout", type=number(0, high=MAX_TIMEOUT_S), default=600.0,
+                          metavar="S", help="seconds that a worker waits for another one, judging "
+                          "the model included (default: 600)")
     data = race.add_argument_group("data")
     data.add_argument("--data", metavar="DATA", help="a file or a name (`bitstep info --data`; "
                       "default: synthetic-64 for linreg, else digits)")

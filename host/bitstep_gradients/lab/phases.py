@@ -14,7 +14,7 @@ import numpy as np
 from bitstep.cli.options import integer
 from bitstep_gradients.exchange import EXCHANGES, Aggregator
 from bitstep_gradients.exchange.transport import ThreadGroup
-from bitstep_gradients.lab.contestants import Contestant, parse_contestant
+from bitstep_gradients.lab.contestants import Contestant, ContestantError, parse_contestant
 from bitstep_gradients.lab.perceptrons import Parameters
 from bitstep_gradients.lab.tasks import make_task
 from bitstep_gradients.lab.training import Batches, descend, gradients_of
@@ -82,15 +82,18 @@ def main(arguments: list[str] | None = None) -> None:
     """Print a Markdown table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n    ")[0],
                                      prog="python -m bitstep_gradients.lab.phases")
-    parser.add_argument("--codecs", nargs="+", type=parse_contestant, metavar="CODEC",
-                        default=[parse_contestant(text) for text in CODECS],
+    parser.add_argument("--codecs", nargs="+", metavar="CODEC", default=list(CODECS),
                         help=f"as in `bitstep gradients race` (default: {' '.join(CODECS)})")
     parser.add_argument("--workers", nargs="+", type=integer(1), default=list(WORKERS),
                         metavar="N")
     options = parser.parse_args(arguments)
+    try:
+        contestants = [parse_contestant(text) for text in options.codecs]
+    except ContestantError as error:
+        parser.error(f"--codecs: {error}")
     rows = []
     for n_workers in options.workers:
-        for text, schemes in errors(options.codecs, n_workers).items():
+        for text, schemes in errors(contestants, n_workers).items():
             once, twice = (schemes[name] for name in ("all_gather", "two-phase"))
             rows.append([f"`{text}`", str(n_workers), f"{once:.3g}", f"{twice:.3g}",
                          f"{twice / once:.2f}"])

@@ -112,7 +112,8 @@ class Compression(Aggregator):
         if bucket.index() == 0:
             self._buckets.clear()       # of a step that an error ended
         buffer = bucket.buffer()
-        check_tensor(buffer)
+        for tensor in (buffer, *bucket.parameters()):   # buffers hold complex numbers as pairs
+            check_tensor(tensor)
         on_gpu = buffer.device.type != "cpu"
         future = torch.futures.Future(devices=[buffer.device] if on_gpu else None)
         self._buckets.append((bucket, future))
@@ -203,8 +204,11 @@ def _raise_after_backward(error: Exception) -> None:
     def raise_it():
         raise error
 
-    # DistributedDataParallel queues its own callback after this one, so that the inner one is last.
-    queue(lambda: queue(raise_it))
+    try:
+        # DistributedDataParallel queues its own callback after this one: the inner one is last.
+        queue(lambda: queue(raise_it))
+    except RuntimeError:        # no backward pass: a rank without rows left, within model.join()
+        raise error from None
 
 
 def hook(state: Compression, bucket):

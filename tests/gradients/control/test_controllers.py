@@ -189,6 +189,24 @@ def test_loss_that_one_rank_does_not_tell():
         controller.update(rows, step=0)
 
 
+def test_an_update_without_a_loss_spends_nothing():
+    """So a step that is repeated with it goes on as if the first try had never been."""
+    controller = DqSgd(make_codec("dqsg"), steps=20, alpha="loss", mean_bits=4)
+    for step in (0, 5):
+        controller.update([controller.statistics(np.ones(4), loss=9.0 - step)], step=step)
+    before = controller.state_dict()
+    with pytest.raises(ValueError, match="needs the loss of every rank, which is at least 0"):
+        controller.update([controller.statistics(np.ones(4))], step=9)
+    assert controller.state_dict() == before
+
+
+@pytest.mark.parametrize("loss", [np.nan, np.inf, 1e39])
+def test_loss_that_is_not_finite(loss):
+    controller = DqSgd(make_codec("dqsg"), steps=10, alpha="loss", like_bits=4)
+    with pytest.raises(ValueError, match="loss must be finite in float32, not"):
+        controller.statistics(np.ones(4), loss=loss)
+
+
 def test_norms_that_vanish_are_expected_to_halve_at_most():
     controller = DqSgd(make_codec("dqsg"), steps=4, alpha=1.0, mean_bits=3, interval=1)
     for step, norm in enumerate((1.0, 2.0**-10, 2.0**-20)):

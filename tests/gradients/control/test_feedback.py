@@ -7,6 +7,7 @@ import pytest
 
 from bitstep_gradients import BFloat16, Codec, DqSgd, ErrorFeedback, Key, list_codecs, make_codec
 from bitstep_gradients.control.feedback import best_weight, residual_bound
+from bitstep_gradients.errors import DivergenceError
 from bitstep_gradients.vectors import checked_vector, sum_of_squares
 
 
@@ -222,6 +223,27 @@ def test_a_skipped_step_has_never_been(kept):
         assert (left(skipping, tensor) == left(clean, tensor)).all()
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_skipped_step_does_not_hide_a_residual_that_grows(is_restored):
+    """Its gradients may be as large as those of a scaler that went too far."""
+    feedback = ErrorFeedback(make_codec("qsgd"))
+    vectors = np.random.default_rng(2).normal(size=(200, 1000))
+    feedback.encode(vectors[0], Key(0, 0))
+    feedback.encode(1e30 * vectors[1], Key(0, 1))
+    if is_restored:
+        state = feedback.state_dict()
+        feedback = ErrorFeedback(make_codec("qsgd"))
+        feedback.load_state_dict(state)
+    feedback.discard(1)
+
+    def train():
+        for step, vector in enumerate(vectors[2:], 2):
+            feedback.encode(vector, Key(0, step))
+
+    with pytest.raises(DivergenceError, match="the residual of tensor 0 has grown"):
+        train()
+
+
 def test_a_refused_vector_changes_no_residual():
     feedback = ErrorFeedback(make_codec("qsgd"))
     feedback.encode(np.array([1.0, 0.3]), Key(0, 0))
@@ -304,13 +326,18 @@ def test_rescale():
     feedback.keep()
     feedback.rescale(2)
     assert left(feedback).tolist() == [0.5]
-    with pytest.raises(ValueError, match="factor must be finite"):
-        feedback.rescale(np.inf)
+    for factor in (np.inf, np.nan, 1e39):
+        with pytest.raises(ValueError, match="factor must be finite"):
+            feedback.rescale(factor)
+    feedback.rescale(1e7)           # a step that fell so far: no residual that grows
+    feedback.encode(np.array([0.5]), Key(0, 1))
 
 
 def test_bad_parameters():
     for weight in (0, -1, 1.5, np.nan):
         with pytest.raises(ValueError, match="weight must be greater than 0 and at most 1"):
             ErrorFeedback(make_codec("none"), weight=weight)
+    with pytest.raises(ValueError, match="the codec has error feedback already"):
+        ErrorFeedback(ErrorFeedback(make_codec("dqsg")))
     with pytest.raises(TypeError, match="must be made by"):
         ErrorFeedback("dqsg")   # pyright: ignore[reportArgumentType]

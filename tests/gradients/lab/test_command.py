@@ -93,6 +93,7 @@ def test_error_feedback_for_all(tmp_path, nothing_drawn):
     (["--data", "diabetes"], "logreg is for a classification, and diabetes is a regression"),
     (["--workers", "2", "9", "--transport", "gloo"],
      "--workers must be at most 8 with --transport gloo, not 9"),
+    (["--timeout", "1e7"], "--timeout: must be a number between 0 and 1e+06, not '1e7'"),
     (["--exchange", "ring"], "argument --exchange: invalid choice: 'ring'"),
     (["--workers", "0"], "must be an integer from 1 to 64, not '0'")])
 def test_bad_options(arguments, message, tmp_path, capsys):

@@ -2,12 +2,14 @@
 
 import copy
 import json
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bitstep_gradients import make_codec
+from bitstep_gradients.lab import phases
 from bitstep_gradients.lab.papers import errors, regression, trained
 from bitstep_gradients.lab.papers.__main__ import main
 from bitstep_gradients.lab.papers.training import RUNS
@@ -107,6 +109,19 @@ def test_reports_that_do_not_fit(races, text, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["--race", str(tmp_path)])
     assert text in capsys.readouterr().err
+
+
+def test_errors_without_torch(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitstep_gradients.lab.networks", None)
+    with pytest.raises(SystemExit):
+        main(["--errors", "resnet"])
+    assert 'pip install "bitstep[torch]"' in capsys.readouterr().err
+
+
+def test_phases_of_a_codec_that_there_is_not(capsys):
+    with pytest.raises(SystemExit):
+        phases.main(["--codecs", "dqsg", "morse"])
+    assert "--codecs: there is no codec 'morse'; there are none" in capsys.readouterr().err
 
 
 def test_counterparts_name_what_there_is():

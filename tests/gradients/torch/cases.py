@@ -1,6 +1,7 @@
 """Cases of the hook that all run in the same two processes, one after the other."""
 
 import io
+from typing import Any
 
 import numpy as np
 import torch  # type: ignore
@@ -9,7 +10,7 @@ from tests.gradients.torch.models import batch
 from torch.nn.parallel import DistributedDataParallel  # type: ignore
 
 import bitstep_gradients.torch
-from bitstep_gradients import make_codec
+from bitstep_gradients import ErrorFeedback, make_codec
 from bitstep_gradients.torch import Compression, TorchTransport
 
 
@@ -191,6 +192,22 @@ def sparse(rank):
     model(torch.tensor([1, 2])).sum().backward()
 
 
+class Turned(torch.nn.Module):
+    """Its parameter is complex."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+
+    def forward(self, x):
+        return (self.weight * x).abs().sum()
+
+
+def complex_numbers(rank):
+    model, _ = hooked(DistributedDataParallel(Turned()), "none")
+    model(torch.ones(2)).backward()
+
+
 def spoilt(model, rank, value):
     """A backward pass in which rank 1 has a value that is not finite."""
     model.zero_grad()
@@ -225,6 +242,14 @@ def going_on_after_an_error(rank):
     return errors, found, [backward(clean, rank, step) for step in range(3)]
 
 
+def joined(rank):
+    """Rank 0 has no batch left when rank 1 has a gradient that is not finite."""
+    model, _ = hooked(network(), "dqsg")
+    with model.join():
+        for step in range(1 + rank):
+            spoilt(model, rank, float("nan") if step else 1.0)
+
+
 def skipped(rank):
     """A scaler of AMP skips the step on all ranks, and goes on with a smaller scale."""
     model, compression = hooked(network(), "dqsg", on_bad="skip", error_feedback=True)
@@ -240,6 +265,33 @@ def skipped(rank):
         weights = np.concatenate([one.detach().numpy().ravel() for one in model.parameters()])
         found.append((compression.skipped, scaler.get_scale(), weights))
     return found
+
+
+def scale_that_changes(rank):
+    """Unscaled averages of three steps, of which a scaler skips one, and what is left of a rank's
+    own gradients, which were the same in both steps.
+    """
+    model, compression = hooked(network(), "top-k", share=0.1, min_size=0, on_bad="skip",
+                                error_feedback=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    total, codecs = 0.0, []
+    for value in (1.0, float("inf"), 1.0):
+        optimizer.zero_grad()
+        before, loss = scaler.get_scale(), model(batch(rank, 0, columns=40)).square().mean()
+        scaler.scale(loss * (value if rank == 1 else 1.0)).backward()
+        if not compression.skipped:
+            total += np.concatenate(gradients(model), axis=None) / before
+        scaler.step(optimizer)
+        scaler.update()
+        codecs = [one for one in compression.codecs.values() if isinstance(one, ErrorFeedback)]
+        for codec in codecs:
+            codec.rescale(scaler.get_scale() / before)
+    rest: list[Any] = [codec.residual(number) for number, codec in enumerate(codecs)]
+    plain = layers()
+    plain(batch(rank, 0, columns=40)).square().mean().backward()
+    return total, np.concatenate(rest, axis=None) / scaler.get_scale(), \
+        2 * np.concatenate(gradients(plain), axis=None)
 
 
 def overrides(rank):
@@ -319,7 +371,7 @@ def transport(rank):
 
 CASES = {case.__name__: case for case in (
     uncompressed, parameter_without_dimensions, types, near_the_largest_number, views,
-    unused_parameters, accumulation, same_as_numpy, saved_before_the_first_step, sparse, not_finite,
-    after_an_error, going_on_after_an_error, skipped, overrides, pattern_without_names,
-    parameter_of_another_model, model_not_registered, no_ddp, bad_key, registered_twice, two_models,
-    subgroup, transport)}
+    unused_parameters, accumulation, same_as_numpy, saved_before_the_first_step, sparse,
+    complex_numbers, not_finite, joined, after_an_error, going_on_after_an_error, skipped,
+    scale_that_changes, overrides, pattern_without_names, parameter_of_another_model,
+    model_not_registered, no_ddp, bad_key, registered_twice, two_models, subgroup, transport)}

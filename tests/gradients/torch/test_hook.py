@@ -103,7 +103,9 @@ def test_saved_before_the_first_step(ranks):
 
 @pytest.mark.parametrize("case, kind, text", [
     ("sparse", "TypeError", "make its layer with sparse=False"),
+    ("complex_numbers", "TypeError", "not torch.complex64"),
     ("not_finite", "ValueError", "on rank 1 they have NaN or infinity"),
+    ("joined", "ValueError", "on rank 1 they have NaN or infinity"),
     ("pattern_without_names", "ValueError", "call register(ddp_model)"),
     ("parameter_of_another_model", "ValueError", "a parameter of shape (2,)"),
     ("no_ddp", "TypeError", "DistributedDataParallel, not Linear"),
@@ -150,6 +152,14 @@ def test_step_that_is_skipped(ranks):
         assert (first[2] == second[2]).all()
         assert (third[2] != second[2]).mean() > 0.9
         assert (third[2] == ranks[0]["skipped"][2][2]).all()
+
+
+def test_residuals_have_the_scale_of_a_scaler(ranks):
+    """Rescaled with it, nothing of the gradients is lost."""
+    total, rest, own = (np.mean(parts, axis=0) for parts in zip(
+        *(rank["scale_that_changes"] for rank in ranks), strict=True))
+    assert np.linalg.norm(rest) > 0.1 * np.linalg.norm(own)
+    assert np.linalg.norm(total + rest - own) < 1e-6 * np.linalg.norm(own)
 
 
 def test_overrides(ranks):

@@ -26,6 +26,7 @@ from bitstep_gradients.lab.papers import (
 )
 from bitstep_gradients.lab.papers.claims import runs_table, table
 from bitstep_gradients.lab.papers.training import RUNS
+from bitstep_gradients.lab.tasks import TaskError
 
 PAPERS = {"ALQ": alq, "QCS": qcs, "DQSG": dqsg, "DQ-SGD": dq_sgd, "ZipML": zipml}
 
@@ -79,7 +80,10 @@ def main(arguments: list[str] | None = None) -> None:
     if options.codecs:
         print(" ".join(trained.CODECS))
     elif options.errors:
-        print(errors.table(options.errors))
+        try:
+            print(errors.table(options.errors))
+        except TaskError as error:
+            parser.error(str(error))
     elif options.regression:
         found = regression.curves()
         print(f"{regression.table(found)}\n\n{table(regression.claims(found))}")
