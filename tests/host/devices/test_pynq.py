@@ -393,6 +393,27 @@ def test_close_ends_a_run(use, tmp_path):
     assert not left.MARK.exists()
 
 
+def test_close_again_after_it_was_interrupted(use, tmp_path, monkeypatch):
+    """The memory must not be given back while a run writes to it."""
+    fake = use(CONFIG)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    buffer = device.allocate(64)
+    fake.pipeline.set("STATUS", Status.BUSY)
+
+    def stop(device):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device_module, "ended", stop)
+        with pytest.raises(KeyboardInterrupt):
+            device.close()
+    assert buffer.array.size
+    device.close()
+    assert not fake.pipeline.get("STATUS") & Status.BUSY
+    assert not buffer.array.size
+    assert not left.MARK.exists()
+
+
 @pytest.mark.parametrize("by", ["this program", "another one"])
 def test_close_leaves_the_run_of_another_alone(use, tmp_path, by):
     """Who loads a bitstream after this one has the board."""

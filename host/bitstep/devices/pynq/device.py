@@ -279,12 +279,12 @@ class PynqDevice(RegisterDevice):
         if self._process != os.getpid():
             return
         if self._confirmed:
-            self._confirmed = False
-            _OPEN.discard(self)
             with contextlib.suppress(DeviceError, RuntimeError, OSError):
                 if not taken(self._mark) and ended(self):
                     remove_mark()
                     self._settle()
+            self._confirmed = False     # not before: after Ctrl-C in here the run may go on
+            _OPEN.discard(self)
         for buffer in self._buffers:
             buffer.free()
         self._buffers.clear()
