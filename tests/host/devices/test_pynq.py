@@ -450,6 +450,16 @@ def test_second_one_while_a_run_is_open(use, tmp_path):
     PynqDevice(CONFIG, bitfile=path).close()
 
 
+def test_two_take_turns(use, tmp_path):
+    """pynq gives up the interrupt of a bitstream when another is loaded, be it the same one."""
+    use(CONFIG, interrupt=FakeInterrupt(0.01))
+    path = write_bitstream(tmp_path, CONFIG)
+    with PynqDevice(CONFIG, bitfile=path) as first, PynqDevice(CONFIG, bitfile=path) as second:
+        assert (first.uses_interrupt, second.uses_interrupt) == (False, True)
+        for device in (first, second, first):
+            assert device.train(job()).epochs_done == 3
+
+
 def test_one_that_nobody_has_any_more(use, tmp_path):
     """It is closed, and so is its run, whose memory is given back."""
     fake = use(CONFIG)

@@ -107,10 +107,13 @@ class PynqDevice(RegisterDevice):
         self._process = os.getpid()
         try:
             with contextlib.ExitStack() as idle:
-                for other in list(_OPEN):       # there is one FPGA: loading ends what runs on it
+                others = list(_OPEN)
+                for other in others:            # there is one FPGA: loading ends what runs on it
                     idle.enter_context(other.turns.held(self.name))
                 self._ip, self._interrupt, self.clock = self._waiter.call(
                     lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
+                for other in others:            # pynq waits for the interrupt of this one alone
+                    other._interrupt = None
             self.clock_hz = self.clock.hz
             self._offered = self._interrupt     # stays when waiting no longer relies on it
             self._pynq, self._board = pynq, _active_device(pynq)
