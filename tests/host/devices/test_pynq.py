@@ -299,6 +299,15 @@ def test_not_one_pipeline(use, tmp_path, kinds):
         PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
 
 
+@pytest.mark.parametrize("suffix", [".hwh", ".json"])
+def test_another_of_the_three_files_is_named(use, tmp_path, suffix):
+    """pynq would load what it is given, whatever that is."""
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    PynqDevice(CONFIG, bitfile=path.with_suffix(suffix)).close()
+    assert fake.loaded == [str(path)]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("No Devices Found"), OSError("Root permissions"),
                                    TypeError("unsupported operand")])
 def test_pynq_fails(use, tmp_path, error):
