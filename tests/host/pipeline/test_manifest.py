@@ -62,7 +62,7 @@ def test_checksums(tmp_path):
     (dataclasses.replace(SERIAL, clock_mhz={}), "clock_hz", "KeyError: 'constraint'"),
     (dataclasses.replace(SERIAL, board=""), "board", "KeyError: 'board'"),
     (dataclasses.replace(SERIAL, system={"baud": "x"}), "baud", "ValueError: invalid literal"),
-    (dataclasses.replace(SERIAL, system={"baud": 0}), "baud", "ValueError: baud must be at least 1"),
+    (dataclasses.replace(SERIAL, system={"baud": 0}), "baud", "ValueError: baud must be at"),
     (dataclasses.replace(SERIAL, system={"baud": float("inf")}), "baud", "OverflowError: cannot"),
     *((dataclasses.replace(SERIAL, clock_mhz={"constraint": mhz}), "clock_hz",
        "ValueError: the clock must be a number of MHz above 0, not") for mhz in
