@@ -190,6 +190,15 @@ def test_interrupts_after_a_run_that_was_broken_off(folder, switched_on):
         assert file.enabled == file.arrived
 
 
+def test_two_devices_take_turns(folder, device):
+    """pynq waits for interrupts of the bitstream that was loaded last, and of no other."""
+    with PynqDevice(CONFIG, bitfile=path_of(folder)) as second:
+        for seed, one in enumerate((device, second, device)):
+            job = small_job(seed=seed, n_rows=3000)
+            assert is_golden(one.train(job), job)
+    assert is_golden(device.train(job), job)
+
+
 @pytest.mark.parametrize("offered", [True, False])
 def test_without_interrupt(folder, switched_on, offered):
     switched_on(with_interrupt=offered)

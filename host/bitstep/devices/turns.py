@@ -57,7 +57,8 @@ class Turns:
                     f"Device '{name}' has one run at a time, and another one is open on it, begun "
                     f"in {'this thread' if self._thread is here else self._thread.name}: finish "
                     "and close that one first (on_epoch and other callbacks are called while it is "
-                    "open, and threads must wait for each other), or open another device")
+                    "open, and threads must wait for each other), or open another device (a board "
+                    "is only one)")
             self._holder, self._thread = weakref.ref(run), here
 
     def require(self, run: Holder, name: str) -> None:

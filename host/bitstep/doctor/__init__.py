@@ -90,9 +90,20 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
                     session.stop()
         facts.changed_facts(report, device)
     finally:
-        device.close()
+        _close(device, report)
     report.finish()
     return report
+
+
+def _close(device: Any, report: Report) -> None:
+    """Close a device; a board that went away must not take the report with it."""
+    try:
+        device.close()
+    except Exception as error:          # whatever a driver or a library raises
+        report.section("End")
+        report.fail("close the device", expected="a device that gives back what it holds",
+                    found=str(error) or type(error).__name__, remedy="see that the board is still "
+                    "connected, restart what uses it, then run bitstep doctor again")
 
 
 def _check(session: Session, sections: dict[str, list]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import MAX_CLOCK_MHZ
 from bitstep.pipeline.registers import MAP_VERSION
 from bitstep.pipeline.results import DeviceError
 
@@ -88,13 +89,21 @@ class Manifest:
 
     @property
     def clock_hz(self) -> float:
-        """Clock that it was placed and routed for; KeyError if it is not told."""
-        return 1e6 * float(self.clock_mhz["constraint"])
+        """Clock that it was placed and routed for; KeyError if it is not told, ValueError if it is
+        none.
+        """
+        mhz = float(self.clock_mhz["constraint"])
+        if not 0 < mhz < MAX_CLOCK_MHZ:
+            raise ValueError(f"the clock must be a number of MHz above 0, not {mhz:g}")
+        return 1e6 * mhz
 
     @property
     def baud(self) -> int:
-        """Rate of its serial line; KeyError if it has none."""
-        return int(self.system["baud"])
+        """Rate of its serial line; KeyError if it has none, ValueError if it is none."""
+        baud = int(self.system["baud"])
+        if baud < 1:
+            raise ValueError(f"baud must be at least 1, not {baud}")
+        return baud
 
     def text(self) -> str:
         """Return the content of the file."""
@@ -131,14 +140,26 @@ def read_manifest(path: str | Path, kind: str, *needed: str) -> Manifest:
         If it cannot be read or is of another kind of bitstream.
     """
     try:
-        found = _parse(json.loads(Path(path).read_text(encoding="utf-8")))
+        found = _parse(json.loads(Path(path).read_text(encoding="utf-8"),
+                                  object_pairs_hook=_once))
         for name in needed:
             if getattr(found, name) in (None, ""):
                 raise KeyError(name)
         return found
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError,
+            RecursionError) as error:
         raise DeviceError(f"{path} is no manifest of {kind}: {type(error).__name__}: {error}; take "
                           "the .json file that was made beside the bitstream") from error
+
+
+def _once(pairs):
+    """An object of JSON, each of whose names stands once: of two values the last would be taken."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"{twice!r} is in it twice")
+    return found
 
 
 def _parse(content: Any) -> Manifest:

@@ -22,17 +22,21 @@ def parse_config(text: str, *, bit_planes: bool = False) -> PipelineConfig:
     Raises
     ------
     ValueError
-        If there is no such field or its value is out of range.
+        If there is no such field, its value is out of range, or it is given twice.
     """
     fields = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}
     choices: dict[str, Any] = {"lookahead": "auto"}
     if bit_planes:
         choices |= {"row_format": BIT_PLANES, "bits": BIT_PLANE_BITS}
+    given: set[str] = set()
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
         if name not in fields:
             raise ValueError(f"{name!r} is no field of a configuration; fields are: "
                              f"{', '.join(fields)}")
+        if name in given:           # one of the two would be built, and nobody told which
+            raise ValueError(f"{name} must be given once, not twice in {text!r}; leave one out")
+        given.add(name)
         choices[name] = _value(name, value, fields[name])
     automatic = choices["lookahead"] == "auto"
     # What a batch may look ahead depends on the look-ahead, so it is chosen after that.

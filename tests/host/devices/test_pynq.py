@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import gc
 import json
 import os
 import re
@@ -298,6 +299,15 @@ def test_not_one_pipeline(use, tmp_path, kinds):
         PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
 
 
+@pytest.mark.parametrize("suffix", [".hwh", ".json"])
+def test_another_of_the_three_files_is_named(use, tmp_path, suffix):
+    """pynq would load what it is given, whatever that is."""
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    PynqDevice(CONFIG, bitfile=path.with_suffix(suffix)).close()
+    assert fake.loaded == [str(path)]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("No Devices Found"), OSError("Root permissions"),
                                    TypeError("unsupported operand")])
 def test_pynq_fails(use, tmp_path, error):
@@ -361,7 +371,7 @@ def test_nothing_is_read_without_need(use, tmp_path, change):
     """Where nothing answers, a read can hang the processor."""
     fake = use(CONFIG)
     path = write_bitstream(tmp_path, CONFIG)
-    PynqDevice(CONFIG, bitfile=path)        # not closed: a program that is killed
+    killed = PynqDevice(CONFIG, bitfile=path)
     if change == "no mark":
         left.MARK.unlink()
     elif change == "damaged mark":
@@ -370,6 +380,7 @@ def test_nothing_is_read_without_need(use, tmp_path, change):
         fake.PL.bitfile_name = str(tmp_path / "base.bit")
     PynqDevice(CONFIG, bitfile=path).close()
     assert not fake.looked
+    del killed
 
 
 def test_pipeline_of_another_identity_is_left_alone(killed):
@@ -391,11 +402,94 @@ def test_close_ends_a_run(use, tmp_path):
     assert not left.MARK.exists()
 
 
-def test_end_of_the_program_ends_a_run(tmp_path):
-    """A script that nobody stops, and that closes nothing."""
+def test_close_again_after_it_was_interrupted(use, tmp_path, monkeypatch):
+    """The memory must not be given back while a run writes to it."""
+    fake = use(CONFIG)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    buffer = device.allocate(64)
+    fake.pipeline.set("STATUS", Status.BUSY)
+
+    def stop(device):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device_module, "ended", stop)
+        with pytest.raises(KeyboardInterrupt):
+            device.close()
+    assert buffer.array.size
+    device.close()
+    assert not fake.pipeline.get("STATUS") & Status.BUSY
+    assert not buffer.array.size
+    assert not left.MARK.exists()
+
+
+@pytest.mark.parametrize("by", ["this program", "another one"])
+def test_close_leaves_the_run_of_another_alone(use, tmp_path, by):
+    """Who loads a bitstream after this one has the board."""
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    first = PynqDevice(CONFIG, bitfile=path)
+    second = PynqDevice(CONFIG, bitfile=path)
+    if by == "another one":
+        device_module._OPEN.discard(second)
+    fake.pipeline.set("STATUS", Status.BUSY)
+    first.close()
+    assert fake.pipeline.get("STATUS") & Status.BUSY
+    assert left.MARK.exists()
+    second.close()
+    assert not fake.pipeline.get("STATUS") & Status.BUSY
+    assert not left.MARK.exists()
+
+
+def test_second_one_while_a_run_is_open(use, tmp_path):
+    """Loading the bitstream would end that run."""
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    refused = []
+
+    def again(done):
+        with pytest.raises(DeviceError, match="has one run at a time, and another one is open"):
+            PynqDevice(CONFIG, bitfile=path)
+        refused.append(done)
+
+    with PynqDevice(CONFIG, bitfile=path) as device:
+        assert device.train(job(), on_epoch=again).epochs_done == 3
+    assert refused
+    assert len(fake.loaded) == 1
+    PynqDevice(CONFIG, bitfile=path).close()
+
+
+def test_two_take_turns(use, tmp_path):
+    """pynq gives up the interrupt of a bitstream when another is loaded, be it the same one."""
+    use(CONFIG, interrupt=FakeInterrupt(0.01))
+    path = write_bitstream(tmp_path, CONFIG)
+    with PynqDevice(CONFIG, bitfile=path) as first, PynqDevice(CONFIG, bitfile=path) as second:
+        assert (first.uses_interrupt, second.uses_interrupt) == (False, True)
+        for device in (first, second, first):
+            assert device.train(job()).epochs_done == 3
+
+
+def test_one_that_nobody_has_any_more(use, tmp_path):
+    """It is closed, and so is its run, whose memory is given back."""
+    fake = use(CONFIG)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    run = device.begin([job()])
+    next(run.epochs())
+    assert fake.pipeline.get("STATUS") & Status.BUSY
+    del device, run
+    gc.collect()
+    assert not fake.pipeline.get("STATUS") & Status.BUSY
+    assert fake.pipeline.buffers == []
+    assert not left.MARK.exists()
+
+
+def script_of(tmp_path, ending):
+    """What a script on a stand-in ends with, and what it prints: it opens a device that it does not
+    close, and starts a run.
+    """
     path = write_bitstream(tmp_path, CONFIG)
     script = f"""
-import pathlib, sys
+import os, pathlib, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import fake_pynq
 from bitstep.pipeline.config import PipelineConfig
@@ -407,10 +501,40 @@ fake = sys.modules["pynq"] = fake_pynq.FakePynq(config)
 device = PynqDevice(config, bitfile={str(path)!r})
 fake.pipeline.set("STATUS", 1)
 fake.pipeline.end = lambda error: (print("aborted", int(error)), fake.pipeline.set("STATUS", 2))
+{ending}
 """
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "aborted 6\n", "")
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True,
+                         text=True, timeout=60)
+    return run.returncode, run.stdout, run.stderr
+
+
+def test_end_of_the_program_ends_a_run(tmp_path):
+    """A script that nobody stops, and that closes nothing."""
+    assert script_of(tmp_path, "") == (0, "aborted 6\n", "")
     assert not (tmp_path / "mark.json").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_end_of_a_child_ends_no_run_of_its_parent(tmp_path):
+    assert script_of(tmp_path, """
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+print("child is over", fake.pipeline.get("STATUS"), left.MARK.exists(), flush=True)
+""") == (0, "child is over 1 True\naborted 6\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_child_opens_one_for_itself(tmp_path):
+    """It has no thread of its parent, on which interrupts are waited for."""
+    assert script_of(tmp_path, f"""
+device.close()
+if os.fork() == 0:
+    with PynqDevice(config, bitfile={str(tmp_path / "pynq-z2-test.bit")!r}):
+        print("opened", flush=True)
+    sys.exit()
+os.wait()
+""") == (0, "aborted 6\nopened\n", "")
 
 
 class Notes:

@@ -61,10 +61,34 @@ def test_checksums(tmp_path):
     (PYNQ, "baud", "KeyError: 'baud'"), (SERIAL, "handoff", "KeyError: 'handoff'"),
     (dataclasses.replace(SERIAL, clock_mhz={}), "clock_hz", "KeyError: 'constraint'"),
     (dataclasses.replace(SERIAL, board=""), "board", "KeyError: 'board'"),
-    (dataclasses.replace(SERIAL, system={"baud": "x"}), "baud", "ValueError: invalid literal")])
+    (dataclasses.replace(SERIAL, system={"baud": "x"}), "baud", "ValueError: invalid literal"),
+    (dataclasses.replace(SERIAL, system={"baud": 0}), "baud", "ValueError: baud must be at"),
+    (dataclasses.replace(SERIAL, system={"baud": float("inf")}), "baud", "OverflowError: cannot"),
+    *((dataclasses.replace(SERIAL, clock_mhz={"constraint": mhz}), "clock_hz",
+       "ValueError: the clock must be a number of MHz above 0, not") for mhz in
+      (0, -40, float("inf"), float("nan")))])
 def test_another_kind(tmp_path, manifest, needed, missing):
     path = tmp_path / "x.json"
     manifest.write(path)
     with pytest.raises(DeviceError, match=f"is no manifest of a bitstream of a kind: {missing}.*"
                                           "take the .json file that was made beside"):
         read_manifest(path, "a bitstream of a kind", needed)
+
+
+@pytest.mark.parametrize("name, again", [
+    ("identity", SERIAL.text().replace('"identity"', '"identity": "6", "identity"')),
+    ("bits", SERIAL.text().replace('"bits": 3', '"bits": 3, "bits": 4'))])
+def test_name_that_is_there_twice(tmp_path, name, again):
+    """The last value would be taken without a word."""
+    path = tmp_path / "x.json"
+    path.write_text(again)
+    with pytest.raises(DeviceError, match=f"is no manifest of a kind: ValueError: '{name}' is in "
+                                          "it twice"):
+        read_manifest(path, "a kind")
+
+
+def test_nested_without_end(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(DeviceError, match="is no manifest of a kind: RecursionError"):
+        read_manifest(path, "a kind")

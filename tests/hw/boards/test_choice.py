@@ -34,6 +34,8 @@ def test_bit_plane_rows():
     ("bits=9", "bits must be an integer from 1 to 8, not 9"),
     ("update_interval=1,batch_lookahead=30",
      "batch_lookahead of lookahead 15 must be an integer from 0 to 7, not 30"),
+    ("bits=4,bits=8", "bits must be given once, not twice in 'bits=4,bits=8'; leave one out"),
+    ("lookahead=auto,bits=4,lookahead=1", "lookahead must be given once"),
     ("batch_lookahead=7", "update_interval=2 does not go together|batch_lookahead=7 does not go"),
 ])
 def test_bad_config(text, message):

@@ -257,6 +257,22 @@ class WrongBytes(Broken):
         return value - 8 if name == "BYTES_READ_LO" else value
 
 
+class EpochTooMany(Broken):
+    def read_name(self, name, value):
+        return value + 1 if name == "EPOCHS_DONE" and value else value
+
+
+class OverflowStuck(Broken):
+    def read_name(self, name, value):
+        return value | 2 if name == "OVERFLOW" else value
+
+
+class GoneAtTheEnd(Broken):
+    def close(self):
+        super().close()
+        raise OSError("the port is gone")
+
+
 class FewCycles(Broken):
     def read_name(self, name, value):
         return value // 8 if name == "CYCLES_LO" else value
@@ -464,6 +480,8 @@ FAULTS = [
     (NoInterruptFile, "interrupt", ["no file of the interrupt"]),
     (WrongBeats, "counters", ["beats 541 instead of 540"]),
     (WrongBytes, "counters", ["bytes_read 4,720 instead of 4,728"]),
+    (EpochTooMany, "counters", ["EPOCHS_DONE 4 instead of 3"]),
+    (OverflowStuck, "counters", ["OVERFLOW 2 instead of 0"]),
     (FewCycles, "counters", ["cycles", "fewer than the"]),
     (FewCycles, "clock, measured", ["expected 100 MHz", "found 12.5 MHz"]),
     (SlowClock, "clock, measured", ["found 62.5 MHz"]),
@@ -529,6 +547,13 @@ def test_no_run_with_wrong_registers(fault):
             if finding.section == "Memory" and finding.verdict == Verdict.OK] == [
         "buffers of a job (started from a model, two copies, batches of 4, L2)",
         "buffers of a job (clipped residuals)", "large buffer"]
+
+
+def test_device_that_cannot_be_closed():
+    report = diagnose(GoneAtTheEnd())
+    assert "found the port is gone do see that the board is still" in named(report, "close the")
+    assert report.findings[-1].section == "End"
+    assert "RESULT: FAILED" in report.text
 
 
 def test_slow_memory_is_a_warning():

@@ -40,7 +40,7 @@ def read_bitstream(path: str | Path) -> Bitstream:
     Parameters
     ----------
     path : path
-        The .bit file.
+        The .bit file, or the .hwh or .json beside it.
 
     Raises
     ------
@@ -48,7 +48,8 @@ def read_bitstream(path: str | Path) -> Bitstream:
         If .bit, .hwh or .json are missing, cannot be read or are not of one build; the message
         says which.
     """
-    path = Path(path).absolute()        # pynq looks for relative paths in its own folders first
+    # pynq looks for relative paths in its own folders first.
+    path = Path(path).absolute().with_suffix(".bit")
     for suffix, what in ((".bit", "bitstream"), (".hwh", "description of its hardware"),
                          (".json", "manifest")):
         if not path.with_suffix(suffix).is_file():

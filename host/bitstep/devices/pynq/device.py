@@ -21,7 +21,7 @@ from bitstep.devices.base import seconds_of
 from bitstep.devices.driver import check_identity
 from bitstep.devices.pynq.bitstream import find_bitstream, manifests_of, read_bitstream
 from bitstep.devices.pynq.clock import FpgaClock, set_clock, try_clock
-from bitstep.devices.pynq.left import end_left_run, ended, leave_mark, remove_mark
+from bitstep.devices.pynq.left import end_left_run, ended, leave_mark, remove_mark, taken
 from bitstep.devices.pynq.memory import PynqBuffer, contiguous
 from bitstep.devices.pynq.waiter import Waiter
 from bitstep.devices.register_device import RegisterDevice
@@ -70,11 +70,12 @@ class PynqDevice(RegisterDevice):
     ------
     DeviceError
         If pynq is not installed, finds no board, or the bitstream is missing or is not what its
-        manifest says, or the clock cannot be set.
+        manifest says, the clock cannot be set, or a run of this program is open on the board.
     """
 
     name = "pynq"
     bit_planes = True                # where a bitstream has such a pipeline
+    _process = 0                     # that opens it; a child by fork must end nothing of its parent
 
     @staticmethod
     def problem() -> str:
@@ -100,18 +101,26 @@ class PynqDevice(RegisterDevice):
         self._waiter = Waiter()
         self._ip: Any = None
         self._confirmed = False             # that the registers are those of our pipeline
+        self._mark = ""
         self.clock: FpgaClock
         self._offered: Any = None
+        self._process = os.getpid()
         try:
-            self._ip, self._interrupt, self.clock = self._waiter.call(
-                lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
+            with contextlib.ExitStack() as idle:
+                others = list(_OPEN)
+                for other in others:            # there is one FPGA: loading ends what runs on it
+                    idle.enter_context(other.turns.held(self.name))
+                self._ip, self._interrupt, self.clock = self._waiter.call(
+                    lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
+                for other in others:            # pynq waits for the interrupt of this one alone
+                    other._interrupt = None
             self.clock_hz = self.clock.hz
             self._offered = self._interrupt     # stays when waiting no longer relies on it
             self._pynq, self._board = pynq, _active_device(pynq)
             check_identity(self)
             self._confirmed = True
             _OPEN.add(self)
-            leave_mark(self.bitstream.path, self._address, self.identity)
+            self._mark = leave_mark(self.bitstream.path, self._address, self.identity)
         except BaseException:
             self.close()
             raise
@@ -267,19 +276,29 @@ class PynqDevice(RegisterDevice):
             self._waiter.wait(self._interrupt.wait, LOOK_S)
 
     def close(self) -> None:
-        """End a run that is under way and free everything; twice is harmless."""
+        """End a run that is under way and free everything; twice is harmless. A run of whoever has
+        the board since is left alone.
+        """
+        if self._process != os.getpid():
+            return
         if self._confirmed:
-            self._confirmed = False
-            _OPEN.discard(self)
             with contextlib.suppress(DeviceError, RuntimeError, OSError):
-                if ended(self):
+                if not taken(self._mark) and ended(self):
                     remove_mark()
                     self._settle()
+            self._confirmed = False     # not before: after Ctrl-C in here the run may go on
+            _OPEN.discard(self)
         for buffer in self._buffers:
             buffer.free()
         self._buffers.clear()
         self._ip = self._interrupt = self._offered = None
         self._waiter.close()
+        self._process = 0
+
+    def __del__(self):
+        # Its memory is given back now, to which a run would go on writing.
+        if self._process:
+            self.close()
 
 
 _OPEN: "weakref.WeakSet[PynqDevice]" = weakref.WeakSet()

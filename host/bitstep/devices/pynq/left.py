@@ -8,6 +8,7 @@ leaves a mark while it is open, and the next one ends what the mark tells of.
 import contextlib
 import json
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from bitstep.pipeline.results import DeviceError
 MARK = Path("/run/bitstep-open.json")       # in memory: as the FPGA, empty after a reboot
 
 
-def leave_mark(path: Path, address: int, identity: int) -> None:
-    """Note that a program is using the pipeline.
+def leave_mark(path: Path, address: int, identity: int) -> str:
+    """Note that a program is using the pipeline; return the note, which equals no other
+    one, or nothing if it cannot be left.
 
     Parameters
     ----------
@@ -30,9 +32,21 @@ def leave_mark(path: Path, address: int, identity: int) -> None:
     identity : int
         The number in its IDENTITY registers.
     """
-    with contextlib.suppress(OSError):          # where it cannot be left, nothing is ended
-        MARK.write_text(json.dumps({"path": str(path), "address": address,
-                                    "identity": f"{identity:032x}"}), encoding="utf-8")
+    text = json.dumps({"path": str(path), "address": address, "identity": f"{identity:032x}",
+                       "by": uuid.uuid4().hex})
+    try:
+        MARK.write_text(text, encoding="utf-8")
+    except OSError:             # nothing is ended then by the next one
+        return ""
+    return text
+
+
+def taken(mark: str) -> bool:
+    """True if somebody else has left a mark since: the run on the board, if any, is theirs."""
+    try:
+        return bool(mark) and MARK.read_bytes() != mark.encode()
+    except OSError:
+        return False
 
 
 def remove_mark() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import functools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +12,17 @@ from bitstep.pipeline.results import DeviceError
 
 
 @functools.cache
-def _event_loop() -> asyncio.AbstractEventLoop:
+def _event_loop(process: int) -> asyncio.AbstractEventLoop:
     """Return an event loop on a thread of its own. Interrupts of pynq need a loop that runs, and
     that of a notebook is busy with the cell that trains. The loop lives as long as the process:
     pynq keeps an interrupt's file on the loop where it was first asked for.
+
+    Parameters
+    ----------
+    process : int
+        The process's number: a child by fork has none of its parent's threads.
     """
+    del process
     loop = asyncio.new_event_loop()
 
     def run():
@@ -30,7 +37,7 @@ class Waiter:
     """The actions of one device on the event loop."""
 
     def __init__(self):
-        self._loop = _event_loop()
+        self._loop = _event_loop(os.getpid())
         self._waiting: Any = None
 
     def call(self, action: Callable[[], Any], timeout_s: float) -> Any:

@@ -62,8 +62,8 @@ class Ulx3s(wiring.Component):
     def __init__(self, config):
         self.config = config
         self._has_sdram = config.memory == "sdram"
+        dividers = find_dividers(OSCILLATOR_MHZ, config.clock_hz / 1e6)     # or says there are none
         if self._has_sdram:
-            dividers = find_dividers(OSCILLATOR_MHZ, config.clock_hz / 1e6)
             self._chip_clock = ChipClock(config.sdram, dividers.second)
         super().__init__({
             "clk_25mhz": In(1), "ftdi_txd": In(1), "ftdi_rxd": Out(1),

@@ -14,7 +14,12 @@ from bitstep_hw.boards.serial.sdram.controller import SdramPins
 from bitstep_hw.boards.serial.sdram.memory import SdramMemory
 from bitstep_hw.boards.serial.sdram.timing import N_BYTES, SdramCycles, SdramTiming
 from bitstep_hw.boards.serial.shared_memory import SharedMemory
-from bitstep_hw.boards.serial.uart import MIN_DIVISOR, UartReceiver, UartTransmitter
+from bitstep_hw.boards.serial.uart import (
+    MIN_DIVISOR,
+    UartReceiver,
+    UartTransmitter,
+    check_divisor,
+)
 from bitstep_hw.top import Top, identity
 
 BASE = 0x1000_0000      # of the shared memory: address 0 is outside, as on the simulated board
@@ -86,6 +91,7 @@ class SystemConfig:
                              f"({self.clock_hz} Hz), not {self.baud}; the nearest is "
                              f"{self.clock_hz // self.divisor}. Of the usual rates this clock has "
                              f"{', '.join(map(str, usual_rates(self.clock_hz))) or 'none'}")
+        check_divisor(self.divisor)
 
     @property
     def sdram(self) -> SdramCycles:

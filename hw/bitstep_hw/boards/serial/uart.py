@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 MIN_DIVISOR = 8         # cycles of a bit; below, sampling in the middle of a bit means little
 
 
-def _check_divisor(divisor):
+def check_divisor(divisor: int) -> None:
+    """Raise ValueError unless a bit may take so many cycles."""
     if not MIN_DIVISOR <= divisor < 1 << 16:
         raise ValueError(f"A bit must take from {MIN_DIVISOR} to 65535 cycles, not {divisor}; "
                          "choose another clock or baud rate")
@@ -34,7 +35,7 @@ class UartReceiver(wiring.Component):
     """
 
     def __init__(self, *, divisor):
-        _check_divisor(divisor)
+        check_divisor(divisor)
         self.divisor = divisor
         super().__init__({"rx": In(1, init=1), "valid": Out(1), "byte": Out(8)})
 
@@ -83,7 +84,7 @@ class UartTransmitter(wiring.Component):
     """
 
     def __init__(self, *, divisor):
-        _check_divisor(divisor)
+        check_divisor(divisor)
         self.divisor = divisor
         super().__init__({"i": In(stream.Signature(8)), "tx": Out(1, init=1)})
 

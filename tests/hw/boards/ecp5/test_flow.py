@@ -176,6 +176,15 @@ def test_usual_rates(clock_mhz, fastest):
                 SystemConfig(pipeline=TINY, clock_hz=round(1e6 * clock_mhz), baud=baud)
 
 
+def test_choices_are_refused_before_anything_is_made_of_them():
+    """Amaranth tells of parts that were made and not used, below the message."""
+    with pytest.raises(ValueError, match="A bit must take from 8 to 65535 cycles, not 7; choose"):
+        SystemConfig(pipeline=TINY, clock_hz=7_000_000, baud=1_000_000)
+    system = SystemConfig(pipeline=TINY, clock_hz=201_000_000, baud=1_000_000)
+    with pytest.raises(ValueError, match="No setting of the PLL gives 201 MHz from 25 MHz"):
+        ulx3s.Ulx3s(system)
+
+
 def test_usual_rates_are_printed(monkeypatch, capsys):
     def stop(system, **_):
         raise ToolError("stopped")
