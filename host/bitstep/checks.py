@@ -42,6 +42,12 @@ def check_integer(name: str, value: Any, low: int, high: float = np.inf) -> None
         raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
 
 
+def check_timeout(timeout_s: Any) -> None:
+    """Raise ValueError unless a limit on time is a number of seconds: no other one ends a wait."""
+    if not is_number(timeout_s, 0):
+        raise ValueError(f"timeout_s must be a number of seconds, at least 0, not {timeout_s!r}")
+
+
 def check_bool(name: str, value: Any) -> None:
     """Raise ValueError unless a parameter is True or False, of Python or NumPy."""
     if not isinstance(value, (bool, np.bool_)):

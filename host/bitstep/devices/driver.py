@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.checks import check_timeout
 from bitstep.devices import joint_runs
 from bitstep.devices.base import Buffer, KeptRows, RegisterAccess, labels_buffer
 from bitstep.devices.progress import RunProgress
@@ -81,6 +82,7 @@ class RegisterRun(Run):
 
     def __init__(self, device: Any, jobs: Sequence[TrainingJob], timeout_s: float = 60.0, *,
                  to_the_end: bool = True):
+        check_timeout(timeout_s)
         self.device, self.job, self.timeout_s = device, jobs[0], timeout_s
         self.jobs, self.to_the_end = list(jobs), to_the_end
         self.layout = ModelLayout(device.config, self.job.n_features)

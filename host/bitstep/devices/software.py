@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from bitstep.checks import check_timeout
 from bitstep.golden import softmax
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import EpochModel
@@ -181,6 +182,7 @@ class SoftwareRun(Run):
     """
 
     def __init__(self, device: SoftwareDevice, job: TrainingJob, timeout_s: float):
+        check_timeout(timeout_s)
         self.device, self.job, self.timeout_s = device, job, timeout_s
         self.jobs = [job]
         self.done: list[EpochModel] = []

@@ -195,6 +195,8 @@ class Device(Protocol):
             and another one is open (docs/runs.md); nothing was transferred.
         MemoryError
             If the device has not enough memory.
+        ValueError
+            If ``timeout_s`` is no finite number of at least 0.
         """
         ...
 

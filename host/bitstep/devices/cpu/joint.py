@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from bitstep.checks import check_timeout
 from bitstep.devices.cpu import tiles, words
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
@@ -48,6 +49,7 @@ class JointRun(Run):
 
     def __init__(self, device: SoftwareDevice, jobs: Sequence[TrainingJob],
                  look: Callable[[], None], *, timeout_s: float, to_the_end: bool):
+        check_timeout(timeout_s)
         self.device, self.jobs, self._look = device, jobs, look
         self.timeout_s, self.to_the_end = timeout_s, to_the_end
         job, count = jobs[0], len(jobs)
