@@ -373,7 +373,7 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
 # Exit code 1: it failed, with a message and no traceback
 
 @pytest.mark.parametrize("arguments, message", [
-    (["missing.csv"], "missing.csv: there is no such file"),
+    (["missing.csv"], "missing.csv: there is no such file"), ([""], "There is no data set ''."),
     (["cadatta"], "did you mean 'cadata'?"),
     (["NUMBERS", "--step", "1000"], "left the number range in epoch 1"),
     (["NUMBERS", "--step", "1e-20"], "too small for the step registers"),

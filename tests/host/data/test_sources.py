@@ -209,6 +209,9 @@ def test_task_of_a_file(tmp_path):
 
 
 def test_missing_file(tmp_path):
+    (tmp_path / "link.csv").symlink_to(tmp_path / "gone.csv")
+    with pytest.raises(DataError, match=r"link to .*gone\.csv, where there is no file; check"):
+        load(tmp_path / "link.csv")
     with pytest.raises(DataError, match=r"none\.svm: there is no such file; check the path"):
         load(tmp_path / "none.svm")
 
