@@ -557,6 +557,13 @@ def test_info_of_other_files(numbers, tmp_path, capsys):
         main(["info", numbers[1], "--bits", "2", "--models", "3", "--no-minibatch"])
     assert ("--bits, --minibatch, --models must not be given with FILE, which is shown without a "
             "pipeline; leave them out") in capsys.readouterr().err
+    whole = json.loads(report.read_text())
+    for change in ({"history": []}, {"counters": None}, {"wall_seconds": "long"}, {"config": {}}):
+        report.write_text(json.dumps({**whole, **change}))
+        assert main(["info", str(report)]) == 1
+        broken = capsys.readouterr()
+        assert not broken.out
+        assert "the report is damaged, or another program changed it (" in broken.err
     report.write_text("[]")
     for path, message in ((report, "not a report of `bitstep train --report`"),
                           (tmp_path / "none.npz", "there is no such file"),
