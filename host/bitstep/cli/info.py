@@ -192,12 +192,13 @@ def _show_model(path):
 def _show_data(dataset):
     labels = dataset.labels
     classes = np.unique(labels)
+    low, high = dataset.features.min(axis=0), dataset.features.max(axis=0)
     _show({"file": "data set", "name": dataset.name, "rows": dataset.n_rows,
            "features": dataset.n_features, "task": dataset.task,
            "labels": f"{labels.min():g} to {labels.max():g}, {len(classes)} different"
            if dataset.class_names is None else ", ".join(dataset.class_names),
-           "values": f"{dataset.features.min():g} to {dataset.features.max():g}",
-           "constant columns": int((np.ptp(dataset.features, axis=0) == 0).sum())})
+           "values": f"{low.min():g} to {high.max():g}",
+           "constant columns": int((low == high).sum())})
     print()
     print_times(dataset)
 

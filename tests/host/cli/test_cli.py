@@ -558,7 +558,7 @@ def test_info_of_other_files(numbers, tmp_path, capsys):
     assert ("--bits, --minibatch, --models must not be given with FILE, which is shown without a "
             "pipeline; leave them out") in capsys.readouterr().err
     whole = json.loads(report.read_text())
-    for change in ({"history": []}, {"counters": None}, {"wall_seconds": "long"}, {"config": {}}):
+    for change in ({"history": []}, {"dataset": None}, {"wall_seconds": "long"}, {"config": {}}):
         report.write_text(json.dumps({**whole, **change}))
         assert main(["info", str(report)]) == 1
         broken = capsys.readouterr()
@@ -570,6 +570,13 @@ def test_info_of_other_files(numbers, tmp_path, capsys):
                           (tmp_path / "none.json", "there is no such file")):
         assert main(["info", str(path)]) == 1
         assert message in capsys.readouterr().err
+
+
+def test_info_of_values_whose_range_is_no_float(tmp_path, capsys):
+    path = tmp_path / "wide.csv"
+    path.write_text("a,b,y\n" + "-1.5e308,2,0\n1.5e308,2,1\n" * 10)
+    assert main(["info", str(path)]) == 0
+    assert "constant columns  1" in capsys.readouterr().out
 
 
 def test_texts_of_numbers():
