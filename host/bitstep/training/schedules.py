@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.checks import check_integer
+from bitstep.data.tables.files import is_stream
 from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
 from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
@@ -114,6 +115,10 @@ def read_steps(path: Path) -> np.ndarray:
     ValueError
         If the file cannot be read or a line is no number.
     """
+    if is_stream(path):         # a pipe would be waited for, and is empty the second time
+        raise ValueError(f"The schedule must be {', '.join(SCHEDULES)} or a readable text file of "
+                         f"steps, not '{path}', which is standard input, a pipe or a device; write "
+                         "it to a file first")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
 """Step schedules, and a message for every way to get one wrong."""
 
 import doctest
+import os
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,12 @@ def test_list_and_file(tmp_path):
     assert schedule_steps(path, step=None, epochs=2).tolist() == [0.1, 0.5]
     assert schedule_steps(str(path), step=None, epochs=3).tolist() == [0.1, 0.5, 0.25]
     assert schedule_steps([0.1, 0.5], step=None, epochs=2).tolist() == [0.1, 0.5]
+
+
+def test_a_pipe_is_no_file_of_steps(tmp_path):
+    os.mkfifo(tmp_path / "steps.txt")
+    with pytest.raises(ValueError, match=r"steps\.txt', which is standard input, a pipe or a dev"):
+        schedule_steps(tmp_path / "steps.txt", step=None, epochs=2)
 
 
 @pytest.mark.parametrize("schedule, step, epochs, message", [
