@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.levels import level_cost, optimal_levels
-from bitstep_lab.markdown import markdown_table
+from bitstep_lab.markdown import markdown_table, report_folder
 from bitstep_lab.races.figures import new_figure, save_figure
 
 POINTS, BINS = 20_000, 80
@@ -67,17 +67,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bitstep_lab.level_points",
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
                                      description=__doc__)
-    parser.add_argument("--out", metavar="DIR", help="folder of the drawing; default: print the "
-                        "table alone")
+    parser.add_argument("--out", type=report_folder, metavar="DIR",
+                        help="folder of the drawing; default: print the table alone")
     arguments = parser.parse_args()
-    if arguments.out is not None and Path(arguments.out).is_file():
-        parser.error(f"--out must be a folder, and {arguments.out} is a file")
     print(markdown_table(["points", *(f"{count} levels" for count in COUNTS)], ratio_rows()))
     if arguments.out is not None:
-        out = Path(arguments.out)
-        out.mkdir(parents=True, exist_ok=True)
-        draw(distributions()["two peaks"], DRAWN, out / "levels")
-        print(f"wrote {out / 'levels.png'}")
+        draw(distributions()["two peaks"], DRAWN, arguments.out / "levels")
+        print(f"wrote {arguments.out / 'levels.png'}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,16 @@ def test_ratio_by_hand():
     assert level_points.variance_ratio(points, 3) == pytest.approx(uniform / (0.1 * 0.4))
 
 
+@pytest.mark.parametrize(("folder", "message"), [
+    ("file", "--out must be a folder, and"), ("file/new", "cannot be made: Not a directory")])
+def test_a_folder_that_cannot_be(folder, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("sys.argv", ["level_points", "--out", str(tmp_path / folder)])
+    with pytest.raises(SystemExit):
+        level_points.main()
+    assert message in capsys.readouterr().err
+
+
 def test_drawing(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(level_points, "POINTS", 500)

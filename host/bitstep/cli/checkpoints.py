@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +186,9 @@ def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
             raise UsageError(f"{path} is the checkpoint of a training on other data, with "
                              f"{state.data.get(name)} {text}, not {data[name]}: check DATA and "
                              "--train-rows")
-    wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(kept.get(name))}"
-             for name, value in settings.items() if kept.get(name) != value]
+    wrong = [f"--{name} is {_text(value, name)}, the checkpoint's {_text(kept.get(name), name)}"
+             for name, value in settings.items()
+             if kept.get(name) != value and not _is_same_but_longer(value, kept.get(name))]
     if wrong:
         raise UsageError(f"{path} is the checkpoint of a training with other options: "
                          f"{'; '.join(wrong)}. Give its options, or begin a new training with "
@@ -198,7 +200,18 @@ def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
                          "--label-column")
 
 
-def _text(value):
+def _is_same_but_longer(value, other):
+    """True for an entry an epoch, as of planes, where the epochs are what differs."""
+    return isinstance(value, list) and isinstance(other, list) and len(value) != len(other) \
+        and all(map(eq, value, other))
+
+
+def _text(value, name):
+    if name == "planes" and isinstance(value, list):
+        last = len(value)       # the last one holds for all after it
+        while last > 1 and value[last - 2] == value[-1]:
+            last -= 1
+        return ",".join(map(str, value[:last]))
     if isinstance(value, list):
         return f"{len(value)} steps from a file" if len(value) > 3 else ", ".join(
             f"{step:g}" for step in value)

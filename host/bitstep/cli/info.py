@@ -1,7 +1,9 @@
 """``bitstep info``: versions, numbers of a configuration, the register map, headers of files."""
 
 import argparse
+import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +156,7 @@ def _show_file(path: str, arguments: argparse.Namespace) -> None:
     if is_quantized(path):
         _show_quantized(path)
     elif Path(path).suffix == ".json" and Path(path).is_file():
-        print_report(_report(path))
+        print(_text_of_report(path), end="")
     elif is_model(path):
         _show_model(path)
     else:
@@ -190,14 +192,28 @@ def _show_model(path):
 def _show_data(dataset):
     labels = dataset.labels
     classes = np.unique(labels)
+    low, high = dataset.features.min(axis=0), dataset.features.max(axis=0)
     _show({"file": "data set", "name": dataset.name, "rows": dataset.n_rows,
            "features": dataset.n_features, "task": dataset.task,
            "labels": f"{labels.min():g} to {labels.max():g}, {len(classes)} different"
            if dataset.class_names is None else ", ".join(dataset.class_names),
-           "values": f"{dataset.features.min():g} to {dataset.features.max():g}",
-           "constant columns": int((np.ptp(dataset.features, axis=0) == 0).sum())})
+           "values": f"{low.min():g} to {high.max():g}",
+           "constant columns": int((low == high).sum())})
     print()
     print_times(dataset)
+
+
+def _text_of_report(path):
+    """What a report says; of one that is damaged no line."""
+    report = _report(path)
+    try:
+        with redirect_stdout(io.StringIO()) as text:
+            print_report(report)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path}: the report is damaged, or another program changed it "
+                         f"({type(error).__name__}: {error}); `bitstep train --report` writes one"
+                         ) from error
+    return text.getvalue()
 
 
 def _report(path):

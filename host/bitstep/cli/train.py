@@ -164,7 +164,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_one_file(source: str) -> None:
     """Raise UsageError for several files, which many machines train on."""
     path = Path(source)
-    several = "a folder" if path.is_dir() else \
+    several = "a folder" if source and path.is_dir() else \
         "a pattern of files" if set(source) & set("*?[") and not path.exists() else None
     if several:
         raise UsageError(f"DATA must be one file or a data set's name, not {several}, {source}: "

@@ -177,8 +177,8 @@ def is_named(source: str | Path) -> bool:
 def _refuse_unknown_name(name: str) -> None:
     """Raise DataError for what looks like a name instead of a file."""
     path = Path(name)
-    if path.name != name or has_known_suffix(path) or path.exists() or is_stream(path):
-        return
+    if name and (path.name != name or has_known_suffix(path) or path.exists() or is_stream(path)):
+        return      # of which an empty one, as of a variable of a shell, is none
     hint = did_you_mean(name, [*dataset_names(), *files_beside(path)]) or "."
     raise DataError(f"There is no data set {name!r}{hint} The names are "
                     f"{', '.join(dataset_names())}; anything else must be a file")

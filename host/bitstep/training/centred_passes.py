@@ -25,7 +25,7 @@ from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training import stepping
 from bitstep.training.code_columns import joined
 from bitstep.training.objective import Objective
-from bitstep.training.schedules import centred_period
+from bitstep.training.schedules import MOST_SHRINKING, centred_period
 
 WORD_LIMIT = 2.0 ** (MODEL_WIDTH - 1)
 UPDATE_LIMIT = 1 << 30      # largest update of a full pass
@@ -346,9 +346,16 @@ class CentredPasses:
         entries = []
         for step in [self.step * share for share in self.shares]:
             self.passes += 1
+            try:
+                mantissa = stepping.step_mantissa(step * 4.0 ** -planes / self.mean_weight, step)
+            except stepping.ShortStepError as error:
+                largest = self.period * float(self.penalties.max())
+                raise stepping.blame_l2(
+                    error, self.objective.l2,
+                    MOST_SHRINKING / largest * step / self.step if largest else math.inf) from None
             entries.append(EpochSteps(
-                *stepping.step_mantissa(step * 4.0 ** -planes / self.mean_weight, step),
-                *stepping.correction_mantissa(step * share), planes=planes, key=self._key()))
+                *mantissa, *stepping.correction_mantissa(step * share), planes=planes,
+                key=self._key()))
         self.bytes_read += len(entries) * planes * self._bytes_of_plane(self.inner_rows)
         row_weights = data.rows.weights
         if row_weights is not None and self.inner_rows < data.n_rows:

@@ -24,6 +24,7 @@ from bitstep.training import stepping
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import check_planes
 from bitstep.training.ranges import Units, automatic_range, label_shift, largest_stored
+from bitstep.training.schedules import most_step
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,9 @@ class _Schedule:
         self._step_scale = config.rows.level_limit * config.rows.gradient_limit * training.batch \
             * data.rows.weight_sums.mean
         self._largest_label = largest_stored(data) * 2.0 ** shift
+        # The first step may be as large as l2 allows; the last one must not be too small, either.
+        self._most_last = math.inf if not objective.l2 else most_step(
+            objective.l2, data.encoding, training.batch) * self._steps.min() / self._steps.max()
         self.proximal_period = 0
         if not objective.proximal:
             return
@@ -165,13 +169,16 @@ class _Schedule:
             planes = int(self._planes[number]) if self._planes else 0
             left = BIT_PLANE_BITS - planes if planes else 0  # planes that the epoch does not read
             step_scale, shift = self._step_scale / 4 ** left, self._shift - left
-            mantissa, exponent = stepping.step_mantissa(step / step_scale, step)
+            try:
+                mantissa, exponent = stepping.step_mantissa(step / step_scale, step)
+                scale = EpochSteps.scale(mantissa, exponent)
+                if self._objective.rule.bounded:
+                    scale = stepping.checked_derivative_step(mantissa, exponent, shift, step) \
+                        * 2.0 ** -(shift + STEP_FRACTION)
+            except stepping.ShortStepError as error:
+                raise stepping.blame_l2(error, self._objective.l2, self._most_last) from None
             corrections = (0, 1) if factors is None \
                 else stepping.correction_mantissa(factors[number])
-            scale = EpochSteps.scale(mantissa, exponent)
-            if self._objective.rule.bounded:
-                scale = stepping.checked_derivative_step(mantissa, exponent, shift, step) \
-                    * 2.0 ** -(shift + STEP_FRACTION)
             taken.append(step_scale * scale)
             largest = self._largest_label / 2 ** left
             lost = max(lost, 2.0 ** -(DITHER_WIDTH + 1) / (scale * largest))

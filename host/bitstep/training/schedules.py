@@ -2,12 +2,14 @@
 
 import math
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bitstep.checks import check_integer
+from bitstep.data.tables.files import is_stream
 from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
 from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
@@ -20,8 +22,8 @@ LEAST_BITS_OF_MANY_EPOCHS = 4   # of indefinite encodings, for these and "linear
 BATCHES = 4, 16, 64         # that rows are put into by themselves
 LEAST_UPDATES = 25_000      # that they then have
 LINEAR_SHARE = 0.5          # of the automatic step, with which schedule "linear" begins
-LEAST_STEP = 1e-12          # of the automatic ones: registers hold no step much shorter
 MOST_SHRINKING = 0.5        # share of a weight that l2 takes in an automatic step, at most
+FLOAT_PERIOD = 8            # most rows that corrections of floating-point rows wait for
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
 INNER_ROWS = 1 << 16        # that suffice for bit-centred passes, unless there are many features
 INNER_ROWS_OF_A_FEATURE = 64
@@ -113,6 +115,10 @@ def read_steps(path: Path) -> np.ndarray:
     ValueError
         If the file cannot be read or a line is no number.
     """
+    if is_stream(path):         # a pipe would be waited for, and is empty the second time
+        raise ValueError(f"The schedule must be {', '.join(SCHEDULES)} or a readable text file of "
+                         f"steps, not '{path}', which is standard input, a pipe or a device; write "
+                         "it to a file first")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -215,7 +221,7 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     are taken from no more than 2,048 rows, evenly spaced. The schedule ``linear``, whose steps stay
     long, begins with half of it. Where rows have weights, a step is that of the mean
     weight, and the automatic one is divided by the largest weight over the mean one. A step takes
-    the share ``step l2`` of a weight, at most a half.
+    the share ``step l2`` of a weight, at most a half (:func:`most_step`).
 
     Parameters
     ----------
@@ -247,7 +253,25 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
     step = min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
         / rows.weight_sums.largest_of_mean
-    return min(step, max(MOST_SHRINKING / l2, LEAST_STEP)) if l2 else step
+    return min(step, most_step(l2, rows.encoding, batch)) if l2 else step
+
+
+def most_step(l2: float, encoding: str, batch: int) -> float:
+    """Largest step with which no correction takes more than half of a weight.
+
+    A correction takes ``l2`` in for the rows since the one before: a batch, or, with
+    floating-point rows, as many as may be in flight.
+
+    Parameters
+    ----------
+    l2 : float
+        Above 0.
+    encoding : str
+        Of the rows.
+    batch : int
+    """
+    share = min(batch / FLOAT_PERIOD, 1.0) if encoding == "float" else 1.0
+    return MOST_SHRINKING * share / l2
 
 
 def _diverges(rows: QuantizedRows | BitPlaneRows) -> bool:
@@ -273,7 +297,8 @@ def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUA
         The largest of a weight of scaled features.
     """
     bend = formula_of(loss).curvature * (rows.mean_square + 1)
-    return 0.5 / max(bend * rows.weight_sums.largest_of_mean, centred_period(rows.n_rows) * l2)
+    most = max(bend * rows.weight_sums.largest_of_mean, centred_period(rows.n_rows) * l2)
+    return 0.5 / min(most, sys.float_info.max)
 
 
 def centred_period(n_rows: int) -> int:

@@ -1,5 +1,6 @@
 """Steps and periods of a job: from real numbers and wishes to what the registers hold."""
 
+import math
 from collections.abc import Callable
 
 from bitstep.checks import is_integer
@@ -14,6 +15,41 @@ PROXIMAL_ROWS = 256         # rows between proximal steps that are enough by the
 PROXIMAL_STEPS = 8          # least proximal steps of an epoch, where there are as many batches
 MAX_SHRINKING = 0.25        # largest threshold, in units of the largest label
 _HUGE = 2.0 ** 100          # of which no mantissa can be
+_TINY = 2.0 ** -1000        # with less, digits of quotients are lost
+
+
+class ShortStepError(ValueError):
+    """A step is too small to be represented.
+
+    Attributes
+    ----------
+    step : float
+    least : float
+        The least step that is not; infinite if it cannot be told.
+    """
+
+    def __init__(self, message: str, step: float, least: float):
+        super().__init__(message)
+        self.step, self.least = step, least
+
+
+def blame_l2(error: ShortStepError, l2: float, most: float) -> ValueError:
+    """The error for a step that is too small; where that is so because of ``l2``, which nobody
+    would see from the step, one that says so.
+
+    Parameters
+    ----------
+    error : ShortStepError
+    l2 : float
+    most : float
+        Largest step that ``l2`` allows in the same epoch; infinite without a penalty.
+    """
+    told = error.least < math.inf
+    if most >= error.least or (not told and error.step < 0.99 * most):
+        return error
+    limit = f"at most {l2 * most / error.least:.2g}" if told else "smaller"
+    return ValueError(f"l2 must be {limit} for these rows and epochs, not {l2:g}: it asks for "
+                      "steps that are too small for the step registers")
 
 
 def step_mantissa(scale: float, step: float) -> tuple[int, int]:
@@ -27,6 +63,9 @@ def step_mantissa(scale: float, step: float) -> tuple[int, int]:
     if not scale < _HUGE:
         raise ValueError(f"A step of {step:.6g} is too large for the step registers; choose a "
                          "smaller one")
+    if scale < _TINY:
+        raise ShortStepError(f"A step of {step:.6g} is too small for the step registers; choose a "
+                             "larger one", step, math.inf)
     mantissa, shift = widest_mantissa(scale)
     limit = 1 << MANTISSA_WIDTH
     if mantissa >= limit:
@@ -34,9 +73,10 @@ def step_mantissa(scale: float, step: float) -> tuple[int, int]:
         raise ValueError(f"A step of {step:.6g} is too large for the step registers; choose one "
                          f"of at most {largest:.6g}")
     if mantissa < MIN_MANTISSA:
-        smallest = step * MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT) / scale
-        raise ValueError(f"A step of {step:.6g} is too small for the step registers; choose one "
-                         f"of at least {smallest:.6g}, or a smaller batch")
+        smallest = step / scale * MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT)
+        raise ShortStepError(f"A step of {step:.6g} is too small for the step registers; choose "
+                             f"one of at least {smallest:.6g}, or a smaller batch", step,
+                             smallest)
     return mantissa, shift
 
 
@@ -80,9 +120,10 @@ def checked_derivative_step(mantissa: int, exponent: int, label_shift: int, step
                          "model_range")
     if rounded < MIN_DERIVATIVE_STEP:
         exact = mantissa * 2.0 ** (label_shift + STEP_FRACTION - SHIFT_UNIT * exponent)
-        raise ValueError(f"A step of {step:.6g} is too small for the model's range; choose one of "
-                         f"at least {step * MIN_DERIVATIVE_STEP / exact:.6g}, a smaller batch or a "
-                         "smaller model_range")
+        least = step * MIN_DERIVATIVE_STEP / exact
+        raise ShortStepError(f"A step of {step:.6g} is too small for the model's range; choose one "
+                             f"of at least {least:.6g}, a smaller batch or a smaller model_range",
+                             step, least)
     return rounded
 
 

@@ -35,6 +35,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.seed < 0:
         parser.error(f"--seed must be at least 0, not {arguments.seed}")
+    if arguments.seed >= 1 << 32:       # scikit-learn has no more
+        parser.error(f"--seed must be below 2**32, not {arguments.seed}")
     if arguments.rows < 10:
         parser.error(f"--rows must be at least 10, not {arguments.rows}")
     if arguments.draw is not None and arguments.draw < 10:
@@ -63,8 +65,13 @@ def main() -> None:
     for need, names in skipped(arguments.data_home).items():
         print(f"skipped, for they need {need}: {', '.join(names)}", file=sys.stderr)
     start = time.perf_counter()
-    results = contest(chosen, arguments.contestants, arguments.seed, ours,
-                      lambda one: print(one.problem.name, file=sys.stderr, flush=True))
+    try:
+        results = contest(chosen, arguments.contestants, arguments.seed, ours,
+                          lambda one: print(one.problem.name, file=sys.stderr, flush=True))
+    except ValueError as error:     # the estimators check what they are given as they begin
+        if not ours:
+            raise
+        parser.error(f"--set {' '.join(arguments.set)}: {error}")
     print(tables(results))
     print(f"\n{len(chosen)} problems, {time.perf_counter() - start:.0f} s, of which "
           f"{time.process_time():.0f} s computing")

@@ -102,7 +102,10 @@ def _in_process(contestant: str, task: str, shape: tuple, empty_cache: bool) -> 
         environment = os.environ | ({"XDG_CACHE_HOME": folder} if empty_cache else {})
         done = subprocess.run(
             [sys.executable, "-m", "bitstep_lab.desk", "--one", contestant, task,
-             *map(str, shape)], env=environment, check=True, capture_output=True, text=True)
+             *map(str, shape)], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"error: {task} of {shape[0]} x {shape[1]} by {contestant}: "
+                         f"{done.stderr.splitlines()[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

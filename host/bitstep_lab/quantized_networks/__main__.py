@@ -3,11 +3,10 @@
 import argparse
 import sys
 import time
-from pathlib import Path
 
 from bitstep.cli.options import integer, number, or_auto
 from bitstep.data.dataset import DataError
-from bitstep_lab.markdown import markdown_table
+from bitstep_lab.markdown import markdown_table, report_folder
 from bitstep_lab.samples import load_samples
 
 
@@ -23,8 +22,6 @@ def main() -> None:
                          'pip install "bitstep[torch,sklearn]"') from None
     start = time.perf_counter()
     torch.set_num_threads(1)        # the layers are too small to share
-    if arguments.out is not None:
-        Path(arguments.out).mkdir(parents=True, exist_ok=True)
     try:
         samples = load_samples("digits")
     except DataError as error:
@@ -36,15 +33,15 @@ def main() -> None:
     print(markdown_table(report.HEAD, report.rows_of(runs)) + "\n")
     print("\n".join(report.conclusions(runs)))
     if arguments.out is not None:
-        print(f"wrote {report.write_report(Path(arguments.out), samples, runs)}")
+        print(f"wrote {report.write_report(arguments.out, samples, runs)}")
     print(f"{time.perf_counter() - start:.0f} s")
 
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m bitstep_lab.quantized_networks",
                                      description=__doc__)
-    parser.add_argument("--out", metavar="DIR", help="folder of the report; default: print the "
-                        "table alone")
+    parser.add_argument("--out", type=report_folder, metavar="DIR",
+                        help="folder of the report; default: print the table alone")
     parser.add_argument("--epochs", type=integer(1), default=12, metavar="N",
                         help="default %(default)s")
     parser.add_argument("--seeds", type=integer(1, 1000), default=5, metavar="N",

@@ -3,11 +3,10 @@
 import argparse
 import sys
 import time
-from pathlib import Path
 
 from bitstep.cli.options import integer, number
 from bitstep.pipeline.results import DeviceError
-from bitstep_lab.markdown import markdown_table
+from bitstep_lab.markdown import markdown_table, report_folder
 from bitstep_lab.tomography.phantom import MissingImages, filtered_back_projection, phantom_scan
 from bitstep_lab.tomography.reconstruction import SCHEDULES, STORAGES, peak_ratio
 from bitstep_lab.tomography.report import HEAD, compare, conclusion, rows_of, write_report
@@ -19,8 +18,6 @@ def main() -> None:
     """Print the table, and write the report if a folder is given."""
     arguments = _parser().parse_args()
     start = time.perf_counter()
-    if arguments.out is not None:
-        Path(arguments.out).mkdir(parents=True, exist_ok=True)
     try:
         scan = phantom_scan(arguments.side, arguments.angles, noise=arguments.noise,
                             seed=arguments.seed)
@@ -36,7 +33,7 @@ def main() -> None:
     for schedule in SCHEDULES:
         print(conclusion(comparison, schedule))
     if arguments.out is not None:
-        page = write_report(Path(arguments.out), comparison,
+        page = write_report(arguments.out, comparison,
                             ("filtered back projection", direct, ratio))
         print(f"wrote {page}")
     print(f"{time.perf_counter() - start:.0f} s")
@@ -44,8 +41,8 @@ def main() -> None:
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m bitstep_lab.tomography", description=__doc__)
-    parser.add_argument("--out", metavar="DIR", help="folder of the report with images; default: "
-                        "print the table alone")
+    parser.add_argument("--out", type=report_folder, metavar="DIR",
+                        help="folder of the report with images; default: print the table alone")
     parser.add_argument("--side", type=integer(8, MAX_SIDE), default=64, metavar="N",
                         help="pixels on each side of the image, default %(default)s")
     parser.add_argument("--angles", type=integer(1, MAX_ANGLES), default=96, metavar="N",

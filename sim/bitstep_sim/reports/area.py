@@ -13,9 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bitstep.cli.options import integer
 from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES, MAX_CODEBOOK_BITS, ROW_FORMATS
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep_lab.markdown import print_header, print_row
 from bitstep_sim.netlists import xc7
 
@@ -105,11 +107,31 @@ def options(bus_width: int, bits: int) -> dict[str, PipelineConfig]:
     return table
 
 
+def chosen(arguments: argparse.Namespace) -> dict[str, PipelineConfig]:
+    """The pipelines that are asked for, by label."""
+    if arguments.packed:
+        return {f"`{config.name}`": config for config in (
+            PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0], lookahead=0,
+                           row_format=arguments.row_format, max_features=arguments.packed,
+                           packed=True, models=models, corrections=corrections)
+            for models in arguments.models or [1] for corrections in (False, True))}
+    if arguments.models:
+        base = PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0],
+                              row_format=arguments.row_format).with_lookahead()
+        return {f"`{config.name}`": config for config in
+                (replace(base, models=models) for models in arguments.models)}
+    if arguments.options:
+        return options(arguments.bus_width, arguments.bits[0])
+    return {f"`{config.name}`": config for config in
+            configurations(arguments.bus_width, arguments.bits, arguments.row_format)}
+
+
 def main() -> int:
     """Print a table, one line a configuration as soon as it is known."""
     parser = argparse.ArgumentParser(description="Resources of pipelines on Zynq-7000, by Yosys, "
                                      "with and without look-ahead (some minutes each).")
-    parser.add_argument("--bus-width", type=int, default=64, help="bits of a beat (%(default)s)")
+    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS, default=64,
+                        help="bits of a beat (%(default)s)")
     parser.add_argument("--bits", type=int, nargs="+", default=[1, 2, 4, 8],
                         help="stored bits per value (%(default)s)")
     parser.add_argument("--row-format", choices=(*ROW_FORMATS, BIT_PLANES), default="one_level",
@@ -119,31 +141,24 @@ def main() -> int:
     parser.add_argument("--models", type=int, nargs="+", metavar="N",
                         help="one pipeline for each number of models in a pass, of the first "
                         "number of bits")
-    parser.add_argument("--packed", type=int, metavar="N", help="pipelines for packed rows of N "
-                        "features, with and without corrections, for each of --models (1)")
-    parser.add_argument("--jobs", type=int, default=1, help="runs of Yosys at once (%(default)s)")
+    parser.add_argument("--packed", type=integer(1), metavar="N",
+                        help="pipelines for packed rows of N features, with and without "
+                        "corrections, for each of --models (1)")
+    parser.add_argument("--jobs", type=integer(1), default=1,
+                        help="runs of Yosys at once (%(default)s)")
     arguments = parser.parse_args()
-    if arguments.packed:
-        rows = {f"`{config.name}`": config for config in (
-            PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0], lookahead=0,
-                           row_format=arguments.row_format, max_features=arguments.packed,
-                           packed=True, models=models, corrections=corrections)
-            for models in arguments.models or [1] for corrections in (False, True))}
-    elif arguments.models:
-        base = PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0],
-                              row_format=arguments.row_format).with_lookahead()
-        rows = {f"`{config.name}`": config for config in
-                (replace(base, models=models) for models in arguments.models)}
-    elif arguments.options:
-        rows = options(arguments.bus_width, arguments.bits[0])
-    else:
-        rows = {f"`{config.name}`": config for config in
-                configurations(arguments.bus_width, arguments.bits, arguments.row_format)}
+    try:
+        rows = chosen(arguments)
+    except ValueError as error:
+        parser.error(str(error))
     print_header("configuration, LUT, FF, RAMB36, DSP, of a xc7z020")
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for label, used in zip(rows, pool.map(synthesize, rows.values()), strict=True):
-            share = max(used[name] / XC7Z020[name] for name in used)
-            print_row(label, *(f"{count:,g}" for count in used.values()), f"{share:.0%}")
+        try:
+            for label, used in zip(rows, pool.map(synthesize, rows.values()), strict=True):
+                share = max(used[name] / XC7Z020[name] for name in used)
+                print_row(label, *(f"{count:,g}" for count in used.values()), f"{share:.0%}")
+        except RuntimeError as error:
+            raise SystemExit(f"error: {error}") from None
     return 0
 
 

@@ -10,8 +10,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from bitstep.cli.options import integer
 from bitstep.cycles import count_epochs
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import Loss
 from bitstep.writing import text_table
 from bitstep_sim.testing.random_jobs import random_job
@@ -87,11 +89,12 @@ def main() -> int:
                                      "that look ahead within batches.")
     parser.add_argument("--family", choices=CHOICES, nargs="+", default=list(CHOICES),
                         help="loss families (default: all)")
-    parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 128, 256, 512],
-                        help="(default: all)")
-    parser.add_argument("--bits", type=int, nargs="+", default=[1, 2, 4, 8],
-                        help="(default: 1 2 4 8)")
-    parser.add_argument("--features", type=int, nargs="+", default=list(FEATURES),
+    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS, nargs="+",
+                        default=list(BUS_WIDTHS), metavar="W", help="(default: all)")
+    parser.add_argument("--bits", type=integer(1, 8), nargs="+", default=[1, 2, 4, 8],
+                        metavar="B", help="(default: 1 2 4 8)")
+    parser.add_argument("--features", type=integer(1, PipelineConfig.max_features), nargs="+",
+                        default=list(FEATURES), metavar="N",
                         help="features of a row (default: 4 to 4,096)")
     arguments = parser.parse_args()
     heads = ["losses", "bus", "bits", "features", "beats",

@@ -9,11 +9,13 @@ import sys
 
 import numpy as np
 
+from bitstep.cli.options import integer
 from bitstep.cycles import count_epochs
 from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import label_bytes
 from bitstep_lab.markdown import print_header, print_row
@@ -69,8 +71,10 @@ def main() -> int:
     """Print a table."""
     parser = argparse.ArgumentParser(description="Cycles a row of bit-plane rows, by planes, and "
                                      "of pipelines of as many fixed bits.")
-    parser.add_argument("--bus-width", type=int, default=64, help="bits of a beat (%(default)s)")
-    parser.add_argument("--rows", type=int, default=10_000, help="rows of an epoch (%(default)s)")
+    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS, default=64,
+                        help="bits of a beat (%(default)s)")
+    parser.add_argument("--rows", type=integer(1), default=10_000,
+                        help="rows of an epoch (%(default)s)")
     arguments = parser.parse_args()
     width = arguments.bus_width
     bit_planes = PipelineConfig(row_format=BIT_PLANES, bits=16, bus_width=width).with_lookahead()

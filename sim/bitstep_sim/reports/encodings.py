@@ -9,12 +9,13 @@ import sys
 
 import numpy as np
 
-from bitstep.data import Dataset, load, split
+from bitstep.data import DataError, Dataset, load, split
 from bitstep.devices import default_device, open_device
 from bitstep.pipeline.parts.formats import MAX_CODEBOOK_BITS
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import ENCODINGS, Scaler, fit_scaler, quantize
+from bitstep.quantization.codebooks import check_levels
 from bitstep.training.losses import accuracies, squared_losses
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
@@ -39,11 +40,18 @@ def main() -> None:
                         help=f"data sets ({' '.join(NAMES)})")
     arguments = parser.parse_args()
     encoding, levels = arguments.encoding, arguments.levels
+    try:
+        check_levels(levels, encoding, ENCODINGS[encoding].min_bits)
+    except ValueError as error:
+        parser.error(str(error))
     most = ENCODINGS[encoding].max_bits if levels == "uniform" else MAX_CODEBOOK_BITS
     widths = range(ENCODINGS[encoding].min_bits, most + 1)
     rows = []
     for name in arguments.sets:
-        dataset = split(load(name))[0]
+        try:
+            dataset = split(load(name))[0]
+        except DataError as error:
+            raise SystemExit(f"error: {error}") from None
         rows += _rows(dataset, encoding, levels, widths)
         print(f"{name} is done", file=sys.stderr)
     columns = [f"{bits} bit{'s' * (bits > 1)}" for bits in widths]

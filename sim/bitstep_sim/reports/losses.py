@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from bitstep.data import Dataset, load, split
+from bitstep.data import DataError, Dataset, load, split
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import fit_scaler, quantize
@@ -209,7 +209,10 @@ def main() -> int:
                         "cpusmall (default: as bitstep train)")
     arguments = parser.parse_args()
     for part in arguments.parts:
-        parts[part](arguments.data_home)
+        try:
+            parts[part](arguments.data_home)
+        except DataError as error:
+            raise SystemExit(f"error: {error}") from None
     return 0
 
 

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from bitstep.cli.options import integer
 from bitstep.devices import open_device
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import quantize
@@ -66,7 +67,7 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bits", type=int, nargs="+", choices=range(1, 9), default=[1, 4, 8],
                         metavar="B", help="widths (default: 1 4 8)")
-    parser.add_argument("--shrink", type=int, default=1, metavar="N",
+    parser.add_argument("--shrink", type=integer(1, min(SHAPES.values())), default=1, metavar="N",
                         help="divide the rows, for a look (default: 1)")
     options = parser.parse_args()
     print("| features | rows | method | million rows a second | / float32 SGD | / scikit-learn "

@@ -8,7 +8,9 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from bitstep.cli.options import integer
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import Loss
 from bitstep_lab.markdown import add_choice, print_header, print_row
 from bitstep_sim.board.device import SimDevice
@@ -56,14 +58,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Cycles of every pipeline; prints a Markdown "
                                      "table.")
     add_choice(parser, "kinds", KINDS, "; fast is one_level with the registers of a fast clock")
-    parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 512],
-                        help="(default: 64 512)")
-    parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
-                        help="widths of one_level and two_levels; of fast those among 1, 2, 4 and "
-                        "8 (default: 1 to 8)")
-    parser.add_argument("--features", type=int, nargs="+", default=list(FEATURES),
+    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS, nargs="+",
+                        default=[64, 512], metavar="W", help="(default: 64 512)")
+    parser.add_argument("--bits", type=integer(1, 8), nargs="+", default=list(range(1, 9)),
+                        metavar="B", help="widths of one_level and two_levels; of fast those "
+                        "among 1, 2, 4 and 8 (default: 1 to 8)")
+    parser.add_argument("--features", type=integer(1, PipelineConfig.max_features), nargs="+",
+                        default=list(FEATURES), metavar="N",
                         help="features of a row (default: 8 90 1000)")
-    parser.add_argument("--rows", type=int, default=ROWS,
+    parser.add_argument("--rows", type=integer(1), default=ROWS, metavar="N",
                         help="rows of an epoch (default: %(default)s)")
     arguments = parser.parse_args()
     cells = ", ".join(f"{count} features: look-ahead, cycles a row, beats a cycle, cycles an epoch"

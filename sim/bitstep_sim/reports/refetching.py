@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bitstep.cli.options import integer
 from bitstep.data import Dataset
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
@@ -231,13 +232,14 @@ def main() -> int:
     """Run the problems asked for."""
     parser = argparse.ArgumentParser(description="Refetching; prints Markdown tables.")
     add_choice(parser, "problems", PROBLEMS)
-    parser.add_argument("--rows", type=int, default=TRAIN_ROWS,
+    parser.add_argument("--rows", type=integer(2), default=TRAIN_ROWS,
                         help="rows of a synthetic problem (default: %(default)s)")
-    parser.add_argument("--features", type=int, default=FEATURES,
+    parser.add_argument("--features", type=integer(1, PipelineConfig.max_features),
+                        default=FEATURES,
                         help="features of a synthetic problem (default: %(default)s)")
-    parser.add_argument("--bits", type=int, nargs="+", default=list(range(8, 1, -1)),
+    parser.add_argument("--bits", type=integer(1, 8), nargs="+", default=list(range(8, 1, -1)),
                         help="widths (default: 8 to 2)")
-    parser.add_argument("--epochs", type=int, default=EPOCHS,
+    parser.add_argument("--epochs", type=integer(2), default=EPOCHS,
                         help="at least 2 (default: %(default)s)")
     arguments = parser.parse_args()
     for name in arguments.problems:

@@ -17,6 +17,7 @@ import numpy as np
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.options.models import MODELS
+from bitstep.options.table import OPTIONS
 from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.training.losses import mean_losses
 from bitstep.training.objective import Objective, Training, loss_of
@@ -130,9 +131,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--features", type=int, nargs="+", choices=SIDES, default=[256, 4096])
     parser.add_argument("--bits", type=int, nargs="+", choices=range(1, 9), default=WIDTHS)
-    parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--batch", type=OPTIONS["batch"].kind, nargs="+", default=BATCHES)
     parser.add_argument("--model", nargs="+", choices=MODELS, default=tuple(MODELS))
-    parser.add_argument("--model-range", type=float, help="default: automatic")
+    parser.add_argument("--model-range", type=OPTIONS["model_range"].kind,
+                        help="default: automatic")
     arguments = parser.parse_args()
     rows = []
     for n_features in arguments.features:

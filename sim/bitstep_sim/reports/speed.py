@@ -15,12 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep.cli.options import integer
 from bitstep.data import load
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import GradientSum
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.quantization import ENCODINGS, quantize, quantize_bit_planes
 from bitstep_lab.baselines.memory import memory_read_ceiling
 from bitstep_lab.markdown import add_choice, print_header, print_row
@@ -196,10 +198,10 @@ def main() -> int:
              "passes": passes, "reading": reading}
     parser = argparse.ArgumentParser(description="Measure speed; prints Markdown tables.")
     add_choice(parser, "parts", parts)
-    parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
-                        help="widths for cycles (%(default)s)")
-    parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 512],
-                        help="buses for cycles (%(default)s)")
+    parser.add_argument("--bits", type=integer(1, 8), nargs="+", default=list(range(1, 9)),
+                        metavar="B", help="widths for cycles (%(default)s)")
+    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS, nargs="+",
+                        default=[64, 512], metavar="W", help="buses for cycles (%(default)s)")
     arguments = parser.parse_args()
     for part in arguments.parts:
         if part == "cycles":

@@ -373,7 +373,7 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
 # Exit code 1: it failed, with a message and no traceback
 
 @pytest.mark.parametrize("arguments, message", [
-    (["missing.csv"], "missing.csv: there is no such file"),
+    (["missing.csv"], "missing.csv: there is no such file"), ([""], "There is no data set ''."),
     (["cadatta"], "did you mean 'cadata'?"),
     (["NUMBERS", "--step", "1000"], "left the number range in epoch 1"),
     (["NUMBERS", "--step", "1e-20"], "too small for the step registers"),
@@ -557,12 +557,26 @@ def test_info_of_other_files(numbers, tmp_path, capsys):
         main(["info", numbers[1], "--bits", "2", "--models", "3", "--no-minibatch"])
     assert ("--bits, --minibatch, --models must not be given with FILE, which is shown without a "
             "pipeline; leave them out") in capsys.readouterr().err
+    whole = json.loads(report.read_text())
+    for change in ({"history": []}, {"dataset": None}, {"wall_seconds": "long"}, {"config": {}}):
+        report.write_text(json.dumps({**whole, **change}))
+        assert main(["info", str(report)]) == 1
+        broken = capsys.readouterr()
+        assert not broken.out
+        assert "the report is damaged, or another program changed it (" in broken.err
     report.write_text("[]")
     for path, message in ((report, "not a report of `bitstep train --report`"),
                           (tmp_path / "none.npz", "there is no such file"),
                           (tmp_path / "none.json", "there is no such file")):
         assert main(["info", str(path)]) == 1
         assert message in capsys.readouterr().err
+
+
+def test_info_of_values_whose_range_is_no_float(tmp_path, capsys):
+    path = tmp_path / "wide.csv"
+    path.write_text("a,b,y\n" + "-1.5e308,2,0\n1.5e308,2,1\n" * 10)
+    assert main(["info", str(path)]) == 0
+    assert "constant columns  1" in capsys.readouterr().out
 
 
 def test_texts_of_numbers():

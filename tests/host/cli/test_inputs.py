@@ -338,7 +338,8 @@ def test_other_columns_are_no_index(tmp_path, capsys, index, name, options):
 @pytest.mark.parametrize("options, message", [
     (("--step", "1e300"), "A step of 1e+300 is too large for the step registers; choose a smaller"),
     (("--solver", "bit-centred", "--step", "1e300"), "A step of 1e+300 is too large"),
-    (("--solver", "sgd", "--l2", "1.7e308"), "choose a smaller step or l2"),
+    (("--solver", "sgd", "--l2", "1.7e308"), "--l2 must be smaller for these rows and epochs, not"),
+    (("--step", "0.1", "--l2", "1.7e308"), "choose a smaller step or l2"),
     (("--model-range", "1e-300"), "or a larger --model-range"),
     (("--memory-gbps", "1e-6"), "must be a number between 0.01 and 1e+06, not '1e-6'"),
     (("--memory-gbps", "1e300"), "must be a number between 0.01 and 1e+06, not '1e300'"),

@@ -162,6 +162,18 @@ def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys)
     assert train(*same) == 0
 
 
+def test_other_planes_are_named(numbers, tmp_path, monkeypatch, capsys):
+    kept = tmp_path / "run.ckpt"
+    interrupt(monkeypatch, 4)
+    run = [numbers[0], "--solver", "sgd", "--planes", "4,6"]
+    assert train(*run, "--epochs", 20, "--checkpoint", kept) == 130
+    text = wrong(capsys, *run, "--epochs", 21, "--resume", kept)
+    assert "--epochs is 21, the checkpoint's 20. Give" in text
+    assert "--planes" not in text.rpartition("error: ")[2]
+    assert "--planes is 4,5,7, the checkpoint's 4,6. Give" in wrong(
+        capsys, *run[:-1], "4,5,7", "--epochs", 20, "--resume", kept)
+
+
 def test_no_file_is_replaced_that_a_run_needs(numbers, tmp_path, monkeypatch, capsys):
     kept, other = tmp_path / "run.ckpt", tmp_path / "notes.txt"
     other.write_text("notes")

@@ -1,6 +1,7 @@
 """Step schedules, and a message for every way to get one wrong."""
 
 import doctest
+import os
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,12 @@ def test_list_and_file(tmp_path):
     assert schedule_steps(path, step=None, epochs=2).tolist() == [0.1, 0.5]
     assert schedule_steps(str(path), step=None, epochs=3).tolist() == [0.1, 0.5, 0.25]
     assert schedule_steps([0.1, 0.5], step=None, epochs=2).tolist() == [0.1, 0.5]
+
+
+def test_a_pipe_is_no_file_of_steps(tmp_path):
+    os.mkfifo(tmp_path / "steps.txt")
+    with pytest.raises(ValueError, match=r"steps\.txt', which is standard input, a pipe or a dev"):
+        schedule_steps(tmp_path / "steps.txt", step=None, epochs=2)
 
 
 @pytest.mark.parametrize("schedule, step, epochs, message", [
@@ -143,15 +150,51 @@ def test_few_rows_of_few_bits_and_two_samples():
 
 @pytest.mark.parametrize("loss", ["hinge", "log_loss", "squared_hinge"])
 @pytest.mark.parametrize("l2", [1.0, 10.0, 1000.0])
-def test_a_large_penalty_has_short_steps(loss, l2):
+@pytest.mark.parametrize("bits", [8, 32])
+def test_a_large_penalty_has_short_steps(loss, l2, bits):
     """A step of 1 / l2 or more would take more than all of a weight."""
     features = np.random.default_rng(0).standard_normal((300, 6))
-    model = LowPrecisionClassifier(loss=loss, l2=l2, solver="sgd", random_state=0).fit(
-        features, features[:, 0] > 0)
+    model = LowPrecisionClassifier(loss=loss, l2=l2, solver="sgd", bits=bits, refetch=False,
+                                   random_state=0).fit(features, features[:, 0] > 0)
     assert model.step_ <= 0.5 / l2
     assert not model.restarts_
     # The gradient of the loss at 0 is at most 1 in any direction of scaled features.
     assert np.abs(model.coef_ * np.ptp(features, axis=0) / 2).max() < 2 / l2
+
+
+@pytest.mark.parametrize("l2", [1e12, 1e100, 1e300])
+@pytest.mark.parametrize("options", [
+    {"bits": 8, "batch": 64}, {"bits": 32, "encoding": "float"}, {"solver": "sgd", "planes": 4},
+    {"solver": "bit-centred", "planes": 4}])
+def test_a_penalty_that_no_step_can_follow(l2, options):
+    """Nobody chose the step, so the message is about the penalty."""
+    features = np.random.default_rng(0).standard_normal((3000, 6))
+    with pytest.raises(ValueError, match=r"^l2 must be (smaller|at most .*e\+\d\d) for these rows "
+                       "and epochs, not 1e"):
+        LowPrecisionRegressor(l2=l2, random_state=0, **options).fit(features, features[:, 0])
+
+
+def test_the_largest_penalty_that_steps_can_follow():
+    features = np.random.default_rng(0).standard_normal((300, 6))
+    with pytest.raises(ValueError, match=r"^l2 must be at most .*: it asks") as error:
+        LowPrecisionRegressor(bits=8, batch=64, l2=1e12).fit(features, features[:, 0])
+    most = float(str(error.value).split()[5])
+    LowPrecisionRegressor(bits=8, batch=64, l2=0.9 * most).fit(features, features[:, 0])
+    with pytest.raises(ValueError, match=r"^l2 must be at most .*: it asks"):
+        LowPrecisionRegressor(bits=8, batch=64, l2=1.2 * most).fit(features, features[:, 0])
+
+
+def test_a_step_that_is_chosen_is_named():
+    rows = np.random.default_rng(0).standard_normal((300, 6))
+    for step in (1e-15, 1e-320):
+        with pytest.raises(ValueError, match=f"^A step of {step:.6g} is too small for the step"):
+            LowPrecisionRegressor(bits=8, l2=0.1, step=step).fit(rows, rows[:, 0])
+
+
+def test_bit_centred_training_takes_every_penalty():
+    features = np.random.default_rng(0).standard_normal((3000, 6))
+    model = LowPrecisionRegressor(solver="bit-centred", l2=1e308).fit(features, features[:, 0])
+    assert np.abs(model.coef_).max() < 1e-9
 
 
 def test_a_penalty_that_grows_between_parts_shortens_the_step():

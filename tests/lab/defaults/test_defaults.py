@@ -153,6 +153,9 @@ def test_contest_trains_whom_it_is_told(few_problems):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--seed", "-1"], "--seed must be at least 0, not -1"),
+    (["--seed", "4294967296"], "--seed must be below 2**32, not 4294967296"),
+    (["--only", "wine", "--contestants", "1 bit", "--set", "batch=-1"],
+     "--set batch=-1: batch must be an integer from 1 to 2**32 - 1, or auto, not -1"),
     (["--rows", "9"], "--rows must be at least 10, not 9"),
     (["--draw", "9"], "--draw must be at least 10, not 9"),
     (["--only", "nothing"], "no problem's name begins with nothing"),

@@ -34,3 +34,10 @@ def test_bad_shapes(shape, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         desk.main()
     assert "--shapes must be such as 20000x20" in capsys.readouterr().err
+
+
+def test_a_shape_that_no_contestant_takes(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["desk", "--shapes", "1x1", "--tasks", "classification"])
+    with pytest.raises(SystemExit, match=r"^error: classification of 1 x 1 by scikit-learn: .*"
+                       "at least 2 classes"):
+        desk.main()

@@ -4,9 +4,25 @@ import sys
 
 import pytest
 
+from bitstep.data import DataError
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES
-from bitstep_sim.reports import bit_planes, models, packed, passes, speed
+from bitstep_sim.netlists import xc7
+from bitstep_sim.reports import (
+    area,
+    batches,
+    bit_planes,
+    encodings,
+    losses,
+    models,
+    native,
+    packed,
+    passes,
+    pipelines,
+    refetching,
+    rounding,
+    speed,
+)
 
 
 @pytest.mark.parametrize(("row_format", "bits", "planes", "cycles"), [
@@ -26,6 +42,60 @@ def test_options(report, option, monkeypatch, capsys):
     assert ended.value.code == (0 if option == "--help" else 2)
     printed = capsys.readouterr()
     assert "usage: " in (printed.out if option == "--help" else printed.err)
+
+
+@pytest.mark.parametrize(("report", "words", "message"), [
+    (area, "--bits 9", "bits must be an integer from 1 to 8, not 9"),
+    (area, "--bus-width 100", "--bus-width: invalid choice: 100"),
+    (area, "--models 9", "models must be an integer from 1 to 8, not 9"),
+    (area, "--packed 65", "on a bus of 64 must have 1 to 64 features"),
+    (area, "--packed 0", "--packed: must be an integer of at least 1, not '0'"),
+    (area, "--jobs 0", "--jobs: must be an integer of at least 1, not '0'"),
+    (area, "--row-format float32", "bits of row format 'float32' must be one of 32, not 1"),
+    (batches, "--bits 0", "--bits: must be an integer from 1 to 8, not '0'"),
+    (batches, "--bus-width 100", "--bus-width: invalid choice: 100"),
+    (batches, "--features 4097", "--features: must be an integer from 1 to 4096, not '4097'"),
+    (bit_planes, "--bus-width 100", "--bus-width: invalid choice: 100"),
+    (bit_planes, "--rows 0", "--rows: must be an integer of at least 1, not '0'"),
+    (encodings, "double optimal", "levels='optimal' needs one of the encodings"),
+    (native, "--shrink 0", "--shrink: must be an integer from 1 to 100000, not '0'"),
+    (pipelines, "--bits 9", "--bits: must be an integer from 1 to 8, not '9'"),
+    (pipelines, "--bus-width 63", "--bus-width: invalid choice: 63"),
+    (pipelines, "--features 0", "--features: must be an integer from 1 to 4096, not '0'"),
+    (pipelines, "--rows 0", "--rows: must be an integer of at least 1, not '0'"),
+    (refetching, "--bits 0", "--bits: must be an integer from 1 to 8, not '0'"),
+    (refetching, "--epochs 1", "--epochs: must be an integer of at least 2, not '1'"),
+    (refetching, "--features 0", "--features: must be an integer from 1 to 4096, not '0'"),
+    (refetching, "--rows 1", "--rows: must be an integer of at least 2, not '1'"),
+    (rounding, "--batch 0", "--batch: must be an integer from 1 to 2**32 - 1, not '0'"),
+    (rounding, "--model-range nan", "--model-range: must be a number above 0, not 'nan'"),
+    (speed, "cycles --bits 9", "--bits: must be an integer from 1 to 8, not '9'"),
+    (speed, "cycles --bus-width 100", "--bus-width: invalid choice: 100")])
+def test_values_of_options(report, words, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["report", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        report.main()
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("report", "words"), [
+    (encodings, ["--sets", "no such set"]), (losses, ["float", "--data-home", "nowhere"])])
+def test_data_that_are_missing(report, words, monkeypatch):
+    def no_data(name, **_):
+        raise DataError(f"{name}: there is no such file")
+
+    monkeypatch.setattr(report, "load", no_data)
+    monkeypatch.setattr(sys, "argv", ["report", *words])
+    with pytest.raises(SystemExit, match=r"^error: .*: there is no such file$"):
+        report.main()
+
+
+def test_area_without_yosys(monkeypatch):
+    monkeypatch.setattr(xc7, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["report", "--bits", "1"])
+    with pytest.raises(SystemExit, match=r"^error: Yosys was not found"):
+        area.main()
 
 
 def test_names_of_cases(monkeypatch, capsys):

@@ -58,6 +58,7 @@ class CsvSet(NamedTuple):
 class _Layout(NamedTuple):
     """Findings of the first line."""
 
+    line: int
     delimiter: str
     columns: int
     label: int | None
@@ -206,7 +207,7 @@ def _layout(first: tuple[int, bytes], path: Path,
     label = label_position(label_column, len(fields), names, path)
     found = None if names is None else tuple(
         name for number, name in enumerate(names) if number != label)
-    return _Layout(delimiter, len(fields), label, found, labelled), names is not None
+    return _Layout(number, delimiter, len(fields), label, found, labelled), names is not None
 
 
 def _delimiter(line: bytes) -> str:
@@ -255,7 +256,7 @@ def _quoted(lines: _Lines, delimiter: str, path: Path) -> list[list[str]]:
 
 def _parse(lines: _Lines, layout: _Layout, path: Path, labels: TextLabels) -> CsvRows:
     """Features and labels of some lines."""
-    delimiter, columns, label, names, labelled = layout
+    _, delimiter, columns, label, names, labelled = layout
     numbers = [number for number, _ in lines]
     fields: list[str] | list[bytes]
     if any(b'"' in line for _, line in lines):
@@ -286,14 +287,15 @@ def _parse(lines: _Lines, layout: _Layout, path: Path, labels: TextLabels) -> Cs
         for at, field in enumerate(fields):
             value = is_number(field)
             if value is None or not np.isfinite(value):
-                raise _no_number(field, path, numbers[at // width], at % width, label)
+                raise _no_number(field, path, numbers[at // width], at % width, layout)
     return CsvRows(names, values.reshape(-1, width), found)
 
 
 def _no_number(field: str | bytes, path: Path, line: int, feature: int,
-               label: int | None) -> DataError:
+               layout: _Layout) -> DataError:
     """The error for a feature that is no finite number."""
     text = (field.decode("utf-8", "replace") if isinstance(field, bytes) else field).strip()[:60]
+    label = layout.label
     column = feature + (label is not None and feature >= label)
     remedy = "remove the row or fill in a value"
     if _DECIMAL_COMMA.fullmatch(text):
@@ -301,5 +303,7 @@ def _no_number(field: str | bytes, path: Path, line: int, feature: int,
     elif text and is_number(text) is None:
         remedy = ("remove the row or the column, or, if it is the label, say so "
                   f"(label_column={column})")
+        if line == layout.line:
+            remedy += "; if the line holds the names of the columns, none may be a number"
     return DataError(f"{path}, line {line}, column {column + 1}: found "
                      f"{text!r}; every feature must be a finite number; {remedy}")

@@ -167,11 +167,13 @@ class ArrowTable(Table):
                 start += batch.num_rows
 
     def _is_text(self, kind: Any) -> bool:
-        """True of text, and of a dictionary of texts, as pandas writes a categorical column."""
+        """True of text, and of a dictionary of texts, as pandas writes a categorical column. Polars
+        writes views of text to IPC files, which older versions of pyarrow have no name for.
+        """
         types = self._arrow.types
         if types.is_dictionary(kind):
             kind = kind.value_type
-        return types.is_string(kind) or types.is_large_string(kind)
+        return types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
 
     def _find_names(self) -> NamedLabels:
         """Labels of text, from a pass over their column."""

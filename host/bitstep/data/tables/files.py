@@ -137,6 +137,9 @@ def _check_suffix(path: Path) -> None:
         raise DataError(f"{path}: this is standard input, a pipe or a device; DATA must be a file, "
                         "since it may be read several times and its suffix says what it holds: "
                         "write it to a file first, such as data.csv, and give that")
+    if path.is_symlink() and not path.exists():
+        raise DataError(f"{path}: this is a link to {path.readlink()}, where there is no file; "
+                        "check the path")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file"
                         + (did_you_mean(path.name, files_beside(path)) or "; check the path"))
