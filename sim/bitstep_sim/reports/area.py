@@ -151,14 +151,15 @@ def main() -> int:
         rows = chosen(arguments)
     except ValueError as error:
         parser.error(str(error))
-    print_header("configuration, LUT, FF, RAMB36, DSP, of a xc7z020")
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        try:
+    try:
+        xc7.package()           # before netlists are made, which takes long
+        print_header("configuration, LUT, FF, RAMB36, DSP, of a xc7z020")
+        with ThreadPoolExecutor(arguments.jobs) as pool:
             for label, used in zip(rows, pool.map(synthesize, rows.values()), strict=True):
                 share = max(used[name] / XC7Z020[name] for name in used)
                 print_row(label, *(f"{count:,g}" for count in used.values()), f"{share:.0%}")
-        except RuntimeError as error:
-            raise SystemExit(f"error: {error}") from None
+    except RuntimeError as error:
+        raise SystemExit(f"error: {error}") from None
     return 0
 
 
