@@ -2,6 +2,7 @@
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from fakes import DEVICES, FakeDevice, make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bitstep.devices.driver import RegisterRun
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
@@ -494,3 +496,14 @@ def test_time_limit_that_is_none(kind, timeout_s):
         with pytest.raises(ValueError, match=message):
             device.train_models([small_job(), small_job()], timeout_s=timeout_s)
         assert device.train(small_job(), timeout_s=60).epochs_done == 3
+
+
+@pytest.mark.parametrize("count, flags", [
+    (1, 0o5), (8, 0o5), (9, 3 << 24 | 0o5), (16, 3 << 24 | 0o5)])
+def test_flags_of_a_ninth_job_are_in_another_register(count, flags):
+    """A register has those of eight; what it tells before the start is of the run before."""
+    words = {"OVERFLOW": 0o5, "OVERFLOW_MORE": 3}
+    run: Any = SimpleNamespace(_begun=True, jobs=[None] * count, read=words.__getitem__)
+    assert RegisterRun._flags(run) == flags
+    run._begun = False
+    assert RegisterRun._flags(run) == 0

@@ -167,7 +167,13 @@ def test_errors(changes, message):
     ({"row_format": "float32", "bits": 32, "lookahead": 5},
      {"row_format": "float32", "bits": 32, "lookahead": 3}, True),
     ({"row_format": "float32", "bits": 32, "lookahead": 3},
-     {"row_format": "float32", "bits": 32, "lookahead": 5}, False)])
+     {"row_format": "float32", "bits": 32, "lookahead": 5}, False),
+    ({"model_bits": 8}, {"model_bits": 4}, True), ({"model_bits": 4}, {"model_bits": 8}, False),
+    ({"model_bits": 8}, {}, False), ({}, {"model_bits": 8}, False),
+    ({"codebooks": True}, {}, False),
+    ({"rounded_updates": True}, {}, True), ({}, {"rounded_updates": True}, False),
+    ({"row_weights": True}, {}, True), ({}, {"row_weights": True}, False),
+    ({"packed": True, "max_features": 3, "lookahead": 0}, {}, False)])
 def test_pipelines_that_run_the_jobs_of_another(present, wanted, runs):
     assert PipelineConfig(**present).runs(PipelineConfig(**wanted)) == runs
 
