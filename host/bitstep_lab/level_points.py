@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bitstep.cli.paths import report_folder
 from bitstep.levels import level_cost, optimal_levels
-from bitstep_lab.markdown import markdown_table, report_folder
+from bitstep_lab.markdown import markdown_table
 from bitstep_lab.races.figures import new_figure, save_figure
 
 POINTS, BINS = 20_000, 80

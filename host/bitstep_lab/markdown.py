@@ -1,13 +1,7 @@
-"""Tables in Markdown, whole or row by row, as long runs finish; the choice of their rows, and the
-folder of a report.
-"""
+"""Tables in Markdown, whole or row by row, as long runs finish; and the choice of their rows."""
 
 import argparse
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-
-from bitstep.cli.options import UsageError
-from bitstep.cli.paths import check_folder
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -26,14 +20,6 @@ def print_header(header: str) -> None:
 def print_row(*cells) -> None:
     """Print a row of a table."""
     print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
-
-
-def report_folder(text: str) -> Path:
-    """Type of an option that names the folder of a report, which is made."""
-    try:
-        return check_folder(text)
-    except (UsageError, OSError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_choice(parser: argparse.ArgumentParser, name: str, known: Iterable[str],

@@ -1,5 +1,6 @@
 """Files that commands read and write: checks before any long work."""
 
+import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,6 +72,14 @@ def check_folder(path: str) -> Path:
         raise UsageError(f"--out {folder} cannot be written: the folder is read-only")
     ReservedSpace({str(folder / "index.html"): REPORT_BYTES}).release()
     return folder
+
+
+def report_folder(path: str) -> Path:
+    """Type of an option of argparse for :func:`check_folder`."""
+    try:
+        return check_folder(path)
+    except (UsageError, OSError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def check_readable(**paths: Sequence[str | Path | None]) -> None:

@@ -128,6 +128,7 @@ class SoftwareDevice(Device):
     def train_classes(self, jobs: Sequence[TrainingJob], *,
                       timeout_s: float = 60.0) -> list[RunResult]:
         """See :meth:`bitstep.pipeline.device.Device.train_classes`."""
+        check_timeout(timeout_s)
         check_classes(jobs, derivatives=True)
         check_job(jobs[0], self.config)
         self.prepare_classes(jobs)

@@ -104,8 +104,9 @@ def _in_process(contestant: str, task: str, shape: tuple, empty_cache: bool) -> 
             [sys.executable, "-m", "bitstep_lab.desk", "--one", contestant, task,
              *map(str, shape)], env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"error: {task} of {shape[0]} x {shape[1]} by {contestant}: "
-                         f"{done.stderr.splitlines()[-1]}")
+        # Linux ends a process that takes too much memory, and says nothing.
+        said = done.stderr.splitlines() or [f"its process ended with {done.returncode}"]
+        raise SystemExit(f"error: {task} of {shape[0]} x {shape[1]} by {contestant}: {said[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -5,8 +5,9 @@ import sys
 import time
 
 from bitstep.cli.options import integer, number, or_auto
+from bitstep.cli.paths import report_folder
 from bitstep.data.dataset import DataError
-from bitstep_lab.markdown import markdown_table, report_folder
+from bitstep_lab.markdown import markdown_table
 from bitstep_lab.samples import load_samples
 
 

@@ -5,8 +5,9 @@ import sys
 import time
 
 from bitstep.cli.options import integer, number
+from bitstep.cli.paths import report_folder
 from bitstep.pipeline.results import DeviceError
-from bitstep_lab.markdown import markdown_table, report_folder
+from bitstep_lab.markdown import markdown_table
 from bitstep_lab.tomography.phantom import MissingImages, filtered_back_projection, phantom_scan
 from bitstep_lab.tomography.reconstruction import SCHEDULES, STORAGES, peak_ratio
 from bitstep_lab.tomography.report import HEAD, compare, conclusion, rows_of, write_report

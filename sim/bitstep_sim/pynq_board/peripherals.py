@@ -92,7 +92,7 @@ class InterruptFile:
 
     def _comes(self, board):
         """Wait for the interrupt of a board; False if that board is switched off."""
-        while self.board is board is not None:
+        while board is not None and self.board is board:
             if not self.lost and board.run(CYCLES_A_WAIT):
                 return True
             time.sleep(0.001)

@@ -489,13 +489,14 @@ def test_rows_that_could_not_be_copied_are_not_kept(monkeypatch):
 @pytest.mark.parametrize("kind", [FakeDevice, *DEVICES.values()])
 def test_time_limit_that_is_none(kind, timeout_s):
     """A run that hangs would be waited for without end."""
+    one = small_job()
     with kind(CONFIG) as device:
         message = r"timeout_s must be a number of seconds, at least 0, not "
         with pytest.raises(ValueError, match=message):
-            device.train(small_job(), timeout_s=timeout_s)
+            device.train(one, timeout_s=timeout_s)
         with pytest.raises(ValueError, match=message):
-            device.train_models([small_job(), small_job()], timeout_s=timeout_s)
-        assert device.train(small_job(), timeout_s=60).epochs_done == 3
+            device.train_models([one, one], timeout_s=timeout_s)
+        assert device.train(one, timeout_s=60).epochs_done == 3
 
 
 @pytest.mark.parametrize("count, flags", [

@@ -469,6 +469,18 @@ def test_two_take_turns(use, tmp_path):
             assert device.train(job()).epochs_done == 3
 
 
+def test_second_one_that_cannot_be_opened(use, tmp_path):
+    """What it loaded may have ended the first one's interrupt, so that one looks from now on."""
+    fake = use(CONFIG, interrupt=FakeInterrupt(0.01))
+    path = write_bitstream(tmp_path, CONFIG)
+    with PynqDevice(CONFIG, bitfile=path) as first:
+        fake.broken = RuntimeError("out of order")
+        with pytest.raises(DeviceError, match="out of order"):
+            PynqDevice(CONFIG, bitfile=path)
+        assert not first.uses_interrupt
+        assert first.train(job()).epochs_done == 3
+
+
 def test_one_that_nobody_has_any_more(use, tmp_path):
     """It is closed, and so is its run, whose memory is given back."""
     fake = use(CONFIG)

@@ -155,6 +155,9 @@ def test_time_is_limited(name):
     with open_device(name, jobs[0].config) as device, \
             pytest.raises(RunTimeoutError, match="more than the limit"):
         device.train_classes(jobs, timeout_s=0.0)
+    with open_device(name, jobs[0].config) as device, \
+            pytest.raises(ValueError, match=r"timeout_s must .*, not nan"):
+        device.train_classes(jobs, timeout_s=float("nan"))
 
 
 def test_what_is_no_set_of_classes_is_refused():

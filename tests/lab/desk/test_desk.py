@@ -1,6 +1,7 @@
 """Speed at a desk: the table, and processes of contestants."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -40,4 +41,14 @@ def test_a_shape_that_no_contestant_takes(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["desk", "--shapes", "1x1", "--tasks", "classification"])
     with pytest.raises(SystemExit, match=r"^error: classification of 1 x 1 by scikit-learn: .*"
                        "at least 2 classes"):
+        desk.main()
+
+
+def test_a_process_that_ends_without_a_word(monkeypatch):
+    """As where it took too much memory."""
+    monkeypatch.setattr(sys, "argv", ["desk", "--shapes", "300x4", "--tasks", "regression"])
+    monkeypatch.setattr(desk.subprocess, "run", lambda *arguments, **options: SimpleNamespace(
+        returncode=-9, stdout="", stderr=""))
+    with pytest.raises(SystemExit, match=r"^error: regression of 300 x 4 by scikit-learn: its "
+                       r"process ended with -9$"):
         desk.main()

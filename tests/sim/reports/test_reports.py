@@ -91,11 +91,13 @@ def test_data_that_are_missing(report, words, monkeypatch):
         report.main()
 
 
-def test_area_without_yosys(monkeypatch):
+def test_area_without_yosys(monkeypatch, capsys):
+    """It says so before it begins."""
     monkeypatch.setattr(xc7, "find_spec", lambda name: None)
     monkeypatch.setattr(sys, "argv", ["report", "--bits", "1"])
     with pytest.raises(SystemExit, match=r"^error: Yosys was not found"):
         area.main()
+    assert capsys.readouterr().out == ""
 
 
 def test_names_of_cases(monkeypatch, capsys):

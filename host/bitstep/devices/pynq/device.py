@@ -110,10 +110,12 @@ class PynqDevice(RegisterDevice):
                 others = list(_OPEN)
                 for other in others:            # there is one FPGA: loading ends what runs on it
                     idle.enter_context(other.turns.held(self.name))
-                self._ip, self._interrupt, self.clock = self._waiter.call(
-                    lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
-                for other in others:            # pynq waits for the interrupt of this one alone
-                    other._interrupt = None
+                try:
+                    self._ip, self._interrupt, self.clock = self._waiter.call(
+                        lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
+                finally:                        # also where loading fails on its way
+                    for other in others:        # pynq waits for the interrupt of this one alone
+                        other._interrupt = None
             self.clock_hz = self.clock.hz
             self._offered = self._interrupt     # stays when waiting no longer relies on it
             self._pynq, self._board = pynq, _active_device(pynq)
