@@ -4,16 +4,19 @@ Everything is float64, and done in chunks of rows so that the residuals of many 
 need little memory.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bitstep.machine import in_threads
 from bitstep.pipeline.losses import LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset
 
-CHUNK_VALUES = 1 << 15      # residuals, or features, that are in memory at a time: 256 kB, since
-                            # fresh memory and threads take longer than the work itself
+CHUNK_VALUES = 1 << 16      # residuals, or features, that a thread has in memory at a time: 512 kB.
+                            # With less, threads wait for Python; with more, for fresh memory
+_CHUNKS = 32                # that a thread takes at a time
 
 
 class Moments:
@@ -53,17 +56,20 @@ def measures(loss: Loss | LossFunction, features: np.ndarray, targets: np.ndarra
     def summed(values: np.ndarray, start: int, stop: int) -> np.ndarray:
         return values.sum(axis=0) if shares is None else shares[start:stop] @ values
 
-    shares = None if weights is None else weights / weights.mean(dtype=np.float64)
-    total, correct = np.zeros(coefs.shape[0]), np.zeros(coefs.shape[0])
-    for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
+    def sums(start: int, stop: int) -> np.ndarray:
         values = outputs(features[start:stop], coefs, intercepts)
-        if classes:
-            correct += summed(decide(values) == decide(targets[start:stop])[:, None], start, stop)
         losses = formula_of(loss).value(values, targets[start:stop, None])
-        total += losses.sum(axis=(0, 2)) if shares is None else \
+        total = losses.sum(axis=(0, 2)) if shares is None else \
             summed(losses.sum(axis=2), start, stop)
+        if not classes:
+            return np.stack([total])
+        right = decide(values) == decide(targets[start:stop])[:, None]
+        return np.stack([total, summed(right, start, stop)])
+
+    shares = None if weights is None else weights / weights.mean(dtype=np.float64)
+    total, *correct = _over_chunks(sums, len(features), features.shape[1], intercepts.size)
     return (total / (len(features) * intercepts.shape[1]),
-            correct / len(features) if classes else None)
+            correct[0] / len(features) if classes else None)
 
 
 def mean_losses(loss: Loss | LossFunction, features: np.ndarray, targets: np.ndarray,
@@ -114,14 +120,15 @@ def accuracies(features: np.ndarray, labels: np.ndarray, classes: np.ndarray, co
     -------
     ndarray of float64, shape (n_models,)
     """
-    correct = np.zeros(coefs.shape[0])
-    for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
+    def correct(start: int, stop: int) -> np.ndarray:
         chosen = decide(outputs(features[start:stop], coefs, intercepts))
         right = classes[chosen] == labels[start:stop, None]
         # As float64: a sum of uint16 times bool would be uint16, and wrap.
-        correct += right.sum(axis=0) if weights is None \
+        return right.sum(axis=0) if weights is None \
             else weights[start:stop].astype(np.float64) @ right
-    return correct / (len(features) if weights is None else weights.sum(dtype=np.float64))
+
+    total = _over_chunks(correct, len(features), features.shape[1], intercepts.size)
+    return total / (len(features) if weights is None else weights.sum(dtype=np.float64))
 
 
 def code_accuracies(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
@@ -140,13 +147,14 @@ def code_accuracies(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
     -------
     ndarray of float64, shape (n_models,)
     """
-    first, correct = datasets[0], np.zeros(len(weights))
-    for start, stop in _chunks(first.n_rows, first.n_features, intercepts.size):
+    def correct(start: int, stop: int) -> np.ndarray:
         dots, _ = first.rows.values(slice(start, stop))
         signs = np.column_stack([data.labels.part(start, stop) for data in datasets])
         chosen = decide(outputs(dots, weights, intercepts))
-        correct += _over_rows(chosen == decide(signs)[:, None], first, start, stop)
-    return correct / _count(first)
+        return _over_rows(chosen == decide(signs)[:, None], first, start, stop)
+
+    first = datasets[0]
+    return _over_chunks(correct, first.n_rows, first.n_features, intercepts.size) / _count(first)
 
 
 def joint_code_losses(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
@@ -154,13 +162,15 @@ def joint_code_losses(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
     """:func:`mean_losses` of a loss of all outputs together, from quantized rows alone; parameters
     as of :func:`code_accuracies`.
     """
-    first, total = datasets[0], np.zeros(len(weights))
-    for start, stop in _chunks(first.n_rows, first.n_features, intercepts.size):
+    def losses(start: int, stop: int) -> np.ndarray:
         dots, _ = first.rows.values(slice(start, stop))
         signs = np.column_stack([data.labels.part(start, stop) for data in datasets])
         values = outputs(dots, weights, intercepts)
-        total += _over_rows(formula_of(loss).value(values, signs[:, None]).sum(axis=2), first,
-                            start, stop)
+        return _over_rows(formula_of(loss).value(values, signs[:, None]).sum(axis=2), first,
+                          start, stop)
+
+    first = datasets[0]
+    total = _over_chunks(losses, first.n_rows, first.n_features, intercepts.size)
     return total / (_count(first) * len(datasets))
 
 
@@ -215,19 +225,19 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
         Least squares in label units squared; without bias for the encodings that draw, so it may
         be below 0 by chance.
     """
-    rule = formula_of(loss)
-    total = np.zeros(len(weights))
-    for start, stop in _chunks(data.n_rows, data.n_features, len(weights)):
+    def losses(start: int, stop: int) -> np.ndarray:
         dots, gradients = data.rows.values(slice(start, stop))
         targets = data.label_offset + data.label_scale * data.labels.part(start, stop)
         if not rule.quadratic:
             values = dots @ weights.T + intercepts
-            total += _over_rows(rule.value(values, targets[:, None]), data, start, stop)
-            continue
+            return _over_rows(rule.value(values, targets[:, None]), data, start, stop)
         first = dots @ weights.T + intercepts - targets[:, None]
         second = first if gradients is dots else \
             gradients @ weights.T + intercepts - targets[:, None]
-        total += _over_rows(first * second, data, start, stop)
+        return _over_rows(first * second, data, start, stop)
+
+    rule = formula_of(loss)
+    total = _over_chunks(losses, data.n_rows, data.n_features, len(weights))
     if not rule.quadratic:
         return total / _count(data)
     if data.row_format == "one_level" and data.fine_rows is None:
@@ -249,7 +259,17 @@ def _count(data: QuantizedDataset) -> float:
         else data.rows.weights.sum(dtype=np.float64)
 
 
-def _chunks(n_rows, n_features, n_outputs):
+def _over_chunks(work: Callable[[int, int], np.ndarray], n_rows: int, n_features: int,
+                 n_outputs: int) -> np.ndarray:
+    """Sum of ``work(start, stop)`` over chunks of rows, some chunks at a time by each core.
+
+    Which of them are summed first does not depend on the cores.
+    """
+    def summed(first: int) -> np.ndarray:
+        return functools.reduce(np.add, (
+            work(start, min(start + size, n_rows))
+            for start in range(first, min(first + part, n_rows), size)))
+
     size = max(1, CHUNK_VALUES // max(n_outputs, n_features))
-    for start in range(0, n_rows, size):
-        yield start, min(start + size, n_rows)
+    part = _CHUNKS * size
+    return functools.reduce(np.add, in_threads(summed, range(0, n_rows, part)))

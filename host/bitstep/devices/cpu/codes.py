@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bitstep.compiling import compiled
-from bitstep.devices.cpu.portions import portions
-from bitstep.machine import available_memory, in_threads
+from bitstep.devices.cpu.portions import portions, shares
+from bitstep.machine import available_cores, available_memory, in_threads
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
 from bitstep.quantization.kernels import unpacked_codes
@@ -51,6 +51,10 @@ class Portion(NamedTuple):
     n_rows: int
 
 
+def _all_of(codes: np.ndarray, parts: Iterator[tuple[int, int]]) -> Iterator[Portion]:
+    return (Portion(codes, first, first, n_rows) for first, n_rows in parts)
+
+
 class DecodedRows:
     """The rows that a device read last, decoded; several threads may read at a time."""
 
@@ -75,9 +79,9 @@ class DecodedRows:
         Portion
             To be used before the next one is asked for, unless all rows are kept.
         """
-        parts = self.kept_portions(job, number)
-        if parts is not None:
-            yield from parts
+        kept = self.kept(job, number)
+        if kept is not None:
+            yield from _all_of(kept, portions(job))
             return
         codes = np.empty((0, job.n_features), np.int16)
         for first, n_rows in portions(job, values=PORTION_VALUES):
@@ -86,11 +90,12 @@ class DecodedRows:
             unpacked_codes(job.rows[number], planes, first, codes[:n_rows])
             yield Portion(codes, 0, first, n_rows)
 
-    def kept_portions(self, job: TrainingJob, number: int) -> list[Portion] | None:
-        """Portions that may be used at the same time, unless memory has no room for all rows."""
-        codes = self.kept(job, number)
-        return None if codes is None else [
-            Portion(codes, first, first, n_rows) for first, n_rows in portions(job)]
+    def shares(self, job: TrainingJob, number: int, threads: int) -> list[Portion] | None:
+        """Portions for threads that use them at the same time, unless memory has no room for all
+        rows.
+        """
+        kept = self.kept(job, number)
+        return None if kept is None else list(_all_of(kept, shares(job, threads)))
 
     def kept(self, job: TrainingJob, number: int) -> np.ndarray | None:
         """All rows of a copy or more, decoded once; None where memory has no room for them."""
@@ -110,7 +115,8 @@ class DecodedRows:
         if size > SMALL and size > ROOM * available_memory():
             return None
         codes = np.empty((job.n_rows, job.n_features), np.int16)
-        parts = [slice(first, first + n_rows) for first, n_rows in portions(job)]
+        parts = [slice(first, first + n_rows)
+                 for first, n_rows in shares(job, available_cores())]
         for _ in in_threads(lambda part: unpacked_codes(stored, PLANES, part.start, codes[part]),
                             parts):
             pass

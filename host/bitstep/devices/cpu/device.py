@@ -245,7 +245,7 @@ class CpuDevice(SoftwareDevice):
         """Results of all portions of a job's rows, in order; portions of rows that are kept are
         worked on at the same time.
         """
-        parts = self._decoded.kept_portions(job, 0)
+        parts = self._decoded.shares(job, 0, self.workers)
         results = map(work, self._decoded.portions(job, 0, planes)) if parts is None \
             else in_threads(work, parts, self.workers)
         for result in results:

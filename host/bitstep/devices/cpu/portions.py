@@ -9,6 +9,8 @@ from bitstep.pipeline.job import TrainingJob
 
 PORTION_VALUES = 1 << 24    # values in a portion: some 10 milliseconds
 PORTION_ROWS = 1 << 16
+SHARES = 4                  # portions for each thread, so that all of them end together,
+SHARE_VALUES = 1 << 20      # unless they would be smaller than this, which takes some 0.2 ms
 
 
 def portions(job: TrainingJob, n_models: int = 1,
@@ -19,6 +21,12 @@ def portions(job: TrainingJob, n_models: int = 1,
     size = min(PORTION_ROWS, max(8, values // job.n_features // n_models // 8 * 8))
     for first in range(0, job.n_rows, size):
         yield first, min(size, job.n_rows - first)
+
+
+def shares(job: TrainingJob, threads: int) -> Iterator[tuple[int, int]]:
+    """:func:`portions` for threads that work at the same time: several for each if rows suffice."""
+    share = job.n_rows * job.n_features // (SHARES * threads)
+    return portions(job, values=min(PORTION_VALUES, max(SHARE_VALUES, share)))
 
 
 def dithers_of(key: int, first: int, n_rows: int) -> np.ndarray:
