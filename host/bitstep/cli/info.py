@@ -40,11 +40,12 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "holds; of a data set, too, how long a training takes here, on each board (by the cycle "
         "model, with assumed clocks) and by scikit-learn.",
         epilog="Examples: bitstep info --bits 1 --bus-width 512; bitstep info breast_cancer")
-    parser.add_argument("file", nargs="?", metavar="FILE",
-                        help="a model, a quantized data set, a report (.json), a data set or "
-                        "its name")
-    parser.add_argument("--registers", action="store_true", help="show the register map only")
-    parser.add_argument("--data", action="store_true", help="show the data sets that have a name")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("file", nargs="?", metavar="FILE",
+                      help="a model, a quantized data set, a report (.json), a data set or its "
+                      "name")
+    what.add_argument("--registers", action="store_true", help="show the register map only")
+    what.add_argument("--data", action="store_true", help="show the data sets that have a name")
     add_options(parser, "label_column")
     add_configuration_options(parser.add_argument_group(
         "pipeline", "Without FILE."))   # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.data import open_table
 from bitstep.data.blocks import row_blocks
 from bitstep.data.columns.labels import LAST, NoLabel, label_position
+from bitstep.data.dataset import DataError, NoLabelError
 from bitstep.data.libsvm import WidthError
 from bitstep.data.tables.table import Table
 from bitstep.data.tables.texts import LibsvmTable
@@ -122,6 +123,8 @@ class _Source:
                     part = features[start:start + size]
                     yield (part if self._columns is None else np.take(part, self._columns, axis=1),
                            labels[start:start + size] if self._labelled else None)
+        except NoLabelError as error:
+            raise DataError(f"{error}; or predict without labels (--no-label)") from error
         except WidthError as error:
             raise ModelFileError(
                 f"The model was trained on {self._model.n_features} features, the data have at "

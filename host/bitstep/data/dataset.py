@@ -16,6 +16,10 @@ class DataError(ValueError):
     """
 
 
+class NoLabelError(DataError):
+    """A row, or the whole file, has no label."""
+
+
 class NoRowsError(DataError):
     """A data file has no row, as writers of many files leave some."""
 

@@ -107,11 +107,26 @@ class RegisterRun(Run):
         turns.keep(self, self.stack)
 
     def close(self):
-        """Stop the pipeline if it still runs, and free the buffers."""
-        with self.stack:
-            if self._running:
-                with contextlib.suppress(DeviceError):
-                    self.abort()
+        """Stop the pipeline if it still runs, and free the buffers. Where it does not stop, it may
+        go on writing to them: they are freed after a later run has stopped it.
+        """
+        stopped = False
+        try:
+            stopped = self._stop()
+        finally:
+            stack = self.stack.pop_all()
+            if stopped:
+                stack.close()
+            else:
+                self.device.turns.leave(self, stack)
+
+    def _stop(self):
+        """True if the pipeline does not run this any more."""
+        if not self._running or not self.device.turns.has(self):
+            return True         # who has the registers since has stopped it
+        with contextlib.suppress(DeviceError):
+            return self.abort()
+        return False
 
     def start(self) -> None:
         """Start what the registers say. What they tell was of the run before until then."""

@@ -39,6 +39,7 @@ class Turns:
         self._holder: weakref.ref[Holder] | None = None
         self._thread = threading.current_thread()
         self._held: list[tuple[weakref.ref[Holder], contextlib.ExitStack]] = []
+        self._left: list[contextlib.ExitStack] = []
         self._later: list[Callable[[], object]] = []
 
     def take(self, run: Holder, name: str) -> None:
@@ -63,18 +64,32 @@ class Turns:
 
     def require(self, run: Holder, name: str) -> None:
         """Raise DeviceError unless a run has the registers."""
-        if self._other() is not run:
+        if not self.has(run):
             raise DeviceError(
                 f"The registers and models of device '{name}' are no longer those of this run: it "
                 "was closed, or another one was begun after it. Take the outcomes of a run before, "
                 "or begin it again")
 
+    def has(self, run: Holder) -> bool:
+        """True if a run has the registers."""
+        return self._other() is run
+
     def release(self, run: Holder) -> None:
         """Take the registers from a run, if it has them, after what waits for its end."""
         with self._lock:
-            self._held = [entry for entry in self._held if entry[0]() is not run]
-            if self._other() is run:
+            self._forget(run)
+            if self.has(run):
                 self._catch_up()
+                self._holder = None
+
+    def leave(self, run: Holder, stack: contextlib.ExitStack) -> None:
+        """Take the registers from a run that the pipeline may still be at, and keep its memory, and
+        what waits for its end, for :meth:`free_lost`.
+        """
+        with self._lock:
+            self._forget(run)
+            self._left.append(stack)
+            if self.has(run):
                 self._holder = None
 
     @contextlib.contextmanager
@@ -95,7 +110,8 @@ class Turns:
     def free_lost(self) -> None:
         """Free the memory of runs that nobody can close any more; the pipeline must be idle."""
         with self._lock:
-            lost = [stack for run, stack in self._held if run() is None]
+            lost = [stack for run, stack in self._held if run() is None] + self._left
+            self._left = []
             self._held = [entry for entry in self._held if entry[0]() is not None]
             self._catch_up()
         for stack in lost:
@@ -109,6 +125,9 @@ class Turns:
             other = self._other()
             if other is None or other.over:
                 self._catch_up()
+
+    def _forget(self, run: Holder) -> None:
+        self._held = [entry for entry in self._held if entry[0]() is not run]
 
     def _other(self) -> Holder | None:
         return None if self._holder is None else self._holder()

@@ -529,6 +529,13 @@ def test_info(capsys):
     assert "cadata" in capsys.readouterr().out.split()
 
 
+@pytest.mark.parametrize("others", [["--data"], ["--registers"], ["--data", "--registers"]])
+def test_info_of_one_thing(others, capsys):
+    with pytest.raises(SystemExit):
+        main(["info", "breast_cancer" if len(others) == 1 else others[0], others[-1]])
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
 def test_info_of_a_model(numbers, tmp_path, capsys):
     out = str(tmp_path / "model.npz")
     train(numbers[1], "--out", out, "--epochs", "1")

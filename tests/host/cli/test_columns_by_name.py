@@ -1,6 +1,7 @@
 """Columns by their names, and rows without labels: ``bitstep predict`` and ``--init``."""
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -243,8 +244,8 @@ def test_no_label(tmp_path, capsys, suffix):
         np.save(data, ROWS)
     else:
         write(data, FRAME)
-    if suffix != ".npz":
-        assert "or that there is none (--no-label)" in refused(capsys, model, data)
+    hint = "predict without labels" if suffix == ".npz" else "that there is none"
+    assert f"or {hint} (--no-label)" in refused(capsys, model, data)
     capsys.readouterr()
     assert predicted(model, data, "--no-label") == expected
     assert "80 rows without labels" in capsys.readouterr().out
@@ -254,11 +255,11 @@ def test_no_label_leaves_the_column_of_the_label_unread(tmp_path, capsys):
     model = tmp_path / "m.npz"
     assert train(write(tmp_path / "data.csv", FRAME, kind=KINDS), "--out", model) == 0
     expected = predicted(model, tmp_path / "data.csv")
-    for name in ("open.csv", "open.parquet"):
-        data = write(tmp_path / name, FRAME, kind="?")
-        told = refused(capsys, model, data)
-        assert "the labels of" in told
-        assert "--no-label" in told
+    for name, kind, told in (("open.csv", "?", "the labels of"), ("empty.csv", "", "no label"),
+                             ("open.parquet", "?", "the labels of"),
+                             ("empty.parquet", "", "no label")):
+        data = write(tmp_path / name, FRAME, kind=kind)
+        assert re.search(f"{told}.*--no-label", refused(capsys, model, data))
         assert predicted(model, data, "--no-label") == expected
         assert predicted(model, data, "--no-label", "--label-column", "kind") == expected
     # Without names: the column is the one that is asked for.

@@ -325,6 +325,27 @@ def test_timeout(monkeypatch, deaf, ending):
     assert "no progress for 0.1 s (STATUS 0x00000001, 2 of 4 epochs done, 40 row beats" in \
         str(caught.value)
     assert caught.value.result.epochs_done == 2
+    assert bool(device.buffers) is deaf     # it may still be writing its models there
+    device.deaf, device.hang = False, None
+    assert device.train(small_job()).epochs_done == 3
+    assert device.buffers == []
+
+
+@pytest.mark.parametrize("what", ["Ctrl-C", "a line that is dead"])
+def test_memory_stays_where_the_abort_fails(monkeypatch, what):
+    device = FakeDevice(CONFIG, hang=0)
+
+    def fail(run):
+        raise KeyboardInterrupt if what == "Ctrl-C" else DeviceError(what)
+
+    run = device.begin([small_job()], timeout_s=0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(RegisterRun, "abort", fail)
+        with pytest.raises((KeyboardInterrupt, DeviceError)), run:
+            next(run.epochs())
+    assert device.buffers
+    device.hang = None
+    assert device.train(small_job()).epochs_done == 3
     assert device.buffers == []
 
 

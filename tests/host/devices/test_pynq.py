@@ -402,6 +402,21 @@ def test_close_ends_a_run(use, tmp_path):
     assert not left.MARK.exists()
 
 
+def test_close_of_a_run_that_does_not_end(use, tmp_path, monkeypatch):
+    """The memory stays for as long as this program."""
+    fake = use(CONFIG)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    buffer = device.allocate(64)
+    fake.pipeline.set("STATUS", Status.BUSY)
+    fake.pipeline.deaf = True
+    monkeypatch.setattr(left, "ABORT_TIMEOUT_S", 0.05)
+    device.close()
+    assert buffer.array.size
+    assert device_module._WRITTEN[-1] is buffer
+    assert left.MARK.exists()
+    device_module._WRITTEN.clear()
+
+
 def test_close_again_after_it_was_interrupted(use, tmp_path, monkeypatch):
     """The memory must not be given back while a run writes to it."""
     fake = use(CONFIG)

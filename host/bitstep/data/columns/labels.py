@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitstep.data.dataset import MAX_CLASSES, DataError
+from bitstep.data.dataset import MAX_CLASSES, DataError, NoLabelError
 from bitstep.data.near import did_you_mean
 
 LAST = -1                   # the label's column unless another is asked for
@@ -189,8 +189,8 @@ class TextLabels:
         assert self._numbers is not None
         place = f"{self._path}, line {line}, column {column + 1}"
         if not name:
-            raise DataError(f"{place}: found no label; every row must have one; remove the row or "
-                            "fill it in")
+            raise NoLabelError(f"{place}: found no label; every row must have one; remove the row "
+                               "or fill it in")
         if "\ufffd" in name or "\0" in name:
             raise DataError(f"{place}: found a label that is no text in UTF-8; save the file as "
                             "UTF-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.data.columns.labels import is_number
-from bitstep.data.dataset import MAX_CLASSES, DataError
+from bitstep.data.dataset import MAX_CLASSES, DataError, NoLabelError
 
 
 def checked_name(text: str | bytes, row: int, path: Path) -> str:
@@ -27,8 +27,8 @@ def checked_name(text: str | bytes, row: int, path: Path) -> str:
     """
     name = (text.decode("utf-8", "replace") if isinstance(text, bytes) else text).strip()
     if not name:
-        raise DataError(f"{path}: found no label in row {row} (counted from 0); every row must "
-                        "have one; remove the row or fill it in")
+        raise NoLabelError(f"{path}: found no label in row {row} (counted from 0); every row must "
+                           "have one; remove the row or fill it in")
     if "\ufffd" in name or "\0" in name:
         raise DataError(f"{path}: found a label in row {row} (counted from 0) that is no text in "
                         "UTF-8; save the file as UTF-8")

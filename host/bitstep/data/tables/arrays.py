@@ -13,7 +13,7 @@ import numpy as np
 
 from bitstep.data.columns.labels import LAST, LabelColumn, NoLabel, chosen_column, label_position
 from bitstep.data.columns.names import NamedLabels
-from bitstep.data.dataset import DataError, NoRowsError
+from bitstep.data.dataset import DataError, NoLabelError, NoRowsError
 from bitstep.data.npz import COMPRESSED, StoredArray, find_arrays, read_array_header
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table, row_ranges
 
@@ -250,8 +250,9 @@ class ArrayTable(Table):
             raise DataError(f"{path}: found the arrays {', '.join(arrays) or 'none'}; there must "
                             "be X (features); save it under this name")
         if missing:
-            raise DataError(f"{path}: found the arrays {', '.join(arrays) or 'none'}; there must "
-                            "be X (features) and y (labels); save them under these names")
+            error = NoLabelError if missing == ["y"] else DataError
+            raise error(f"{path}: found the arrays {', '.join(arrays) or 'none'}; there must be X "
+                        "(features) and y (labels); save them under these names")
         self._check("X", arrays["X"], 2, "(rows, columns)")
         if not self._labelled:
             return {"X": arrays["X"]}

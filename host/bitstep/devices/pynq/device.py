@@ -279,19 +279,27 @@ class PynqDevice(RegisterDevice):
 
     def close(self) -> None:
         """End a run that is under way and free everything; twice is harmless. A run of whoever has
-        the board since is left alone.
+        the board since is left alone. Memory to which a run that does not end may write is not
+        given back before the program ends.
         """
         if self._process != os.getpid():
             return
+        safe = True
         if self._confirmed:
+            safe = False
             with contextlib.suppress(DeviceError, RuntimeError, OSError):
-                if not taken(self._mark) and ended(self):
+                theirs = taken(self._mark)
+                safe = theirs or ended(self)
+                if safe and not theirs:
                     remove_mark()
                     self._settle()
             self._confirmed = False     # not before: after Ctrl-C in here the run may go on
             _OPEN.discard(self)
-        for buffer in self._buffers:
-            buffer.free()
+        if safe:
+            for buffer in self._buffers:
+                buffer.free()
+        else:
+            _WRITTEN.extend(self._buffers)
         self._buffers.clear()
         self._ip = self._interrupt = self._offered = None
         self._waiter.close()
@@ -304,6 +312,7 @@ class PynqDevice(RegisterDevice):
 
 
 _OPEN: "weakref.WeakSet[PynqDevice]" = weakref.WeakSet()
+_WRITTEN: list[PynqBuffer] = []     # memory of closed devices that a pipeline may still write to
 
 
 @atexit.register
