@@ -456,6 +456,19 @@ def test_close_leaves_the_run_of_another_alone(use, tmp_path, by):
     assert not left.MARK.exists()
 
 
+def test_run_after_another_device_was_closed(use, tmp_path):
+    """It leaves a mark again: the other one's is gone."""
+    use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    with PynqDevice(CONFIG, bitfile=path) as first:
+        PynqDevice(CONFIG, bitfile=path).close()
+        assert not left.MARK.exists()
+        marked = []
+        first.train(job(), on_epoch=lambda done: marked.append(left.MARK.exists()))
+        assert marked == [True] * 3
+    assert not left.MARK.exists()
+
+
 def test_second_one_while_a_run_is_open(use, tmp_path):
     """Loading the bitstream would end that run."""
     fake = use(CONFIG)

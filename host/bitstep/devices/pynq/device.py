@@ -21,13 +21,20 @@ from bitstep.devices.base import seconds_of
 from bitstep.devices.driver import check_identity
 from bitstep.devices.pynq.bitstream import find_bitstream, manifests_of, read_bitstream
 from bitstep.devices.pynq.clock import FpgaClock, set_clock, try_clock
-from bitstep.devices.pynq.left import end_left_run, ended, leave_mark, remove_mark, taken
+from bitstep.devices.pynq.left import (
+    end_left_run,
+    ended,
+    leave_mark,
+    remove_mark,
+    taken,
+    unmarked,
+)
 from bitstep.devices.pynq.memory import PynqBuffer, contiguous
 from bitstep.devices.pynq.waiter import Waiter
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import Manifest
-from bitstep.pipeline.registers import OFFSETS, Status
+from bitstep.pipeline.registers import OFFSETS, Control, Status
 from bitstep.pipeline.results import DeviceError
 
 IP_TYPE = "bitstep:user:bitstep_ip:"        # of the IP in the .hwh, without its version
@@ -122,7 +129,7 @@ class PynqDevice(RegisterDevice):
             check_identity(self)
             self._confirmed = True
             _OPEN.add(self)
-            self._mark = leave_mark(self.bitstream.path, self._address, self.identity)
+            self._leave_mark()
         except BaseException:
             self.close()
             raise
@@ -207,6 +214,9 @@ class PynqDevice(RegisterDevice):
         return (ip, (getattr(ip, INTERRUPT, None) if interrupt else None),
                 set_clock(pynq, self.bitstream.manifest.clock_hz))
 
+    def _leave_mark(self):
+        self._mark = leave_mark(self.bitstream.path, self._address, self.identity)
+
     def _opened(self):
         if self._ip is None:
             raise DeviceError("The device is closed")
@@ -218,6 +228,8 @@ class PynqDevice(RegisterDevice):
 
     def write(self, offset: int, value: int) -> None:
         """Write the 32-bit register at byte ``offset``."""
+        if offset == OFFSETS["CONTROL"] and value & Control.START and unmarked():
+            self._leave_mark()      # another device, closed since, has taken its mark with it
         self._opened().write(offset, int(value) & 0xFFFF_FFFF)      # pynq takes int alone
 
     def allocate(self, n_bytes: int) -> PynqBuffer:

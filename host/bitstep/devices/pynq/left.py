@@ -49,6 +49,11 @@ def taken(mark: str) -> bool:
         return False
 
 
+def unmarked() -> bool:
+    """True if nobody's mark is there."""
+    return not MARK.exists()
+
+
 def remove_mark() -> None:
     """Note that nobody is using the pipeline."""
     with contextlib.suppress(OSError):
