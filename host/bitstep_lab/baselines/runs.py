@@ -98,7 +98,9 @@ def run_epochs(epoch: Callable[[float], float], model: Callable[[], tuple[np.nda
     weights, intercepts, seconds, cpu_seconds = [], [], [], []
 
     def finished():
-        return CpuResult(weights=np.array(weights, np.float64).reshape(len(weights), -1),
+        # Of no epoch the features would not be known.
+        shape = len(weights), len(model()[0])
+        return CpuResult(weights=np.array(weights, np.float64).reshape(shape),
                          intercepts=np.array(intercepts, np.float64),
                          seconds=np.array(seconds, np.float64),
                          cpu_seconds=np.array(cpu_seconds, np.float64), **about)

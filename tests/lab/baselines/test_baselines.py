@@ -194,6 +194,9 @@ def test_divergence(train, step):
     assert raised.value.epoch == 2
     assert raised.value.run.epochs_done == 1
     assert raised.value.run.weights.shape == (1, 37)
+    with pytest.raises(DivergedError, match="diverged in epoch 1: ") as raised:
+        train(features, targets, loss=Loss.LEAST_SQUARES, steps=[step])
+    assert raised.value.run.weights.shape == (0, 37)
 
 
 def test_logistic_loss_of_a_very_wrong_row():
