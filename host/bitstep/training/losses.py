@@ -6,10 +6,11 @@ need little memory.
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
-from bitstep.machine import in_threads
+from bitstep.machine import in_threads, one_blas_thread
 from bitstep.pipeline.losses import LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset
@@ -272,4 +273,5 @@ def _over_chunks(work: Callable[[int, int], np.ndarray], n_rows: int, n_features
 
     size = max(1, CHUNK_VALUES // max(n_outputs, n_features))
     part = _CHUNKS * size
-    return functools.reduce(np.add, in_threads(summed, range(0, n_rows, part)))
+    with one_blas_thread() if n_rows > size else nullcontext():
+        return functools.reduce(np.add, in_threads(summed, range(0, n_rows, part)))
