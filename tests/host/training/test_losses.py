@@ -87,6 +87,24 @@ def test_chunks_change_nothing(monkeypatch):
     assert squared_losses(features, targets, *model) == pytest.approx(whole)
 
 
+def test_each_of_our_threads_has_one_of_blas(monkeypatch):
+    """Or they would wait for each other, in products that are small."""
+    control = pytest.importorskip("threadpoolctl")
+    threads = []
+
+    def outputs(*arguments):
+        threads.extend(library["num_threads"] for library in control.threadpool_info()
+                       if library["user_api"] == "blas")
+        return before(*arguments)
+
+    before = bitstep.training.losses.outputs
+    monkeypatch.setattr(bitstep.training.losses, "outputs", outputs)
+    monkeypatch.setattr(bitstep.training.losses, "CHUNK_VALUES", 50)
+    with control.threadpool_limits(2, "blas"):
+        squared_losses(np.ones((100, 3)), np.ones((100, 1)), np.ones((1, 1, 3)), np.ones((1, 1)))
+    assert set(threads) == {1}
+
+
 def test_accuracies_by_hand():
     two = accuracies(FEATURES, np.array([5, 5, 2]), np.array([2, 5]),
                      np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.zeros((2, 1)))
