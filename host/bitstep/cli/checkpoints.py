@@ -26,7 +26,7 @@ from bitstep.training.checkpoint import (
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.precision import FIRST_PLANES
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
-from bitstep.training.planning import plan
+from bitstep.training.planning import integers_of, plan
 
 # Settings that older checkpoints do not hold.
 LATER = ("levels",)
@@ -258,8 +258,9 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
     objective = replace(request.objective, standardized=False)
     try:
         for number, data in enumerate(problem.outputs):
-            plan(data, request.config, objective, training,
-                 initial=(weights[number], float(intercepts[number])), between_epochs=True)
+            check = plan if data.rows.stored else integers_of       # rows of shards are elsewhere
+            check(data, request.config, objective, training,
+                  initial=(weights[number], float(intercepts[number])), between_epochs=True)
     except ValueError as error:
         raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "
                              f"labels: {error}") from error

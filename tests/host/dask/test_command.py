@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -172,6 +173,26 @@ def test_checkpoint_goes_on_bit_for_bit(client, data, capsys):
     with pytest.raises(SystemExit):
         train(client, *options, "--resume", kept)
     assert "is the checkpoint of a training on other data: shards differ" in capsys.readouterr().err
+
+
+def test_a_model_to_begin_with(client, data, capsys):
+    """A single shard goes on from a model as one machine does; a model that is too large is
+    refused before passes.
+    """
+    def run(*words):
+        assert main(["train", str(data / "part-0.npy"), "--planes", "4", "--tol", "0", "--quiet",
+                     *map(str, words)]) == 0
+
+    first, many = data / "first.npz", ("--scheduler", client.scheduler.address)
+    run("--epochs", 1, "--solver", "bit-centred", "--out", first)
+    run("--epochs", 2, "--solver", "bit-centred", "--init", first, "--out", data / "one.npz")
+    run("--epochs", 2, *many, "--init", first, "--out", data / "many.npz")
+    one = load_model(data / "one.npz")
+    np.testing.assert_array_equal(load_model(data / "many.npz").coef, one.coef)
+    replace(one, coef=one.coef * 1e30).save(first)
+    capsys.readouterr()
+    assert train(client, data / "part-*.npy", "--init", first) == 1
+    assert "first.npz: the model does not fit the scaling of these data" in capsys.readouterr().err
 
 
 def test_names_of_classes_in_text(client, tmp_path):
