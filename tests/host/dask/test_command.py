@@ -248,6 +248,43 @@ def test_libsvm_parts_whose_last_columns_are_empty(client, tmp_path):
     assert load_model(tmp_path / "m.npz").n_features == 3
 
 
+def test_libsvm_parts_that_count_from_0(client, tmp_path):
+    """One part has an index 0, as its rows together with those of the others would have."""
+    texts = ["1 0:1 1:2 2:3\n2 1:2\n4 0:-1\n", "3 1:1 2:4\n5 2:2\n6 1:3\n"]
+    models = []
+    for name, parts in (("parts", texts), ("whole", ["".join(texts)])):
+        (tmp_path / name).mkdir()
+        for number, text in enumerate(parts):
+            (tmp_path / name / f"{number}.svm").write_text(text)
+        out = tmp_path / f"{name}.npz"
+        assert train(client, tmp_path / name, "--epochs", 1, "--tol", 0, "--shard-rows", 3,
+                     "--out", out) == 0
+        models.append(load_model(out))
+    assert models[0].n_features == 3
+    np.testing.assert_array_equal(models[0].coef, models[1].coef)
+
+
+@pytest.mark.parametrize("labels, classes", [
+    ([[3.0] * 4, [5.0] * 4], 2), ([[3.0, 5.0] * 2, [5.0] * 4], 2), ([[], [3.0] * 4, [5.0] * 4], 2),
+    ([[3.0, 5.0] * 2, [3.0, 4.0] * 2], 0), ([[3.0, 4.0] * 2, [3.5] * 4], 0),
+    ([[1.0, 2.0, 3.0, 4.0], [1.0] * 4], 0)])
+def test_labels_of_all_files_choose_the_model(client, tmp_path, labels, classes):
+    """Two values are classes and more are a regression's, as of one file, wherever they are."""
+    for number, part in enumerate(labels):
+        np.save(tmp_path / f"{number}.npy", np.column_stack([X[:len(part), :2], part]))
+    out = tmp_path.parent / f"{tmp_path.name}.npz"
+    assert train(client, tmp_path, "--epochs", 1, "--tol", 0, "--out", out) == 0
+    assert len(load_model(out).classes) == classes
+
+
+def test_names_of_classes_are_no_numbers(client, tmp_path, capsys):
+    for number in range(2):
+        (tmp_path / f"part-{number}.csv").write_text("a,y\n1,no\n2,yes\n3,no\n")
+    assert train(client, tmp_path, "--model", "linreg") == 1
+    assert "the labels are names (no, yes), and a regression needs numbers" in \
+        capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words, message", [
     (["--workers", 2], "leave one of the two out"),
     (["--sweep", "step=1,2"], "--sweep does not go with --scheduler"),
