@@ -232,12 +232,13 @@ class _DaskModel(BaseEstimator):
 
 def _of_block(block: Any, local: Any, method: str, dtype: Any) -> np.ndarray:
     """What a method of an estimator gives for a block, which may be empty."""
+    of_rows = getattr(_without_names(local), method)
     if not len(block):
-        shape = np.shape(getattr(local, method)(np.zeros((1, local.n_features_in_))))
+        shape = np.shape(of_rows(np.zeros((1, local.n_features_in_))))
         return np.empty((0, *shape[1:]), dtype)
     if hasattr(block, "columns"):
         block = numbers_of("X", block)
-    return np.asarray(getattr(_without_names(local), method)(block))
+    return np.asarray(of_rows(block))
 
 
 def _without_names(local: Any) -> Any:
