@@ -22,6 +22,7 @@ DIABETES: Any = load_diabetes(return_X_y=True)
 X, Y = DIABETES
 CANCER: Any = load_breast_cancer(return_X_y=True)
 IRIS: Any = load_iris(return_X_y=True)
+THIRDS = 150, 150, 142
 
 
 def chunked(values, *rows):
@@ -101,6 +102,40 @@ def test_conversion_and_model_file(iris, tmp_path):
 
 WEIGHTS = np.random.default_rng(7).exponential(size=442)
 WEIGHTS[::9] = 0
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_ranges_of_the_conversion(client, fit_intercept):
+    """They are those of an ordinary fit: a column of one value has no range yet, and the same rows
+    are none that lie outside.
+    """
+    rows = np.column_stack([X, np.full(len(X), 3.0)])
+    options: Any = {"l2": 0.01, "random_state": 0, "planes": 4, "fit_intercept": fit_intercept}
+    model = LowPrecisionRegressor(client=client, **options)
+    model.fit(chunked(rows, *THIRDS), chunked(Y, *THIRDS))
+    alone = bitstep.LowPrecisionRegressor(solver="bit-centred", **options).fit(rows, Y)
+    local = model.to_local()
+    np.testing.assert_array_equal(local.feature_range_, alone.feature_range_)
+    local.partial_fit(rows, Y)
+
+
+def test_sparse_chunks(client):
+    sparse = pytest.importorskip("scipy.sparse")
+    rows = np.where(X > 0, X, 0)
+    model = LowPrecisionRegressor(client=client, epochs=2, tol=0.0, random_state=0)
+    model.fit(chunked(rows, *THIRDS).map_blocks(sparse.csr_matrix), chunked(Y, *THIRDS))
+    found = model.predict(chunked(rows, *THIRDS).map_blocks(sparse.csr_matrix))
+    np.testing.assert_allclose(found.compute(scheduler=client), model.predict(rows))
+
+
+def test_names_of_an_earlier_fit_are_gone(client):
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    model = LowPrecisionRegressor(client=client, epochs=1, tol=0.0, random_state=0)
+    frame = dd.from_pandas(pd.DataFrame(X[:, :3], columns=list("abc")), npartitions=2)
+    model.fit(frame, dd.from_pandas(pd.Series(Y), npartitions=2))
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert not hasattr(model.fit(chunked(X, 442), chunked(Y, 442)), "feature_names_in_")
 
 
 def test_weights_of_rows(client):
@@ -388,14 +423,16 @@ HINGE = (r"^bitstep.dask \(solver bit-centred\) does not go together with loss='
     ({"class_weight": {7: 1}}, ValueError, "class_weight must hold classes of y only, 0, 1, not 7"),
     ({"class_weight": "equal"}, ValueError, "class_weight must be None, 'balanced' or a dict"),
     ({"loss": "hinge"}, RuleError, HINGE), ({"epochs": 0}, ValueError, "epochs"),
+    ({"resources": 1}, ValueError, "resources must be None or a dictionary .* not 1$"),
+    ({"client": "tcp://localhost:8786"}, ValueError, "client must be a distributed.Client, such"),
     ({"shard_rows": 0}, ValueError, "shard_rows"), ({"device": 3}, ValueError, "device must be"),
     ({"scaler": "quantile"}, ValueError, "scaler must be 'minmax' or 'maxabs'"),
     ({"device": "nonesuch"}, DeviceError, "no device 'nonesuch'.*on worker tcp")])
 def test_bad_parameters(client, options, error, message):
     features, labels = CANCER
     with pytest.raises(error, match=message):
-        LowPrecisionClassifier(client=client, **options).fit(chunked(features, 569),
-                                                             chunked(labels, 569))
+        LowPrecisionClassifier(**{"client": client} | options).fit(chunked(features, 569),
+                                                                   chunked(labels, 569))
 
 
 @pytest.mark.parametrize("timeout", [None, "10s", 0, -1, np.nan, True])
