@@ -1,3 +1,4 @@
+import gc
 import pickle
 from typing import Any
 
@@ -287,6 +288,31 @@ def test_any_number_of_workers(n_workers, iris):
 def test_nothing_is_left_on_the_cluster(client):
     LowPrecisionRegressor(client=client, epochs=1, tol=0.0, random_state=0).fit(
         chunked(X, 221, 221), chunked(Y, 221, 221))
+    assert_nothing_is_left(client)
+
+
+def test_nothing_is_left_after_long_passes(client, monkeypatch):
+    """Whoever waits looks around now and then, and what such a look leaves holds no results."""
+    monkeypatch.setattr("bitstep.dask.engine.LOOK_S", 1e-3)
+    monkeypatch.setattr("bitstep.dask.engine.FETCH_S", 1e-3)
+    gc.collect()
+    gc.disable()
+    try:
+        test_nothing_is_left_on_the_cluster(client)
+    finally:
+        gc.enable()
+
+
+def test_nothing_is_left_after_an_error(client):
+    """One partition has other rows in the second pass; the others are shards by then."""
+    def changed(block):
+        return block + (np.random.default_rng().normal() if len(block) == THIRDS[-1] else 0)
+
+    with pytest.raises(DataError, match="Partition 2 has other rows than when it was scaled"):
+        LowPrecisionRegressor(client=client).fit(
+            chunked(X, *THIRDS).map_blocks(changed, dtype=float, meta=np.empty((0, 0))),
+            chunked(Y, *THIRDS))
+    gc.collect()
     assert_nothing_is_left(client)
 
 
