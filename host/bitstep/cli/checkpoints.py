@@ -58,8 +58,13 @@ def checkpoint_path(arguments: argparse.Namespace) -> str | None:
     return arguments.resume if arguments.checkpoint is None else arguments.checkpoint
 
 
-def check_paths(arguments: argparse.Namespace) -> None:
+def check_paths(arguments: argparse.Namespace, files: Sequence[str] = ()) -> None:
     """Check every file that a training reads or writes, before any long work.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Files that DATA stand for, if they are several.
 
     Raises
     ------
@@ -73,7 +78,8 @@ def check_paths(arguments: argparse.Namespace) -> None:
     check_readable(init=[arguments.init], resume=[arguments.resume],
                    manifest=[arguments.manifest], bitfile=beside)
     kept = checkpoint_path(arguments)
-    sources = [arguments.data, arguments.schedule, arguments.init, arguments.manifest, *beside]
+    sources = [arguments.data, *files, arguments.schedule, arguments.init, arguments.manifest,
+               *beside]
     if arguments.resume is not None and kept != arguments.resume:
         sources.append(arguments.resume)
     check_writable(arguments.out, arguments.report, arguments.plot, arguments.wave, kept,

@@ -261,11 +261,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
     check_apart(arguments)
     check_scheduler(arguments.scheduler)
-    check_paths(arguments)
+    files = files_of(arguments.data)
+    check_paths(arguments, files)
     if arguments.plot:
         check_plot(arguments.plot)
     start = read_start(arguments)
-    files = files_of(arguments.data)
     request = request_of(arguments, many_machines=way_of(arguments)).asking(solver="bit-centred")
     check_early([request])      # before anything is done with the data
     asked = arguments.device if arguments.device != default_device() else None

@@ -329,6 +329,16 @@ def test_files_that_cannot_be_used(client, data, tmp_path, capsys):
     assert "part-1.npy has 9 columns" in error
 
 
+@pytest.mark.parametrize("option", ["--out", "--report"])
+@pytest.mark.parametrize("pattern", ["part-*.npy", "."])
+def test_files_of_the_data_are_not_replaced(client, data, option, pattern, capsys):
+    before = (data / "part-1.npy").read_bytes()
+    with pytest.raises(SystemExit):
+        train(client, data / pattern, "--epochs", 1, option, data / "part-1.npy")
+    assert "part-1.npy cannot be written: this command reads it" in capsys.readouterr().err
+    assert (data / "part-1.npy").read_bytes() == before
+
+
 def test_no_scheduler(data, capsys, monkeypatch):
     monkeypatch.setattr("bitstep.dask.command.CONNECT_S", 0.2)
     assert main(["train", str(data / "part-0.npy"), "--scheduler", "tcp://127.0.0.1:9"]) == 1
