@@ -11,6 +11,7 @@ from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from bitstep.checks import check_bool
 from bitstep.data.views import is_sparse
 from bitstep.pipeline.results import RangeOverflowError
 
@@ -102,6 +103,10 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         if y is None:
             raise ValueError("LowPrecisionSearchCV requires y to be passed, but the target y is "
                              "None")
+        check_bool("refit", self.refit)
+        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
+            raise ValueError("scoring must be a name, a function or None, which give one score, "
+                             f"not {self.scoring!r}; scikit-learn's GridSearchCV has several")
         X, y, groups = indexable(X, y, groups)
         if isinstance(sample_weight, Number):       # of every row
             sample_weight = np.full(_num_samples(X), sample_weight)
@@ -110,8 +115,12 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         scorer = check_scoring(self.estimator, self.scoring)
         folds: Any = check_cv(5 if self.cv is None else self.cv, y,
                               classifier=is_classifier(self.estimator))
+        splits = list(folds.split(X, y, groups))
+        if not splits:
+            raise ValueError("cv must give at least one split into rows to train on and rows to "
+                             "test with, but it is empty")
         scores, left = zip(*(self._scores(X, y, sample_weight, split, candidates, scorer)
-                             for split in folds.split(X, y, groups)), strict=True)
+                             for split in splits), strict=True)
         self._learn(candidates, np.array(scores), np.array(left))
         if self.refit:
             best: Any = clone(self.estimator)
@@ -126,8 +135,12 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         fitted = self.estimator.fit_candidates(
             *train, candidates, None if weights is None else _rows(weights, split[0]))
         left = [isinstance(one, RangeOverflowError) for one in fitted]
-        return [np.nan if gone else scorer(one, *test)
-                for one, gone in zip(fitted, left, strict=True)], left
+        scores = [np.nan if gone else scorer(one, *test)
+                  for one, gone in zip(fitted, left, strict=True)]
+        for one in scores:
+            if not isinstance(one, Number):
+                raise ValueError(f"scoring must give a number, not {one!r}")
+        return scores, left
 
     def _learn(self, candidates: list[dict[str, Any]], scores: np.ndarray,
                left: np.ndarray) -> None:

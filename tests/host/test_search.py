@@ -218,6 +218,18 @@ def test_folds_without_a_score_are_said(data):
     assert np.isfinite(search.best_score_)
 
 
+@pytest.mark.parametrize("options, message", [
+    ({"scoring": {"a": "r2"}}, "scoring must be a name, a function or None, .* not {'a': 'r2'}"),
+    ({"scoring": ["r2"]}, "scoring must be a name, a function or None"),
+    ({"scoring": lambda *_: None}, "scoring must give a number, not None"),
+    ({"refit": "r2"}, "refit must be True or False, not 'r2'"),
+    ({"cv": []}, "cv must give at least one split")])
+def test_what_a_search_cannot_use(data, options, message):
+    search = LowPrecisionSearchCV(LowPrecisionRegressor(random_state=0), {"l2": [0.1]}, **options)
+    with pytest.raises(ValueError, match=message):
+        search.fit(data[0], data[1][:, 0])
+
+
 def test_search_of_another_estimator(data):
     from sklearn.linear_model import Ridge
     with pytest.raises(TypeError, match="must be a LowPrecisionRegressor"):

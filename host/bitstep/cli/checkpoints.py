@@ -26,7 +26,7 @@ from bitstep.training.checkpoint import (
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.precision import FIRST_PLANES
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
-from bitstep.training.planning import plan
+from bitstep.training.planning import integers_of, plan
 
 # Settings that older checkpoints do not hold.
 LATER = ("levels",)
@@ -58,8 +58,13 @@ def checkpoint_path(arguments: argparse.Namespace) -> str | None:
     return arguments.resume if arguments.checkpoint is None else arguments.checkpoint
 
 
-def check_paths(arguments: argparse.Namespace) -> None:
+def check_paths(arguments: argparse.Namespace, files: Sequence[str] = ()) -> None:
     """Check every file that a training reads or writes, before any long work.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Files that DATA stand for, if they are several.
 
     Raises
     ------
@@ -73,7 +78,8 @@ def check_paths(arguments: argparse.Namespace) -> None:
     check_readable(init=[arguments.init], resume=[arguments.resume],
                    manifest=[arguments.manifest], bitfile=beside)
     kept = checkpoint_path(arguments)
-    sources = [arguments.data, arguments.schedule, arguments.init, arguments.manifest, *beside]
+    sources = [arguments.data, *files, arguments.schedule, arguments.init, arguments.manifest,
+               *beside]
     if arguments.resume is not None and kept != arguments.resume:
         sources.append(arguments.resume)
     check_writable(arguments.out, arguments.report, arguments.plot, arguments.wave, kept,
@@ -258,8 +264,9 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
     objective = replace(request.objective, standardized=False)
     try:
         for number, data in enumerate(problem.outputs):
-            plan(data, request.config, objective, training,
-                 initial=(weights[number], float(intercepts[number])), between_epochs=True)
+            check = plan if data.rows.stored else integers_of       # rows of shards are elsewhere
+            check(data, request.config, objective, training,
+                  initial=(weights[number], float(intercepts[number])), between_epochs=True)
     except ValueError as error:
         raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "
                              f"labels: {error}") from error

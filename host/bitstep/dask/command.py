@@ -31,7 +31,13 @@ from bitstep.dask.local import start_cluster
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data import load
 from bitstep.data.dataset import DataError, NoRowsError
-from bitstep.data.tables.files import COMPRESSED_SUFFIXES, TEXT_SUFFIXES, has_known_suffix
+from bitstep.data.tables.files import (
+    COMPRESSED_SUFFIXES,
+    TEXT_SUFFIXES,
+    has_known_suffix,
+    open_file,
+)
+from bitstep.data.tables.texts import LibsvmTable
 from bitstep.devices import default_device
 from bitstep.options.models import MODELS
 from bitstep.pipeline.losses import MULTINOMIAL
@@ -85,7 +91,29 @@ class ShardedProblem(Problem):
                 for epoch, facts in enumerate(model.facts())]
 
 
-def file_part(where: str, label: str | int, width: int | None, classes: bool) -> Part:
+@dataclass(frozen=True)
+class FileFacts:
+    """What is known of a file before it becomes a part; of one without rows nothing.
+
+    Attributes
+    ----------
+    labels : tuple of float
+        The least ones, three at most: more than two values are a regression's.
+    names : bool
+        True if labels are names of classes.
+    width : int
+        Columns.
+    base : int or None
+        Index of the first column of LIBSVM text.
+    """
+
+    labels: tuple[float, ...] = ()
+    names: bool = False
+    width: int = 0
+    base: int | None = None
+
+
+def file_part(where: str, label: str | int, width: int | None, before: int, classes: bool) -> Part:
     """A part of a file.
 
     Parameters
@@ -96,6 +124,8 @@ def file_part(where: str, label: str | int, width: int | None, classes: bool) ->
         Column of the label.
     width : int or None
         Columns of LIBSVM text, whose last ones may be 0 in every row of a file.
+    before : int
+        Of these, columns before the first one of the file, which are 0 in every row of it.
     classes : bool
         True of a classification.
 
@@ -103,26 +133,45 @@ def file_part(where: str, label: str | int, width: int | None, classes: bool) ->
     -------
     Part
         Without rows or columns of a file that has no rows.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or has names where a regression needs numbers.
     """
     try:
-        data = load(where, label_column=label, n_features=width,
+        data = load(where, label_column=label,
+                    n_features=None if width is None else width - before,
                     task="classification" if classes else None)
     except NoRowsError:
         return Part(where, np.empty((0, 0)), np.empty(0))
-    labels: Any = data.labels
-    if classes and data.class_names is not None:
+    features, labels = data.features, data.labels
+    if before:
+        features = np.pad(features, ((0, 0), (before, 0)))
+    if data.class_names is not None:
+        if not classes:
+            raise DataError(f"{where}: the labels are names ({', '.join(data.class_names[:10])}), "
+                            "and a regression needs numbers; choose a --model of classes, or name "
+                            "the column of numbers (--label-column)")
         labels = np.array(data.class_names)[labels.astype(np.int64)]
-    return Part(where, data.features, labels, data.feature_names)
+    return Part(where, features, labels, data.feature_names)
 
 
-def file_facts(where: str, label: str | int) -> tuple[str | None, int]:
-    """Task of a file's labels, and number of its columns; None and 0 if it has no rows."""
-    def read() -> tuple[str | None, int]:
+def file_facts(where: str, label: str | int) -> FileFacts:
+    """What is known of a file."""
+    def read() -> FileFacts:
         try:
             data = load(where, label_column=label)
         except NoRowsError:
-            return None, 0
-        return data.task, data.n_features
+            return FileFacts()
+        base = None
+        if _is_libsvm(where):
+            table = open_file(Path(where))
+            assert isinstance(table, LibsvmTable)
+            table.fix_columns(data.n_features)
+            base = table.base
+        return FileFacts(tuple(np.unique(data.labels)[:3].tolist()),
+                         data.class_names is not None, data.n_features, base)
     return on_worker(read)
 
 
@@ -212,11 +261,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
     check_apart(arguments)
     check_scheduler(arguments.scheduler)
-    check_paths(arguments)
+    files = files_of(arguments.data)
+    check_paths(arguments, files)
     if arguments.plot:
         check_plot(arguments.plot)
     start = read_start(arguments)
-    files = files_of(arguments.data)
     request = request_of(arguments, many_machines=way_of(arguments)).asking(solver="bit-centred")
     check_early([request])      # before anything is done with the data
     asked = arguments.device if arguments.device != default_device() else None
@@ -225,14 +274,14 @@ def run(arguments: argparse.Namespace) -> int:
     with _client(arguments) as client:
         engine = Engine(client, {arguments.resource: 1} if arguments.resource else None,
                         arguments.timeout)
-        width = None
-        if request["model"] is None or any(map(_is_libsvm, files)):
-            task, width = _look(engine, files, label)
-            if request["model"] is None:
-                request = request.filled(model="linreg" if task == "regression" else "logistic")
+        found = _look(engine, files, label, request["model"] is None)
+        if request["model"] is None:
+            task = _task_of(found)
+            request = request.filled(model="linreg" if task == "regression" else "logistic")
         resolved, weight = resolve(request), asked_weight(request)
         classes = MODELS[request["model"]].task == "classification"
-        sources = [(one, label, width if _is_libsvm(one) else None, classes) for one in files]
+        sources = [(one, label, *place, classes)
+                   for one, place in zip(files, _places(files, found), strict=True)]
         with collected(engine, file_part, sources, resolved, device, seed=resolved.rows.seed,
                        shuffle=bool(resolved.rows.shuffle), shard_rows=arguments.shard_rows,
                        fit_intercept=request["intercept"], class_weight=weight,
@@ -246,19 +295,41 @@ def _by_label(weight: Any, classes: np.ndarray) -> Any:
         if isinstance(weight, dict) else weight
 
 
-def _look(engine: Engine, files: list[str], label: str | int) -> tuple[str, int]:
-    """Task of the first file that has rows, and columns of the widest LIBSVM text."""
-    def facts(chosen: list[str]) -> list[tuple[str | None, int]]:
-        return engine.gather(engine.compute([delayed(file_facts, pure=False)(one, label)
-                                             for one in chosen]))
+def _look(engine: Engine, files: list[str], label: str | int,
+          labels: bool) -> dict[str, FileFacts]:
+    """What is known of files of LIBSVM text, whose columns only all of them tell, and with
+    ``labels`` of as many others as tell the task: all, unless the first one has three values.
+    """
+    found: dict[str, FileFacts] = {}
 
-    chosen = [one for number, one in enumerate(files) if number == 0 or _is_libsvm(one)]
-    found = dict(zip(chosen, facts(chosen), strict=True))
-    tasks = (found[one][0] if one in found else facts([one])[0][0] for one in files)
-    task = next(filter(None, tasks), None)
-    if task is None:
-        raise DataError(f"DATA must have at least one row, but of {len(files)} files none has one")
-    return task, max(width for _, width in found.values())
+    def ask(chosen: list[str]) -> None:
+        chosen = [one for one in chosen if one not in found]
+        found.update(zip(chosen, engine.gather(engine.compute([
+            delayed(file_facts, pure=False)(one, label) for one in chosen])), strict=True))
+
+    ask([one for one in files if _is_libsvm(one)] + files[:labels])
+    if labels and len(found[files[0]].labels) <= 2:
+        ask(files)
+    return found
+
+
+def _task_of(found: dict[str, FileFacts]) -> str:
+    """The task of all files together, as of one file with their rows."""
+    values = {value for one in found.values() for value in one.labels}
+    if not values:
+        raise DataError(f"DATA must have at least one row, but of {len(found)} files none has one")
+    names = any(one.names for one in found.values())
+    return "classification" if names or len(values) == 2 else "regression"
+
+
+def _places(files: list[str], found: dict[str, FileFacts]) -> list[tuple[int | None, int]]:
+    """Width of each file, if it is LIBSVM text, and columns before its first one. Such files count
+    from 0 if an index 0 occurs in one of them, as one file with their rows would.
+    """
+    base = min((one.base for one in found.values() if one.base is not None), default=0)
+    before = {one: facts.base - base for one, facts in found.items() if facts.base is not None}
+    width = max((facts.width + before.get(one, 0) for one, facts in found.items()), default=0)
+    return [(width, before.get(one, 0)) if _is_libsvm(one) else (None, 0) for one in files]
 
 
 def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolved: Any,

@@ -71,25 +71,33 @@ def worker_device(choice: DeviceChoice, config: PipelineConfig) -> Iterator[Devi
     planes are the same bytes for all.
     """
     key = choice.here(), config
+    while True:
+        found = _open(key)
+        with nullcontext() if isinstance(found.device, SoftwareDevice) else found.lock:
+            if _opened.get(key) is found:       # else another training has closed it meanwhile
+                yield found.device
+                return
+
+
+def _open(key: tuple[DeviceChoice, PipelineConfig]) -> _Opened:
+    """The device of a choice and a pipeline, opened if it is not yet."""
     with _lock:
         if key not in _opened:
             stack = ExitStack()
-            name = key[0].name
-            assert name is not None
-            options = dict(key[0].options)
-            device = stack.enter_context(
-                open_device(name, on_bus_of(name, options, config), **options))
+            choice, config = key
+            assert choice.name is not None
+            options = dict(choice.options)
+            device = stack.enter_context(open_device(
+                choice.name, on_bus_of(choice.name, options, config), **options))
             stack.enter_context(device.keep_rows())
             _opened[key] = _Opened(stack, device)
-        found = _opened[key]
-    with nullcontext() if isinstance(found.device, SoftwareDevice) else found.lock:
-        yield found.device
+        return _opened[key]
 
 
 def close_devices() -> None:
     """Close the devices of this worker; a pass that comes later opens them again."""
     with _lock:
-        for one in _opened.values():
+        for key, one in list(_opened.items()):
             with one.lock:
+                del _opened[key]        # first, as a pass that waits for the lock looks
                 one.stack.close()
-        _opened.clear()

@@ -6,6 +6,7 @@ lost again, elsewhere and bit for bit; passes that were to run there are asked f
 """
 
 import asyncio
+import copy
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -205,8 +206,11 @@ class Engine:
         Exception
             That of a task.
         """
-        with self.client.as_current(), suppress(TimeoutError, CancelledError):
-            wait(list(running.values()), timeout=LOOK_S)
+        try:
+            with self.client.as_current():
+                wait(list(running.values()), timeout=LOOK_S)
+        except (TimeoutError, CancelledError) as error:
+            _let_go(error)
         for one in running.values():
             if one.status == "error":
                 raise _readable(one.exception(timeout=self.timeout_s))
@@ -220,7 +224,8 @@ class Engine:
 
         try:
             return self.client.sync(found) if ended else []
-        except (TimeoutError, asyncio.TimeoutError):
+        except (TimeoutError, asyncio.TimeoutError) as error:
+            _let_go(error)
             return None
         except (CancelledError, OSError) as error:
             self._ended(error)
@@ -266,10 +271,27 @@ class Engine:
                           "(from the checkpoint, if there is one)") from error
 
 
+def _let_go(error: BaseException | None) -> None:
+    """Take the frames from an error that was expected, and from those before it. Frames of Dask
+    hold the error, too, so that only the garbage collector would free them, and with them futures:
+    workers would keep the rows of a training that has ended.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 def _readable(error: Any) -> BaseException:
-    """The error of a task, with a message that says what to do where Dask's does not."""
+    """The error of a task, with a message that says what to do where Dask's does not.
+
+    It is a copy: the client keeps that of the future, which would keep the frames that raise it,
+    these their futures, and so workers the rows, as long as the client is there.
+    """
     if not isinstance(error, KilledWorker):
-        return error
+        try:
+            return copy.copy(error)
+        except TypeError:           # of a class whose arguments are not those that it keeps
+            return error
     return DeviceError(
         f"{key_split(error.task)}: the task was on {error.allowed_failures + 1} workers when they "
         f"were lost, the last one {error.last_worker.address}; if they have too little memory, "

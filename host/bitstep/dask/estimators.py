@@ -27,6 +27,7 @@ from bitstep.data.dataset import DataError
 from bitstep.options.types import Number
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.progress import Progress
+from bitstep.quantization.bounds import Bounds
 from bitstep.training.choices import OptimumWarning, RowChoice
 from bitstep.training.copies import WeightWarning
 from bitstep.training.shards.passes import shard_losses, train_shards
@@ -91,6 +92,9 @@ class _DaskModel(BaseEstimator):
         if self.shard_rows is not None:
             check_integer("shard_rows", self.shard_rows, 1)
         TIMEOUT.check("timeout", self.timeout)
+        if self.resources is not None and not isinstance(self.resources, Mapping):
+            raise ValueError("resources must be None or a dictionary of Dask's resources and their "
+                             f"amounts, such as {{'bitstep': 1}}, not {self.resources!r}")
         local = self._local()
         sources = sources_of(X, y, sample_weight)
         resolved = local._resolved_for(sources.n_features, many_machines="bitstep.dask")
@@ -145,8 +149,9 @@ class _DaskModel(BaseEstimator):
         summary, plan = data.summary, data.plan
         local.n_samples_seen_, local.n_features_in_ = summary.n_rows, len(summary.low)
         local.clipped_, local.first_rows_ = {"features": 0, "labels": 0}, None
-        local.feature_range_ = np.array([plan.scaler.centre - plan.scaler.scale,
-                                         plan.scaler.centre + plan.scaler.scale])
+        found = Bounds(summary.low, summary.high)
+        found = found.symmetric() if plan.scaler.kind == "maxabs" else found
+        local.feature_range_ = np.array([found.low, found.high])
         local.clip_range_ = None
         if shares is None:
             ends = np.array([plan.target_low, plan.target_high])
@@ -159,8 +164,13 @@ class _DaskModel(BaseEstimator):
                      "gap_", "n_features_in_", "classes_", "multinomial_", "feature_names_in_"):
             if hasattr(local, name):
                 setattr(self, name, getattr(local, name))
+            elif hasattr(self, name):       # of an earlier fit
+                delattr(self, name)
 
     def _client(self) -> Client:
+        if self.client is not None and not isinstance(self.client, Client):
+            raise ValueError("client must be a distributed.Client, such as "
+                             f"distributed.Client('SCHEDULER:8786'), not {self.client!r}")
         if self.client is not None:
             return self.client
         try:
@@ -232,12 +242,13 @@ class _DaskModel(BaseEstimator):
 
 def _of_block(block: Any, local: Any, method: str, dtype: Any) -> np.ndarray:
     """What a method of an estimator gives for a block, which may be empty."""
-    if not len(block):
-        shape = np.shape(getattr(local, method)(np.zeros((1, local.n_features_in_))))
+    of_rows = getattr(_without_names(local), method)
+    if not block.shape[0]:      # a sparse one has no length
+        shape = np.shape(of_rows(np.zeros((1, local.n_features_in_))))
         return np.empty((0, *shape[1:]), dtype)
     if hasattr(block, "columns"):
         block = numbers_of("X", block)
-    return np.asarray(getattr(_without_names(local), method)(block))
+    return np.asarray(of_rows(block))
 
 
 def _without_names(local: Any) -> Any:

@@ -6,6 +6,7 @@ bit in scaled feature space, L a stored label.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -88,6 +89,50 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         If a parameter is out of range or a step cannot be represented; the message says what to
         do.
     """
+    found = integers_of(data, config, objective, training, initial=initial,
+                        first_epoch=first_epoch, between_epochs=between_epochs)
+    stored = data.rows.stored
+    turn, refetch = first_epoch % len(stored), objective.refetch    # each epoch reads the next copy
+    job = TrainingJob(
+        config=config, n_features=data.n_features, rows=(*stored[turn:], *stored[:turn]),
+        labels=data.labels.stored, label_format=data.label_format, label_shift=found.shift,
+        intercept_level=config.rows.intercept_limit if training.fit_intercept else 0,
+        batch=int(training.batch), correction_period=found.period,
+        coefficients=found.coefficients, epochs=found.epochs, model=found.model,
+        intercept=found.intercept, loss=objective.loss, proximal_period=found.proximal_period,
+        box_limit=_box_limit(objective.box, found.units),
+        fine_rows=data.fine_rows if refetch else None,
+        cell_half_levels=data.rows.cell_half_levels if refetch else 0,
+        codebooks=data.rows.codebooks,
+        bit_plane_rows=data.n_rows * (config.row_format == BIT_PLANES),
+        model_bits=training.model_bits, update_bits=training.update_bits,
+        derivative_bound=objective.bound_of(data), weights=data.rows.weights)
+    error = float(np.abs(found.taken / np.asarray(training.steps)[first_epoch:] - 1).max())
+    return Plan(job, found.units, found.taken, error + found.lost, found.model_range,
+                between_epochs=found.factors is not None and not found.period)
+
+
+class Integers(NamedTuple):
+    """Those of a job that do not need its rows, and what they mean."""
+
+    model_range: float
+    shift: int
+    units: Units
+    period: int
+    coefficients: np.ndarray
+    factors: np.ndarray | None
+    epochs: tuple[EpochSteps, ...]
+    taken: np.ndarray
+    lost: float
+    proximal_period: int
+    model: np.ndarray
+    intercept: int
+
+
+def integers_of(data: QuantizedDataset, config: PipelineConfig, objective: Objective,
+                training: Training, *, initial: tuple[np.ndarray, float] | None = None,
+                first_epoch: int = 0, between_epochs: bool = False) -> Integers:
+    """Integers of a job whose rows may be elsewhere; see :func:`plan`."""
     _check(data, config, objective, training, first_epoch)
     model_range = training.model_range or automatic_range(data, config, objective, training,
                                                           initial=initial)
@@ -100,24 +145,8 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     epochs, taken, lost = schedule.epochs(factors, first_epoch)
     model, intercept = (np.zeros(data.n_features, np.int32), 0) if initial is None \
         else units.words(*initial)
-    stored = data.rows.stored
-    turn, refetch = first_epoch % len(stored), objective.refetch    # each epoch reads the next copy
-    job = TrainingJob(
-        config=config, n_features=data.n_features, rows=(*stored[turn:], *stored[:turn]),
-        labels=data.labels.stored, label_format=data.label_format, label_shift=shift,
-        intercept_level=config.rows.intercept_limit if training.fit_intercept else 0,
-        batch=int(training.batch), correction_period=period, coefficients=coefficients,
-        epochs=epochs, model=model, intercept=intercept if training.fit_intercept else 0,
-        loss=objective.loss, proximal_period=schedule.proximal_period,
-        box_limit=_box_limit(objective.box, units), fine_rows=data.fine_rows if refetch else None,
-        cell_half_levels=data.rows.cell_half_levels if refetch else 0,
-        codebooks=data.rows.codebooks,
-        bit_plane_rows=data.n_rows * (config.row_format == BIT_PLANES),
-        model_bits=training.model_bits, update_bits=training.update_bits,
-        derivative_bound=objective.bound_of(data), weights=data.rows.weights)
-    error = float(np.abs(taken / np.asarray(training.steps)[first_epoch:] - 1).max())
-    return Plan(job, units, taken, error + lost, model_range,
-                between_epochs=factors is not None and not period)
+    return Integers(model_range, shift, units, period, coefficients, factors, epochs, taken, lost,
+                    schedule.proximal_period, model, intercept if training.fit_intercept else 0)
 
 
 class _Schedule:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -174,6 +175,26 @@ def test_checkpoint_goes_on_bit_for_bit(client, data, capsys):
     assert "is the checkpoint of a training on other data: shards differ" in capsys.readouterr().err
 
 
+def test_a_model_to_begin_with(client, data, capsys):
+    """A single shard goes on from a model as one machine does; a model that is too large is
+    refused before passes.
+    """
+    def run(*words):
+        assert main(["train", str(data / "part-0.npy"), "--planes", "4", "--tol", "0", "--quiet",
+                     *map(str, words)]) == 0
+
+    first, many = data / "first.npz", ("--scheduler", client.scheduler.address)
+    run("--epochs", 1, "--solver", "bit-centred", "--out", first)
+    run("--epochs", 2, "--solver", "bit-centred", "--init", first, "--out", data / "one.npz")
+    run("--epochs", 2, *many, "--init", first, "--out", data / "many.npz")
+    one = load_model(data / "one.npz")
+    np.testing.assert_array_equal(load_model(data / "many.npz").coef, one.coef)
+    replace(one, coef=one.coef * 1e30).save(first)
+    capsys.readouterr()
+    assert train(client, data / "part-*.npy", "--init", first) == 1
+    assert "first.npz: the model does not fit the scaling of these data" in capsys.readouterr().err
+
+
 def test_names_of_classes_in_text(client, tmp_path):
     for number, (start, stop) in enumerate([(0, 300), (300, 569)]):
         rows = [",".join([*map(repr, row.tolist()), name]) for row, name in zip(
@@ -227,6 +248,43 @@ def test_libsvm_parts_whose_last_columns_are_empty(client, tmp_path):
     assert load_model(tmp_path / "m.npz").n_features == 3
 
 
+def test_libsvm_parts_that_count_from_0(client, tmp_path):
+    """One part has an index 0, as its rows together with those of the others would have."""
+    texts = ["1 0:1 1:2 2:3\n2 1:2\n4 0:-1\n", "3 1:1 2:4\n5 2:2\n6 1:3\n"]
+    models = []
+    for name, parts in (("parts", texts), ("whole", ["".join(texts)])):
+        (tmp_path / name).mkdir()
+        for number, text in enumerate(parts):
+            (tmp_path / name / f"{number}.svm").write_text(text)
+        out = tmp_path / f"{name}.npz"
+        assert train(client, tmp_path / name, "--epochs", 1, "--tol", 0, "--shard-rows", 3,
+                     "--out", out) == 0
+        models.append(load_model(out))
+    assert models[0].n_features == 3
+    np.testing.assert_array_equal(models[0].coef, models[1].coef)
+
+
+@pytest.mark.parametrize("labels, classes", [
+    ([[3.0] * 4, [5.0] * 4], 2), ([[3.0, 5.0] * 2, [5.0] * 4], 2), ([[], [3.0] * 4, [5.0] * 4], 2),
+    ([[3.0, 5.0] * 2, [3.0, 4.0] * 2], 0), ([[3.0, 4.0] * 2, [3.5] * 4], 0),
+    ([[1.0, 2.0, 3.0, 4.0], [1.0] * 4], 0)])
+def test_labels_of_all_files_choose_the_model(client, tmp_path, labels, classes):
+    """Two values are classes and more are a regression's, as of one file, wherever they are."""
+    for number, part in enumerate(labels):
+        np.save(tmp_path / f"{number}.npy", np.column_stack([X[:len(part), :2], part]))
+    out = tmp_path.parent / f"{tmp_path.name}.npz"
+    assert train(client, tmp_path, "--epochs", 1, "--tol", 0, "--out", out) == 0
+    assert len(load_model(out).classes) == classes
+
+
+def test_names_of_classes_are_no_numbers(client, tmp_path, capsys):
+    for number in range(2):
+        (tmp_path / f"part-{number}.csv").write_text("a,y\n1,no\n2,yes\n3,no\n")
+    assert train(client, tmp_path, "--model", "linreg") == 1
+    assert "the labels are names (no, yes), and a regression needs numbers" in \
+        capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words, message", [
     (["--workers", 2], "leave one of the two out"),
     (["--sweep", "step=1,2"], "--sweep does not go with --scheduler"),
@@ -269,6 +327,16 @@ def test_files_that_cannot_be_used(client, data, tmp_path, capsys):
     assert train(client, data / "part-*.npy") == 1
     assert "part-1.npy has 10 columns" not in (error := capsys.readouterr().err)
     assert "part-1.npy has 9 columns" in error
+
+
+@pytest.mark.parametrize("option", ["--out", "--report"])
+@pytest.mark.parametrize("pattern", ["part-*.npy", "."])
+def test_files_of_the_data_are_not_replaced(client, data, option, pattern, capsys):
+    before = (data / "part-1.npy").read_bytes()
+    with pytest.raises(SystemExit):
+        train(client, data / pattern, "--epochs", 1, option, data / "part-1.npy")
+    assert "part-1.npy cannot be written: this command reads it" in capsys.readouterr().err
+    assert (data / "part-1.npy").read_bytes() == before
 
 
 def test_no_scheduler(data, capsys, monkeypatch):

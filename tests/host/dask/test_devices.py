@@ -1,7 +1,8 @@
 """Devices of workers: the simulated board alone, and beside workers that compute."""
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,6 +76,34 @@ class Board(GoldenDevice):
             {"bus_width": 128}, {"bus_width": 256},
             {"bus_width": 512, "loss_family": "logistic", "update_interval": 6},
             {"bits": 4, "row_format": "one_level", "bus_width": 512})]
+
+
+def test_a_device_that_another_training_closes_is_opened_again(monkeypatch):
+    """While a pass waits for its turn, a training on the same workers ends and closes devices."""
+    @contextmanager
+    def opening(name, config):
+        device = SimpleNamespace(keep_rows=nullcontext, closed=False)
+        yield device
+        device.closed = True
+
+    class Turn:
+        def __enter__(self):
+            opened.lock = Lock()
+            close_devices()
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr("bitstep.dask.devices.open_device", opening)
+    monkeypatch.setattr("bitstep.dask.devices.on_bus_of", lambda name, options, config: config)
+    choice, config = DeviceChoice("board"), PipelineConfig()
+    with worker_device(choice, config) as first:
+        [opened] = _opened.values()
+    opened.lock = Turn()
+    with worker_device(choice, config) as second:
+        assert (first.closed, second.closed) == (True, False)
+    close_devices()
+    assert second.closed
 
 
 def test_a_board_trains_on_the_bus_of_its_bitstream(monkeypatch):

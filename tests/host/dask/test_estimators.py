@@ -1,3 +1,4 @@
+import gc
 import pickle
 from typing import Any
 
@@ -22,6 +23,7 @@ DIABETES: Any = load_diabetes(return_X_y=True)
 X, Y = DIABETES
 CANCER: Any = load_breast_cancer(return_X_y=True)
 IRIS: Any = load_iris(return_X_y=True)
+THIRDS = 150, 150, 142
 
 
 def chunked(values, *rows):
@@ -103,6 +105,40 @@ WEIGHTS = np.random.default_rng(7).exponential(size=442)
 WEIGHTS[::9] = 0
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_ranges_of_the_conversion(client, fit_intercept):
+    """They are those of an ordinary fit: a column of one value has no range yet, and the same rows
+    are none that lie outside.
+    """
+    rows = np.column_stack([X, np.full(len(X), 3.0)])
+    options: Any = {"l2": 0.01, "random_state": 0, "planes": 4, "fit_intercept": fit_intercept}
+    model = LowPrecisionRegressor(client=client, **options)
+    model.fit(chunked(rows, *THIRDS), chunked(Y, *THIRDS))
+    alone = bitstep.LowPrecisionRegressor(solver="bit-centred", **options).fit(rows, Y)
+    local = model.to_local()
+    np.testing.assert_array_equal(local.feature_range_, alone.feature_range_)
+    local.partial_fit(rows, Y)
+
+
+def test_sparse_chunks(client):
+    sparse = pytest.importorskip("scipy.sparse")
+    rows = np.where(X > 0, X, 0)
+    model = LowPrecisionRegressor(client=client, epochs=2, tol=0.0, random_state=0)
+    model.fit(chunked(rows, *THIRDS).map_blocks(sparse.csr_matrix), chunked(Y, *THIRDS))
+    found = model.predict(chunked(rows, *THIRDS).map_blocks(sparse.csr_matrix))
+    np.testing.assert_allclose(found.compute(scheduler=client), model.predict(rows))
+
+
+def test_names_of_an_earlier_fit_are_gone(client):
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    model = LowPrecisionRegressor(client=client, epochs=1, tol=0.0, random_state=0)
+    frame = dd.from_pandas(pd.DataFrame(X[:, :3], columns=list("abc")), npartitions=2)
+    model.fit(frame, dd.from_pandas(pd.Series(Y), npartitions=2))
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert not hasattr(model.fit(chunked(X, 442), chunked(Y, 442)), "feature_names_in_")
+
+
 def test_weights_of_rows(client):
     model = LowPrecisionRegressor(client=client, epochs=3, tol=0.0, random_state=0, shard_rows=100)
     model.fit(chunked(X, 221, 221), chunked(Y, 221, 221), sample_weight=chunked(WEIGHTS, 442))
@@ -176,8 +212,11 @@ def test_data_frames_with_an_empty_partition(client):
         np.cumsum([0, *filter(None, sizes)])))
     np.testing.assert_array_equal(model.coef_, expected.coefs[-1][0])
     assert list(model.feature_names_in_) == list("abcdefghij")
-    predicted = model.predict(data.drop(columns="y")).compute(scheduler=client)
-    np.testing.assert_allclose(predicted, model.to_local().predict(rows.drop(columns="y")))
+    predicted = model.predict(data.drop(columns="y"))
+    np.testing.assert_allclose(predicted.compute(scheduler=client),
+                               model.to_local().predict(rows.drop(columns="y")))
+    # Here warnings are errors: an empty partition has names, as others have.
+    assert len(predicted.compute(scheduler="synchronous")) == len(rows)
     with pytest.raises(DataError, match="X must have the columns a, b"):
         model.predict(data[["b", "a"]])
 
@@ -249,6 +288,31 @@ def test_any_number_of_workers(n_workers, iris):
 def test_nothing_is_left_on_the_cluster(client):
     LowPrecisionRegressor(client=client, epochs=1, tol=0.0, random_state=0).fit(
         chunked(X, 221, 221), chunked(Y, 221, 221))
+    assert_nothing_is_left(client)
+
+
+def test_nothing_is_left_after_long_passes(client, monkeypatch):
+    """Whoever waits looks around now and then, and what such a look leaves holds no results."""
+    monkeypatch.setattr("bitstep.dask.engine.LOOK_S", 1e-3)
+    monkeypatch.setattr("bitstep.dask.engine.FETCH_S", 1e-3)
+    gc.collect()
+    gc.disable()
+    try:
+        test_nothing_is_left_on_the_cluster(client)
+    finally:
+        gc.enable()
+
+
+def test_nothing_is_left_after_an_error(client):
+    """One partition has other rows in the second pass; the others are shards by then."""
+    def changed(block):
+        return block + (np.random.default_rng().normal() if len(block) == THIRDS[-1] else 0)
+
+    with pytest.raises(DataError, match="Partition 2 has other rows than when it was scaled"):
+        LowPrecisionRegressor(client=client).fit(
+            chunked(X, *THIRDS).map_blocks(changed, dtype=float, meta=np.empty((0, 0))),
+            chunked(Y, *THIRDS))
+    gc.collect()
     assert_nothing_is_left(client)
 
 
@@ -385,14 +449,16 @@ HINGE = (r"^bitstep.dask \(solver bit-centred\) does not go together with loss='
     ({"class_weight": {7: 1}}, ValueError, "class_weight must hold classes of y only, 0, 1, not 7"),
     ({"class_weight": "equal"}, ValueError, "class_weight must be None, 'balanced' or a dict"),
     ({"loss": "hinge"}, RuleError, HINGE), ({"epochs": 0}, ValueError, "epochs"),
+    ({"resources": 1}, ValueError, "resources must be None or a dictionary .* not 1$"),
+    ({"client": "tcp://localhost:8786"}, ValueError, "client must be a distributed.Client, such"),
     ({"shard_rows": 0}, ValueError, "shard_rows"), ({"device": 3}, ValueError, "device must be"),
     ({"scaler": "quantile"}, ValueError, "scaler must be 'minmax' or 'maxabs'"),
     ({"device": "nonesuch"}, DeviceError, "no device 'nonesuch'.*on worker tcp")])
 def test_bad_parameters(client, options, error, message):
     features, labels = CANCER
     with pytest.raises(error, match=message):
-        LowPrecisionClassifier(client=client, **options).fit(chunked(features, 569),
-                                                             chunked(labels, 569))
+        LowPrecisionClassifier(**{"client": client} | options).fit(chunked(features, 569),
+                                                                   chunked(labels, 569))
 
 
 @pytest.mark.parametrize("timeout", [None, "10s", 0, -1, np.nan, True])

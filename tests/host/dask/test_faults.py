@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 from sharded import make_parts, train_parts
 from sklearn.datasets import load_breast_cancer
 
-from bitstep.dask import LowPrecisionClassifier
+from bitstep.dask import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.dask.engine import Engine
 from bitstep.dask.mapped import MappedShards, kept_shards
 from bitstep.pipeline.results import DeviceError
@@ -243,3 +243,14 @@ def test_partitions_that_change(client):
     with pytest.raises(ValueError, match=r"Partition \d has other rows than when it was scaled.*on "
                                          r"worker tcp"):
         model_of(client).fit(ROWS.map_blocks(noise, dtype=float, meta=np.empty((0, 0))), LABELS)
+
+
+@pytest.mark.parametrize("kind, change", [
+    (LowPrecisionClassifier, lambda block: np.arange(len(block)) < np.random.default_rng().integers(
+        1, len(block))),
+    (LowPrecisionRegressor, lambda block: block + np.random.default_rng().normal(size=len(block)))])
+def test_labels_that_change(client, kind, change):
+    """Labels beyond the range of the first time would count as its ends."""
+    with pytest.raises(ValueError, match=r"Partition \d has other rows than when it was scaled"):
+        kind(client=client, timeout=60.0).fit(ROWS, LABELS.map_blocks(
+            change, dtype=float, meta=np.empty(0)))

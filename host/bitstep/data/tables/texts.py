@@ -114,6 +114,11 @@ class LibsvmTable(TextTable):
         """Number of rows, from a quick pass."""
         return self._count(count_libsvm_rows)
 
+    @property
+    def base(self) -> int:
+        """Index of the first column, once it is known."""
+        return self._base
+
     def fix_columns(self, n_features: int) -> None:
         """Find the first index, by a quick pass that takes the place of a survey.
 

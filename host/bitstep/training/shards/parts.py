@@ -491,8 +491,10 @@ def make_shards(part: Part, plan: ShardPlan, first: int, summary: Summary) -> li
     """
     classes = len(plan.classes) > 0
     now = summarize(part, classes, plan.left_out)
-    if now.n_rows != summary.n_rows or now.weighed != summary.weighed or not (
-            np.array_equal(now.low, summary.low) and np.array_equal(now.high, summary.high)):
+    ends = "low", "high", "target_low", "target_high", "classes"
+    if (now.n_rows, now.weighed, now.class_sums) != (
+            summary.n_rows, summary.weighed, summary.class_sums) or not all(
+            np.array_equal(getattr(now, name), getattr(summary, name)) for name in ends):
         raise DataError(f"{part.where} has other rows than when it was scaled; keep the data as "
                         "they are: persist the collection, or give a seed to what makes it")
     if not now.n_rows:
