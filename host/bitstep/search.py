@@ -110,8 +110,12 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         scorer = check_scoring(self.estimator, self.scoring)
         folds: Any = check_cv(5 if self.cv is None else self.cv, y,
                               classifier=is_classifier(self.estimator))
-        scores, left = zip(*(self._scores(X, y, sample_weight, split, candidates, scorer)
-                             for split in folds.split(X, y, groups)), strict=True)
+        found = [self._scores(X, y, sample_weight, split, candidates, scorer)
+                 for split in folds.split(X, y, groups)]
+        if not found:
+            raise ValueError(f"cv must give at least one fold, but {self.cv!r} gives none; give a "
+                             "number of folds, or pairs of rows to train on and rows to score")
+        scores, left = zip(*found, strict=True)
         self._learn(candidates, np.array(scores), np.array(left))
         if self.refit:
             best: Any = clone(self.estimator)
@@ -126,8 +130,14 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         fitted = self.estimator.fit_candidates(
             *train, candidates, None if weights is None else _rows(weights, split[0]))
         left = [isinstance(one, RangeOverflowError) for one in fitted]
-        return [np.nan if gone else scorer(one, *test)
-                for one, gone in zip(fitted, left, strict=True)], left
+        scores = [np.nan if gone else scorer(one, *test)
+                  for one, gone in zip(fitted, left, strict=True)]
+        for score in scores:
+            # Of several scores none is that of the best candidate.
+            if not isinstance(score.item() if hasattr(score, "item") else score, Number):
+                raise ValueError(f"scoring must give one number, but {self.scoring!r} gives "
+                                 f"{score!r}; choose one score")
+        return scores, left
 
     def _learn(self, candidates: list[dict[str, Any]], scores: np.ndarray,
                left: np.ndarray) -> None:

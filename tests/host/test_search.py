@@ -218,6 +218,17 @@ def test_folds_without_a_score_are_said(data):
     assert np.isfinite(search.best_score_)
 
 
+def test_several_scores_and_no_folds_are_said(data):
+    search = LowPrecisionSearchCV(LowPrecisionRegressor(random_state=0), {"l2": [0.01]}, cv=2)
+    X, y = data[0], data[1][:, 0]
+    for scoring in (["r2", "neg_max_error"], {"one": "r2"}, lambda *rows: {"one": 1.0}):
+        with pytest.raises(ValueError, match=r"scoring must give one number, but .*; choose one"):
+            search.set_params(scoring=scoring).fit(X, y)
+    search.set_params(scoring=lambda *rows: np.array(1.0)).fit(X, y)
+    with pytest.raises(ValueError, match=r"cv must give at least one fold, but \[\] gives none"):
+        search.set_params(cv=[]).fit(X, y)
+
+
 def test_search_of_another_estimator(data):
     from sklearn.linear_model import Ridge
     with pytest.raises(TypeError, match="must be a LowPrecisionRegressor"):
