@@ -130,8 +130,8 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         fitted = self.estimator.fit_candidates(
             *train, candidates, None if weights is None else _rows(weights, split[0]))
         left = [isinstance(one, RangeOverflowError) for one in fitted]
-        scores = [np.nan if gone else scorer(one, *test)
-                  for one, gone in zip(fitted, left, strict=True)]
+        scores: list[Any] = [np.nan if gone else scorer(one, *test)
+                             for one, gone in zip(fitted, left, strict=True)]
         for score in scores:
             # Of several scores none is that of the best candidate.
             if not isinstance(score.item() if hasattr(score, "item") else score, Number):

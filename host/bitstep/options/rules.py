@@ -24,6 +24,7 @@ from bitstep.pipeline.parts.formats import (
     BIT_PLANE_BITS,
     BIT_PLANES,
     FLOAT_BITS,
+    MAX_BIT_PLANE_FEATURES,
     MAX_CODEBOOK_BITS,
     MAX_PACKED_FEATURES,
 )
@@ -38,6 +39,7 @@ FACTS = {
     "stored_task": "the file was quantized for a {}",
     "no_fine_rows": "{} has none",
     "n_features": "{} features",
+    "wide_rows": "{} features",
     "row_bits": "{}",
     "partial_fit": "partial_fit",
     "warm_start": "warm_start=True",
@@ -422,6 +424,11 @@ RULES: tuple[Rule, ...] = (
                       "levels": is_("optimal"), "refetch": bool, "fine_rows": bool}),
          reason="bit-plane rows are one copy of 16 bits a value, in an encoding of their own, with "
          "equally spaced levels"),
+    Rule(name="features of bit-plane rows",
+         one=Trait({name: test for name, test in BIT_PLANE_ROWS.items() if name != "encoding"}),
+         other=Trait({"wide_rows": given}),
+         reason=f"bit-plane rows are for up to {MAX_BIT_PLANE_FEATURES:,} features",
+         remedy="choose {solver=sgd} without {planes}, or fewer features"),
     *(Rule(name=name, one=Trait({"bits": bits}), other=Trait({"encoding": codes}),
            reason="32 bits are floating-point numbers, encoding float")
       for name, bits, codes in (("float bits", is_(FLOAT_BITS), not_("float")),
