@@ -50,7 +50,7 @@ SGD = {
     "bit-centred, range": {"model_range": 3.0},
     "bit-centred, early stopping": {"early_stopping": True},
     "bit-plane rows": {"bits": 4},
-    "features of bit-plane rows": {"n_features": (1 << 16) + 1},
+    "features of bit-centred training": {"n_features": (1 << 16) + 1},
     "planes of stored rows": {"stored_encoding": "nearest"},
     "epochs without gain, bit-centred": {"tol": 0.1, "n_iter_no_change": 3},
     "several models, bit-plane rows": {"device_models": 2},

@@ -424,11 +424,12 @@ RULES: tuple[Rule, ...] = (
                       "levels": is_("optimal"), "refetch": bool, "fine_rows": bool}),
          reason="bit-plane rows are one copy of 16 bits a value, in an encoding of their own, with "
          "equally spaced levels"),
-    Rule(name="features of bit-plane rows",
-         one=Trait({name: test for name, test in BIT_PLANE_ROWS.items() if name != "encoding"}),
-         other=Trait({"wide_rows": given}),
-         reason=f"bit-plane rows are for up to {MAX_BIT_PLANE_FEATURES:,} features",
-         remedy="choose {solver=sgd} without {planes}, or fewer features"),
+    *(Rule(name=name, one=one, other=Trait({"wide_rows": given}),
+           reason=f"bit-plane rows are for up to {MAX_BIT_PLANE_FEATURES:,} features",
+           remedy=f"{remedy}, or take fewer features")
+      for name, one, remedy in (
+          ("features of bit planes", Trait({"planes": given, "bit_planes": bool}), "leave it out"),
+          ("features of bit-centred training", BIT_CENTRED, CHOOSE_SGD))),
     *(Rule(name=name, one=Trait({"bits": bits}), other=Trait({"encoding": codes}),
            reason="32 bits are floating-point numbers, encoding float")
       for name, bits, codes in (("float bits", is_(FLOAT_BITS), not_("float")),

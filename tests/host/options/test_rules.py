@@ -105,7 +105,8 @@ COMMANDS = {
 # Rules that need the shape or the labels of the data: a file, and arguments.
 WITH_DATA = {
     "features of packed rows": ("wide", "--packed --bits 1", {**PACKED, "bits": 1}),
-    "features of bit-plane rows": ("vast", "--planes 4", None),
+    "features of bit planes": ("vast", "--planes 4", None),
+    "features of bit-centred training": ("vast", "--solver bit-centred", None),
     "beats of packed rows": ("narrow", "--packed --bits 8", {**PACKED, "bits": 8}),
     "weights of a regression": ("wide", "--class-weight balanced", None),
     "choice of stored rows": ("codes", "--train-rows 5", None),
