@@ -1,5 +1,6 @@
 """Checks of parameters."""
 
+import math
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
@@ -32,7 +33,15 @@ def is_number(value: Any, low: float = -np.inf) -> "TypeGuard[float]":
     low : float
     """
     return isinstance(value, (int, float, np.integer, np.floating)) \
-        and not isinstance(value, bool) and bool(np.isfinite(value)) and bool(value >= low)
+        and not isinstance(value, bool) and bool(low <= value) and fits_float(value)
+
+
+def fits_float(value: Any) -> bool:
+    """Return True for a real number that is finite as one of 64 bits: integers may be larger."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_integer(name: str, value: Any, low: int, high: float = np.inf) -> None:

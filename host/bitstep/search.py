@@ -117,8 +117,8 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
                               classifier=is_classifier(self.estimator))
         splits = list(folds.split(X, y, groups))
         if not splits:
-            raise ValueError("cv must give at least one split into rows to train on and rows to "
-                             "test with, but it is empty")
+            raise ValueError(f"cv must give at least one fold, but {self.cv!r} gives none; give a "
+                             "number of folds, or pairs of rows to train on and rows to score")
         scores, left = zip(*(self._scores(X, y, sample_weight, split, candidates, scorer)
                              for split in splits), strict=True)
         self._learn(candidates, np.array(scores), np.array(left))
@@ -135,11 +135,13 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         fitted = self.estimator.fit_candidates(
             *train, candidates, None if weights is None else _rows(weights, split[0]))
         left = [isinstance(one, RangeOverflowError) for one in fitted]
-        scores = [np.nan if gone else scorer(one, *test)
-                  for one, gone in zip(fitted, left, strict=True)]
-        for one in scores:
-            if not isinstance(one, Number):
-                raise ValueError(f"scoring must give a number, not {one!r}")
+        scores: list[Any] = [np.nan if gone else scorer(one, *test)
+                             for one, gone in zip(fitted, left, strict=True)]
+        for score in scores:
+            # Of several scores none is that of the best candidate.
+            if not isinstance(score.item() if hasattr(score, "item") else score, Number):
+                raise ValueError(f"scoring must give one number, but {self.scoring!r} gives "
+                                 f"{score!r}; choose one score")
         return scores, left
 
     def _learn(self, candidates: list[dict[str, Any]], scores: np.ndarray,

@@ -241,6 +241,12 @@ def test_probabilities():
     np.testing.assert_allclose(found.sum(axis=1), 1)
     np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(X))
     np.testing.assert_allclose(model.predict_log_proba(X), np.log(found))
+    model.intercept_ += 60          # next to 1 the other class keeps its digits
+    np.testing.assert_allclose(model.predict_proba(X)[:, 0],
+                               1 / (1 + np.exp(model.decision_function(X))))
+    model.intercept_ += 1e5
+    with np.errstate(all="raise"):
+        assert np.isfinite(model.predict_log_proba(X)).all()
     X, y = load_digits(return_X_y=True)
     model = LowPrecisionClassifier(loss="log_loss", epochs=2, random_state=0).fit(X, y)
     found = model.predict_proba(X)
@@ -326,6 +332,15 @@ def test_devices(diabetes):
     ({"fit_intercept": False, "scaler": "minmax"}, ValueError,
      "fit_intercept=False needs scaler='maxabs'"),
     ({"schedule": [0.1], "epochs": 20}, ValueError, "at least 20 steps"),
+    ({"schedule": 0.1}, ValueError, "schedule must be .*, a list of steps, or a file .*, not 0.1"),
+    ({"solver": None}, ValueError, "solver must be one of 'auto', 'sgd', 'bit-centred', not None"),
+    ({"fit_intercept": None}, ValueError, "fit_intercept must be True or False, not None"),
+    ({"early_stopping": "auto"}, ValueError, "early_stopping must be True or False, not 'auto'"),
+    ({"loss": ["huber"]}, ValueError, r"loss must be one of 'squared_error', .*, not \['huber'\]"),
+    ({"l2": 10 ** 400}, ValueError, "l2 must be 0, or a number of at least 1e-100, or auto, not 1"),
+    ({"tol": 10 ** 400}, ValueError, "tol must be a number of at least 0, or auto, not 10"),
+    ({"validation_fraction": 1 << 70}, ValueError, "must be between 0 and 1, without either"),
+    ({"feature_range": (0, 10 ** 400)}, ValueError, "feature_range must be 'auto' or a pair"),
     ({"device": "moon"}, DeviceError, "no device 'moon'"),
     ({"device": {"bus_width": 64}}, ValueError, "device must have a 'name'"),
     ({"device": None}, ValueError, "device must be 'auto', .* or an opened device, not None"),
@@ -338,6 +353,7 @@ def test_bad_parameters(diabetes, parameters, error, message):
 
 @pytest.mark.parametrize("parameters, message", [
     ({"loss": "perceptron"}, "loss must be one of 'squared_error', .*, not 'perceptron'"),
+    ({"loss": {}}, "loss must be one of 'squared_error', .*, not {}"),
     ({"refetch": "always"}, "refetch must be True or False, or auto, not 'always'"),
     ({"refetch": 1}, "refetch must be True or False, or auto, not 1"),
     ({"loss": "hinge", "batch": 16}, r"refetch=True \(by default\) does not go .* with batch=16"),
@@ -351,6 +367,19 @@ def test_bad_parameters_of_a_classifier(parameters, message):
 def test_one_class():
     with pytest.raises(ValueError, match="must have two classes, but y has one class"):
         LowPrecisionClassifier().fit(np.eye(3), [1, 1, 1])
+    for classes, found in (([], "none"), ([2], "one class, 2")):
+        with pytest.raises(ValueError, match=f"but the parameter classes holds {found}; give"):
+            LowPrecisionClassifier().partial_fit(np.eye(3), [1, 2, 3], classes=classes)
+
+
+@pytest.mark.parametrize("missing", [None, 3])
+def test_labels_of_two_kinds(missing):
+    names: Any = np.array(["no", missing, "yes"], object)
+    message = "must hold labels of one kind, all numbers or all strings, and none that is missing"
+    with pytest.raises(ValueError, match=f"y {message} .*; leave rows without a label out"):
+        LowPrecisionClassifier().fit(np.eye(3), names)
+    with pytest.raises(ValueError, match=f"classes {message}"):
+        LowPrecisionClassifier().partial_fit(np.eye(2), names[[0, 2]], classes=names)
 
 
 def test_overflow_names_the_class():

@@ -221,13 +221,20 @@ def test_folds_without_a_score_are_said(data):
 @pytest.mark.parametrize("options, message", [
     ({"scoring": {"a": "r2"}}, "scoring must be a name, a function or None, .* not {'a': 'r2'}"),
     ({"scoring": ["r2"]}, "scoring must be a name, a function or None"),
-    ({"scoring": lambda *_: None}, "scoring must give a number, not None"),
+    ({"scoring": lambda *_: None}, "scoring must give one number, but .* gives None; choose one"),
+    ({"scoring": lambda *_: {"one": 1.0}}, "scoring must give one number, but .*; choose one"),
     ({"refit": "r2"}, "refit must be True or False, not 'r2'"),
-    ({"cv": []}, "cv must give at least one split")])
+    ({"cv": []}, r"cv must give at least one fold, but \[\] gives none")])
 def test_what_a_search_cannot_use(data, options, message):
     search = LowPrecisionSearchCV(LowPrecisionRegressor(random_state=0), {"l2": [0.1]}, **options)
     with pytest.raises(ValueError, match=message):
         search.fit(data[0], data[1][:, 0])
+
+
+def test_a_score_may_be_an_array_of_one_number(data):
+    search = LowPrecisionSearchCV(LowPrecisionRegressor(random_state=0), {"l2": [0.01]}, cv=2,
+                                  scoring=lambda *_: np.array(1.0))
+    assert search.fit(data[0], data[1][:, 0]).best_score_ == 1.0
 
 
 def test_search_of_another_estimator(data):

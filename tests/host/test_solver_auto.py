@@ -29,8 +29,8 @@ SMALL = ROWS[:60, :4], CLASSES[:60]
 
 
 def chosen(**asked: Any) -> Request:
-    facts = {name: asked.pop(name) for name in ("no_bit_planes", "partial_fit", "stored_encoding")
-             if name in asked}
+    facts = {name: asked.pop(name) for name in ("no_bit_planes", "partial_fit", "stored_encoding",
+                                                    "n_features") if name in asked}
     return check_options(Request(PYTHON, {"solver": "auto", "model": "logistic", **asked},
                                  facts=facts))
 
@@ -50,6 +50,7 @@ SGD = {
     "bit-centred, range": {"model_range": 3.0},
     "bit-centred, early stopping": {"early_stopping": True},
     "bit-plane rows": {"bits": 4},
+    "features of bit-centred training": {"n_features": (1 << 16) + 1},
     "planes of stored rows": {"stored_encoding": "nearest"},
     "epochs without gain, bit-centred": {"tol": 0.1, "n_iter_no_change": 3},
     "several models, bit-plane rows": {"device_models": 2},
@@ -75,7 +76,7 @@ def test_every_rule_of_the_choice_has_a_case():
 
 
 @pytest.mark.parametrize("asked", [
-    {}, {"l2": 0.0}, {"tol": 0.0}, {"epochs": 10},
+    {}, {"n_features": 1 << 16}, {"l2": 0.0}, {"tol": 0.0}, {"epochs": 10},
     {"step": "auto"}, {"scaler": "quantile"}, {"model": "linreg"},
     {"model": "ls-svm"}, {"model": "l2-svm"}, {"stored_encoding": "bit_planes"},
     {"class_weight": "balanced"}, {"sweep": True, "l2": 0.1}])
@@ -85,6 +86,15 @@ def test_what_leaves_the_optimum(asked):
     assert request["epochs"] == asked.get("epochs", 100)
     assert request["tol"] == asked.get("tol", 1e-4)
     assert request["planes"] == "auto"
+
+
+def test_more_features_than_bit_plane_rows_have():
+    rows = np.random.default_rng(0).standard_normal((3, (1 << 16) + 1))
+    model = LowPrecisionRegressor(random_state=0, epochs=10).fit(rows, rows[:, 0])
+    assert model.solver_ == "sgd"
+    with pytest.raises(ValueError, match="'bit-centred' does not go together with 65537 features: "
+                                         "bit-plane rows are for up to 65,536 features; choose"):
+        model.set_params(solver="bit-centred").fit(rows, rows[:, 0])
 
 
 def test_an_asked_solver_is_not_chosen():

@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     survey, chosen = _survey(table, arguments.train_rows, asked["shuffle"], asked["seed"])
     own = table.task or task_of_labels(survey.labels)
     task = task_of(asked, arguments.data, table.name, own, survey.labels, table.class_names)
-    resolved = resolve(asked.filled(
-        model=default_model(task, asked_encoding(asked))))
+    resolved = resolve(asked.filled(model=default_model(task, asked_encoding(asked)))
+                       .knowing(n_features=len(survey.low)))
     request, options = resolved.rows, _row_options(resolved)
     trained = chosen.labels(survey)
     task_of(asked, arguments.data, f"{table.name}, the rows to train on", own, trained,

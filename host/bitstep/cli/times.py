@@ -15,7 +15,7 @@ from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.boards import FACTS, BoardFacts
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.parts.formats import BIT_PLANES, MAX_BIT_PLANE_FEATURES
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import (
     QuantizedDataset,
@@ -90,15 +90,21 @@ def measured(dataset: Dataset) -> tuple[list[Place], str]:
     is_classes = dataset.task == "classification"
     if is_classes and len(np.unique(labels)) < 2:
         return [], "The time of this machine needs rows of two classes."
+    places, missing = [], ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")         # of the sample
-        places = [Place(f"bitstep, device {default_device()}, here",
-                        factor * _seconds(lambda: _train(features, labels, dataset.task)), source)]
+        if dataset.n_features > MAX_BIT_PLANE_FEATURES:
+            missing = ("The time of bitstep here is not known: it is measured on bit-plane rows, "
+                       f"which are for up to {MAX_BIT_PLANE_FEATURES:,} features. ")
+        else:
+            places = [Place(f"bitstep, device {default_device()}, here", factor * _seconds(
+                lambda: _train(features, labels, dataset.task)), source)]
         try:
             name, seconds = _of_peer(features, labels, is_classes)
         except ImportError:
-            return places, "The time of scikit-learn is not known: it is not installed."
-    return [*places, Place(f"scikit-learn's {name}, here", factor * seconds, source)], ""
+            return places, f"{missing}The time of scikit-learn is not known: it is not installed."
+    peer = Place(f"scikit-learn's {name}, here", factor * seconds, source)
+    return [*places, peer], missing.strip()
 
 
 def _of_peer(features: np.ndarray, labels: np.ndarray, is_classes: bool) -> tuple[str, float]:

@@ -1,5 +1,6 @@
 """Linear SVMs and logistic regression."""
 
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,17 @@ def _has_probabilities(estimator):
     if estimator.loss != "log_loss":
         raise AttributeError(f"Probabilities need loss='log_loss', not {estimator.loss!r}")
     return True
+
+
+@contextmanager
+def _labels_of_one_kind(name):
+    """Raise ValueError where labels cannot be put in order, as names and None cannot."""
+    try:
+        yield
+    except TypeError as error:
+        raise ValueError(f"{name} must hold labels of one kind, all numbers or all strings, and "
+                         f"none that is missing ({error}); leave rows without a label out"
+                         ) from error
 
 
 class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
@@ -192,23 +204,28 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
 
     def _checked(self, X, y, sample_weight=None, classes=None, resume=False, chunk=False):
         X, y = self._validated(X, y, resume)
-        check_classification_targets(y)
+        with _labels_of_one_kind("y"):
+            check_classification_targets(y)
+        with _labels_of_one_kind("classes"):
+            classes = None if classes is None else np.unique(classes)
         of_rows = checked_weights(sample_weight, len(y))
         weights = row_weights(of_rows, self.class_weight, y, self.classes_ if resume else classes)
         present = y if weights is None else y[weights > 0]      # 0 takes a row away
-        known = np.unique(self.classes_ if resume else present if classes is None else classes)
+        known = self.classes_ if resume else np.unique(present) if classes is None else classes
         if len(known) < 2:
-            where = "" if weights is None else ", in rows of weights above 0"
+            name = "y has" if classes is None else "the parameter classes holds"
+            one = f"one class, {known.tolist()[0]!r}" if len(known) else "none"
+            where = ", in rows of weights above 0" * (weights is not None and classes is None)
             remedy = "give the first partial_fit all of them as classes" if chunk else \
                 "give rows of another one, too"
-            raise ValueError("A classification must have two classes, but y has one class, "
-                             f"{known.tolist()[0]!r}{where}; {remedy}")
+            raise ValueError(f"A classification must have two classes, but {name} {one}{where}; "
+                             f"{remedy}")
         unknown = np.setdiff1d(present, known)
         if len(unknown):
             raise ValueError(f"y must hold classes {known.tolist()} only, not {unknown.tolist()}")
-        if resume and classes is not None and not np.array_equal(np.unique(classes), known):
+        if resume and classes is not None and not np.array_equal(classes, known):
             raise ValueError(f"classes must be those of the first call, {known.tolist()}, "
-                             f"not {np.unique(classes).tolist()}")
+                             f"not {classes.tolist()}")
         groups = None if weights is None else np.searchsorted(known, y)
         # Factors that make classes even are no numbers of rows.
         meant = of_rows if isinstance(self.class_weight, str) else None
@@ -234,9 +251,10 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         values = self._values(X)
         if getattr(self, "multinomial_", False):        # older files do not say
             return probabilities(values)
+        if values.shape[1] == 1:        # 1 less a probability next to 1 would have no digits
+            values = np.hstack([-values, values])
+            return 1 / (1 + np.exp(-np.clip(values, -700, 700)))
         positive = 1 / (1 + np.exp(-np.clip(values, -700, 700)))    # never all of them 0
-        if positive.shape[1] == 1:
-            return np.hstack([1 - positive, positive])
         return positive / positive.sum(axis=1, keepdims=True)
 
     @available_if(_has_probabilities)
@@ -249,7 +267,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         return np.log(self.predict_proba(X))
 
     def _kind(self):
-        if self.loss not in CLASSIFIERS:
+        if not (isinstance(self.loss, str) and self.loss in CLASSIFIERS):
             raise ValueError(f"loss must be one of {', '.join(map(repr, CLASSIFIERS))}, "
                              f"not {self.loss!r}")
         return CLASSIFIERS[self.loss]

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from bitstep.checks import check_bool
 from bitstep.devices import (
     built_pipelines,
     check_option_names,
@@ -133,9 +134,9 @@ class Parameters(BaseEstimator):
     def _check(self, **facts: Any) -> None:
         """Raise ValueError unless the parameters go together, and each is in its range."""
         check_options(self._request(**facts))
-        for name in ("warm_start", "shuffle"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        for name in ("warm_start", "shuffle", "fit_intercept", "early_stopping"):
+            check_bool(name, getattr(self, name))
+        OPTIONS["solver"].kind.check("solver", self.solver)     # None would be one, too
         check_verbose(self.verbose)
         check_fraction(self.validation_fraction)
         check_stopping(0.0 if self.tol == "auto" else self.tol, self.n_iter_no_change)

@@ -330,7 +330,7 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         return tags
 
     def _kind(self):
-        if self.loss not in REGRESSORS:
+        if not (isinstance(self.loss, str) and self.loss in REGRESSORS):
             raise ValueError(f"loss must be one of {', '.join(map(repr, REGRESSORS))}, not "
                              f"{self.loss!r}")
         return REGRESSORS[self.loss]

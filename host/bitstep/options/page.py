@@ -9,12 +9,13 @@ from bitstep.options.rules import FACTS, RULES, Rule, Test, Trait
 from bitstep.options.table import OPTIONS, SCHEDULES, Option
 from bitstep.options.types import Choice, Integer, Switch, Text
 from bitstep.options.words import COMMAND_LINE
-from bitstep.pipeline.parts.formats import MAX_PACKED_FEATURES
+from bitstep.pipeline.parts.formats import MAX_BIT_PLANE_FEATURES, MAX_PACKED_FEATURES
 
 _MANY = 64      # integers that are tried one by one
 _DATA = {"stored": "a quantized file", "stored_encoding": "a file of other rows",
          "stored_task": "a file of other labels", "no_fine_rows": "a file without fine rows",
          "n_features": f"more than {MAX_PACKED_FEATURES} features",
+         "wide_rows": f"more than {MAX_BIT_PLANE_FEATURES:,} features",
          "row_bits": "rows of more bits than --bus-width",
          "partial_fit": "partial_fit of an estimator", "warm_start": "warm_start of an estimator"}
 

@@ -24,6 +24,7 @@ from bitstep.pipeline.parts.formats import (
     BIT_PLANE_BITS,
     BIT_PLANES,
     FLOAT_BITS,
+    MAX_BIT_PLANE_FEATURES,
     MAX_CODEBOOK_BITS,
     MAX_PACKED_FEATURES,
 )
@@ -38,6 +39,7 @@ FACTS = {
     "stored_task": "the file was quantized for a {}",
     "no_fine_rows": "{} has none",
     "n_features": "{} features",
+    "wide_rows": "{} features",
     "row_bits": "{}",
     "partial_fit": "partial_fit",
     "warm_start": "warm_start=True",
@@ -422,6 +424,12 @@ RULES: tuple[Rule, ...] = (
                       "levels": is_("optimal"), "refetch": bool, "fine_rows": bool}),
          reason="bit-plane rows are one copy of 16 bits a value, in an encoding of their own, with "
          "equally spaced levels"),
+    *(Rule(name=name, one=one, other=Trait({"wide_rows": given}),
+           reason=f"bit-plane rows are for up to {MAX_BIT_PLANE_FEATURES:,} features",
+           remedy=f"{remedy}, or take fewer features")
+      for name, one, remedy in (
+          ("features of bit planes", Trait({"planes": given, "bit_planes": bool}), "leave it out"),
+          ("features of bit-centred training", BIT_CENTRED, CHOOSE_SGD))),
     *(Rule(name=name, one=Trait({"bits": bits}), other=Trait({"encoding": codes}),
            reason="32 bits are floating-point numbers, encoding float")
       for name, bits, codes in (("float bits", is_(FLOAT_BITS), not_("float")),

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.checks import fits_float
+
 
 @dataclass(frozen=True, eq=False)
 class Type:
@@ -107,7 +109,7 @@ class Number(Type):
 
     def _holds(self, value):
         return isinstance(value, (int, float, np.integer, np.floating)) \
-            and math.isfinite(value) and self.low <= value < self.high \
+            and fits_float(value) and self.low <= value < self.high \
             and not (self.above and value == self.low) \
             and (value == self.low or value >= self.least)
 

@@ -17,6 +17,7 @@ from bitstep.pipeline.parts.formats import (
     BIT_PLANE_BITS,
     BIT_PLANES,
     FLOAT_BITS,
+    MAX_BIT_PLANE_FEATURES,
     MAX_PACKED_FEATURES,
     ROW_FORMATS,
     RowFormat,
@@ -176,8 +177,8 @@ class PipelineConfig:
             _choice("bits of row format 'float32'", self.bits, (FLOAT_BITS,))
         elif self.row_format == BIT_PLANES:
             _choice("bits of row format 'bit_planes'", self.bits, (BIT_PLANE_BITS,))
-            # Dot products of 17-bit levels and 32-bit words then fit 64 bits.
-            _between("max_features of row format 'bit_planes'", self.max_features, 1, 1 << 16)
+            _between("max_features of row format 'bit_planes'", self.max_features, 1,
+                     MAX_BIT_PLANE_FEATURES)
         else:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)

@@ -93,7 +93,7 @@ def given_bounds(name: str, asked: Any, n_columns: int) -> Bounds | None:
     numbers = "two numbers" + (f" or two arrays of shape ({n_columns},)" if n_columns > 1 else "")
     try:
         low, high = (np.broadcast_to(np.asarray(end, np.float64), (n_columns,)) for end in asked)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be 'auto' or a pair (low, high) of {numbers}, "
                          f"not {asked!r}") from error
     good = np.isfinite(low) & np.isfinite(high) & (low < high)

@@ -26,7 +26,12 @@ from bitstep.options.table import (
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES, FLOAT_BITS
+from bitstep.pipeline.parts.formats import (
+    BIT_PLANE_BITS,
+    BIT_PLANES,
+    FLOAT_BITS,
+    MAX_BIT_PLANE_FEATURES,
+)
 from bitstep.pipeline.parts.widths import BUS_WIDTHS, USUAL_BUS_WIDTH
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
@@ -339,6 +344,8 @@ def _with_defaults(request: Request) -> Request:
     request = request.filled(**{**fills, **request.defaults})
     request = request.filled(**{**usual_bus_width(request), **request.defaults})
     bits, features, bus = request["bits"], request["n_features"], request["bus_width"]
+    if (features or 0) > MAX_BIT_PLANE_FEATURES:
+        request = request.knowing(wide_rows=features)
     if bits and features and bits * features > bus:
         wider = " or ".join(str(width) for width in BUS_WIDTHS if width >= bits * features)
         request = request.knowing(row_bits=f"rows of {features} features of {bits} bits, which are "

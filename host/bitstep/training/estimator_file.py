@@ -38,10 +38,14 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
         If its classes are neither numbers nor strings, which is all that a file holds.
     """
     classes = np.asarray(getattr(estimator, "classes_", np.zeros(0)))
-    stored = classes.astype(np.float64) if classes.dtype.kind in "iufb" else _names(classes)
-    if stored is None or not np.array_equal(stored.astype(classes.dtype), classes):
+    numbers = classes.dtype.kind in "iufb"
+    # Python compares integers with numbers of floating point exactly.
+    other = [one for one in classes.tolist()
+             if not (one == float(one) if numbers else _is_name(one))]
+    if other:
         raise ModelFileError("The classes must be strings, or numbers that fit 64-bit floating "
-                             f"point, to be saved in a model file, not {classes[0]!r}; number them")
+                             f"point, to be saved in a model file, not {other[0]!r}; number them")
+    stored = classes.astype(np.float64 if numbers else str)
     learned = {name: value for name, value in vars(estimator).items()
                if name.endswith("_") and not name.startswith("_") and name not in ARRAYS}
     config = {
@@ -121,10 +125,9 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
                             levels=rows[3] or "uniform", scaler=scaler)
 
 
-def _names(classes: np.ndarray) -> np.ndarray | None:
-    """Classes as an array of strings; None if they are none."""
-    strings = all(isinstance(one, str) and not one.endswith("\0") for one in classes.tolist())
-    return classes.astype(str) if strings else None
+def _is_name(label: Any) -> bool:
+    """True for a string that an array of strings keeps whole."""
+    return isinstance(label, str) and not label.endswith("\0")
 
 
 def _parameters(config, classes):

@@ -96,10 +96,12 @@ def listed_steps(schedule: str | os.PathLike | Sequence[float], epochs: int = 1)
         source = "The schedule"
         try:
             steps = np.asarray(schedule, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
+            steps = np.empty(())
+        if steps.ndim != 1:
             raise ValueError(f"schedule must be {', '.join(map(repr, SCHEDULES))}, a list of "
-                             f"steps, or a file of them, not {schedule!r}") from None
-    if steps.ndim != 1 or len(steps) < epochs:
+                             f"steps, or a file of them, not {schedule!r}")
+    if len(steps) < epochs:
         raise ValueError(f"{source} must hold at least {epochs} step{'s' * (epochs > 1)}, one an "
                          f"epoch, not {steps.size}")
     if not (np.isfinite(steps) & (steps > 0)).all():

@@ -72,6 +72,7 @@ def class_factors(class_weight: Any, classes: np.ndarray,
     class_weight : None, "balanced" or dict
         ``balanced``: all weight / (number of classes * weight of the class), so that every class
         has the same weight in a pass. A dictionary: weight by class; a class that it lacks has 1.
+        One that names every class may name others, too: rows of a fold may lack a rare class.
     classes : ndarray, shape (n_classes,)
     sums : sequence of Fraction
         Weight of the rows of each class (:func:`class_sums`).
@@ -84,7 +85,8 @@ def class_factors(class_weight: Any, classes: np.ndarray,
     Raises
     ------
     ValueError
-        If it is neither, or names what is no class, or a weight is no finite number of at least 0.
+        If it is neither, or names what is no class but not every class, or a weight is no finite
+        number of at least 0.
     """
     if class_weight is None:
         return None
@@ -94,8 +96,9 @@ def class_factors(class_weight: Any, classes: np.ndarray,
         raise ValueError("class_weight must be None, 'balanced' or a dictionary of weights by "
                          f"class, not {class_weight!r}")
     known = classes.tolist()
+    whole = all(one in class_weight for one in known)
     for label, weight in class_weight.items():
-        if label not in known:
+        if label not in known and not whole:
             raise ValueError(f"class_weight must hold classes of y only, {_some(known)}, not "
                              f"{label!r}")
         if not isinstance(weight, (int, float, np.number)) or isinstance(weight, bool) \
@@ -117,8 +120,8 @@ def row_weights(weights: np.ndarray | None, class_weight: Any, labels: np.ndarra
         See :func:`class_factors`.
     labels : ndarray, shape (n_rows,)
     classes : ndarray or None
-        All classes; None: those of the rows whose weight is above 0. Labels that are no class keep
-        their weight.
+        All classes; None: those of the rows whose weight is above 0, or, as a dictionary may name,
+        of all rows. Labels that are no class keep their weight.
 
     Returns
     -------
@@ -132,8 +135,8 @@ def row_weights(weights: np.ndarray | None, class_weight: Any, labels: np.ndarra
     """
     if class_weight is None:
         return weights
-    known = np.unique(classes if classes is not None else
-                      labels if weights is None else labels[weights > 0])
+    rows = slice(None) if weights is None or isinstance(class_weight, dict) else weights > 0
+    known = np.unique(labels[rows] if classes is None else classes)
     factors = class_factors(class_weight, known, class_sums(labels, weights, known))
     assert factors is not None
     found = products(weights, labels, known, factors)

@@ -65,6 +65,21 @@ def test_without_scikit_learn(monkeypatch):
     assert missing == "The time of scikit-learn is not known: it is not installed."
 
 
+def test_more_features_than_bit_plane_rows_have(tmp_path, capsys):
+    np.savez(tmp_path / "wide.npz", X=dataset(4, (1 << 16) + 1).features, y=np.arange(4.0))
+    assert main(["info", str(tmp_path / "wide.npz")]) == 0
+    found = capsys.readouterr()
+    assert ("The time of bitstep here is not known: it is measured on bit-plane rows, which are "
+            "for up to 65,536 features.\n") in found.out
+    assert "scikit-learn's Ridge, here" in found.out
+    assert not found.err
+    with pytest.raises(SystemExit):
+        main(["quantize", str(tmp_path / "wide.npz"), "--bit-planes", "--out",
+              str(tmp_path / "rows.npz")])
+    assert ("--bit-planes does not go together with 65537 features: bit-plane rows are for up to "
+            "65,536 features; leave it out") in capsys.readouterr().err
+
+
 def test_one_class_in_the_sample():
     """A class that no row of the sample has: no time is claimed."""
     data = dataset(1000)

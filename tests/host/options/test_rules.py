@@ -105,6 +105,8 @@ COMMANDS = {
 # Rules that need the shape or the labels of the data: a file, and arguments.
 WITH_DATA = {
     "features of packed rows": ("wide", "--packed --bits 1", {**PACKED, "bits": 1}),
+    "features of bit planes": ("vast", "--planes 4", None),
+    "features of bit-centred training": ("vast", "--solver bit-centred", None),
     "beats of packed rows": ("narrow", "--packed --bits 8", {**PACKED, "bits": 8}),
     "weights of a regression": ("wide", "--class-weight balanced", None),
     "choice of stored rows": ("codes", "--train-rows 5", None),
@@ -182,11 +184,14 @@ def test_other_commands(name, tmp_path, monkeypatch, capsys):
 
 @pytest.fixture(name="files")
 def _files(tmp_path):
-    """Rows of 70 features with targets, codes of two classes, and codes of a regression."""
+    """Rows of 70, 20 and 65,537 features with targets, and codes of two classes and of a
+    regression.
+    """
     rng = np.random.default_rng(0)
     rows, targets = rng.uniform(-1, 1, (30, 70)), rng.uniform(0, 10, 30)
-    paths = {name: str(tmp_path / f"{name}.npz") for name in ("wide", "narrow", "codes",
+    paths = {name: str(tmp_path / f"{name}.npz") for name in ("wide", "narrow", "vast", "codes",
                                                                  "targets")}
+    np.savez(paths["vast"], X=np.ones((2, (1 << 16) + 1)), y=targets[:2])
     for name, count in (("wide", 70), ("narrow", 20)):
         np.savez(paths[name], X=rows[:, :count], y=targets)
     for name, labels, task in (("codes", targets > 5, "classification"),

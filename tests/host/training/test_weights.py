@@ -97,6 +97,17 @@ def test_balanced():
     np.testing.assert_allclose(found, [1, 1, 0, 1, 3, 3])
 
 
+def test_rows_may_lack_a_rare_class():
+    """As those of a fold: a dictionary that names every class, and more, is no slip."""
+    weight, labels = {"a": 2.0, "b": 3.0, "rare": 9.0}, np.array(["a", "b", "a"])
+    found: Any = row_weights(None, weight, labels)
+    np.testing.assert_allclose(found, [2, 3, 2])
+    # A class that is there, without a row to train on.
+    labels = np.array(["a", "b", "c"])
+    found = row_weights(np.array([1.0, 0, 1]), {"b": 2}, labels)
+    np.testing.assert_allclose(found, [1, 0, 1])
+
+
 @pytest.mark.parametrize("weights, message", [
     ([1, 2], r"must have shape \(3,\), one weight a row, not \(2,\)"),
     ([[1], [1], [1]], r"must have shape \(3,\), one weight a row, not \(3, 1\)"),

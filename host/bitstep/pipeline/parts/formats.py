@@ -14,6 +14,7 @@ BIT_PLANES = "bit_planes"             # row format of bit planes
 FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 BIT_PLANE_BITS = 16             # stored bits of a value of row format ``bit_planes``
+MAX_BIT_PLANE_FEATURES = 1 << 16    # dot products of 17-bit levels and 32-bit words fit 64 bits
 BIT_PLANE_LANE_BITS = 4         # bits of a beat for each lane of such a pipeline
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
 CODEBOOK_LEVEL_BITS = 8        # bits of a level in a codebook, signed
