@@ -66,6 +66,9 @@ def test_text_and_page(two_classes, tmp_path, capsys):
     assert max(map(len, said.replace(str(out), "").splitlines())) <= 120
     page = out.read_text("utf-8")
     assert page.count("<svg") == 1
+    # The drawing is wider than paper and telephones.
+    assert re.search(r"\bsvg \{ max-width: 100%; height: auto; \}", page)
+    assert re.search(r"<svg [^>]*viewBox=", page)
     assert "DSP 79%" in page
     assert not re.search(r"(src|href)=.https?:", page)
 
@@ -143,6 +146,7 @@ def test_bit_plane_rows(two_classes, tmp_path, capsys):
     text = capsys.readouterr().out
     assert FACTS["pynq-z2"].bit_plane_config().name in text
     assert "at least 4 (1 slot, an update every 4 cycles)" in text
+    assert re.search(r"^bits +encoding +slots +cycles a row", text, re.MULTILINE)
     for data in (two_classes, str(tmp_path / "codes.npz")):
         if data != two_classes:
             assert main(["quantize", two_classes, "--bits", "4", "--out", data]) == 0
