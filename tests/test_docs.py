@@ -125,6 +125,16 @@ def test_commands_exist(page):
     assert sorted(set(named) - set(targets)) == []
 
 
+def test_environment_variables_are_told():
+    """Of users: those of tests and benches are set by these alone."""
+    names = {name for folder in ("host", "hw", "sim") for file in (ROOT / folder).rglob("*.py")
+             for name in re.findall(r"environ(?:\.get\(|\[)\"((?:BITSTEP|XDG)_\w+)\"",
+                                    file.read_text("utf-8"))}
+    assert {"BITSTEP_DATA", "BITSTEP_CACHE", "BITSTEP_BITSTREAMS"} <= names
+    text = (ROOT / "docs/command-line.md").read_text("utf-8")
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+
+
 @every_page
 def test_paths_exist(page):
     text = page.read_text("utf-8")
