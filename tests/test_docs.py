@@ -74,8 +74,9 @@ def test_every_page_is_reached_from_the_readme():
     assert sorted(set(PAGES) - reached) == []
 
 
-def test_lines_of_the_readme():
-    long = [line for line in README.read_text("utf-8").splitlines()
+@every_page
+def test_lines_are_short(page):
+    long = [line for line in page.read_text("utf-8").splitlines()
             if len(line) > MAX_COLUMNS and not is_table(line) and not is_code(line)]
     assert long == []
 
