@@ -169,6 +169,18 @@ def test_bus_wider_than_the_memory_ports(two_classes):
         run(two_classes, *SVM, "--bus-width", 256, "--compare", 4)
 
 
+@pytest.mark.parametrize("name", FACTS)
+def test_recorded_resources(name):
+    """Those that docs/board-report.md says."""
+    board, found = board_named(name), {}
+    for interval, family in ((2, "linear"), (6, "logistic")):
+        found[family] = [bits for bits in range(1, 9) if recorded(board.pipeline(
+            PipelineConfig(bits=bits, bus_width=board.bus_width(bits), loss_family=family,
+                           update_interval=interval), 100))]
+    assert found == {"linear": [1, 2, 4, 8] if name == "ultra96" else [1, 2, 4], "logistic": []}
+    assert recorded(FACTS[name].bit_plane_config())
+
+
 def test_synthesizer_is_a_plug_in(two_classes, monkeypatch, capsys):
     class Point:
         def load(self):
