@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -250,3 +251,20 @@ def test_clocks_and_speedups_agree():
         assert "1,392 us" in pages[name]
         assert "205 us" in pages[name]
     assert f"205 us to the line, {ratio} times" in pages["gallery"]
+
+
+def test_commands_of_pytest_collect_tests():
+    """Files exist by the test of paths; here -k and -m leave some of their tests."""
+    for page in PAGES:
+        for command in re.findall("`pytest ([^`]*)`", " ".join(page.read_text("utf-8").split())):
+            words = shlex.split(command)
+            wanted = words[words.index("-k") + 1].split(" or ") if "-k" in words else [""]
+            chosen = [node for word in words if word.startswith("tests/")
+                      for file in ([ROOT / word] if word.endswith(".py")
+                                   else (ROOT / word).rglob("test_*.py"))
+                      for node in ast.parse(file.read_text("utf-8")).body
+                      if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+                      and any(name in node.name for name in wanted)]
+            slow = [any(ast.unparse(mark) == "pytest.mark.slow" for mark in node.decorator_list)
+                    for node in chosen]
+            assert not all(slow) or "-m slow" in command, command
