@@ -101,7 +101,10 @@ class UartDevice(RegisterDevice):
     @staticmethod
     def problem() -> str:
         """Return the reason why there can be no such device here; empty if none is known."""
-        return "" if find_spec("serial") else NO_PYSERIAL
+        try:
+            return "" if find_spec("serial") else NO_PYSERIAL
+        except (ImportError, ValueError):
+            return NO_PYSERIAL
 
     @staticmethod
     def manifests(options: dict[str, Any]) -> list[Manifest]:
