@@ -196,7 +196,8 @@ def _drawing(widths, board):
         axes.set_xticks(range(1, 9))
         axes.grid(alpha=0.3)
     figure.axes[0].legend(frameon=False, fontsize=8)
-    figure.axes[-1].set_ylim(bottom=0)
+    # From 0, with room above the highest line.
+    figure.axes[-1].set_ylim(0, 1.05 * max(panels[-1][1](found) for found in good))
     file = io.StringIO()
     figure.savefig(file, format="svg")
     drawn = file.getvalue()
