@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes
 from tests.host.training import test_bit_centred
 from tests.host.training.test_bit_centred_smooth import fit, least, make, objective_of
 
+from bitstep.data import load
 from bitstep.golden.sigmoid import FINE_ARGUMENT, FINE_LOSS_BOUND, FINE_VALUE, fine_sigmoid
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels
@@ -54,7 +54,8 @@ def test_ridge_with_labels_of_a_regression_and_no_intercept():
 @pytest.mark.parametrize("steps, gap, above", [(6, 2.8e-4, 1.7e-5), (20, 1.6e-11, 8.9e-8)])
 def test_figures_of_the_page(steps, gap, above):
     """docs/results/exactness.md: the values before have 64 bits, the stored ones 16."""
-    features, labels = load_diabetes(return_X_y=True)
+    bunch = load("diabetes")
+    features, labels = bunch.features, bunch.labels
     rows = quantize_bit_planes(features)
     data = QuantizedDataset(rows, quantize_labels(labels, rows.n_rows))
     model = test_bit_centred.fit(data, l2=0.01, epochs=steps, planes=4)
