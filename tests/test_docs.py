@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,9 @@ def test_every_page_is_reached_from_the_readme():
     assert sorted(set(PAGES) - reached) == []
 
 
-def test_lines_of_the_readme():
-    long = [line for line in README.read_text("utf-8").splitlines()
+@every_page
+def test_lines_are_short(page):
+    long = [line for line in page.read_text("utf-8").splitlines()
             if len(line) > MAX_COLUMNS and not is_table(line) and not is_code(line)]
     assert long == []
 
@@ -123,6 +125,16 @@ def test_commands_exist(page):
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     named = re.findall(r"(?:`|^ {4})make ([a-z][\w-]*)", page.read_text("utf-8"), re.MULTILINE)
     assert sorted(set(named) - set(targets)) == []
+
+
+def test_environment_variables_are_told():
+    """Of users: those of tests and benches are set by these alone."""
+    names = {name for folder in ("host", "hw", "sim") for file in (ROOT / folder).rglob("*.py")
+             for name in re.findall(r"environ(?:\.get\(|\[)\"((?:BITSTEP|XDG)_\w+)\"",
+                                    file.read_text("utf-8"))}
+    assert {"BITSTEP_DATA", "BITSTEP_CACHE", "BITSTEP_BITSTREAMS"} <= names
+    text = (ROOT / "docs/command-line.md").read_text("utf-8")
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
 
 
 @every_page
@@ -239,3 +251,20 @@ def test_clocks_and_speedups_agree():
         assert "1,392 us" in pages[name]
         assert "205 us" in pages[name]
     assert f"205 us to the line, {ratio} times" in pages["gallery"]
+
+
+def test_commands_of_pytest_collect_tests():
+    """Files exist by the test of paths; here -k and -m leave some of their tests."""
+    for page in PAGES:
+        for command in re.findall("`pytest ([^`]*)`", " ".join(page.read_text("utf-8").split())):
+            words = shlex.split(command)
+            wanted = words[words.index("-k") + 1].split(" or ") if "-k" in words else [""]
+            chosen = [node for word in words if word.startswith("tests/")
+                      for file in ([ROOT / word] if word.endswith(".py")
+                                   else (ROOT / word).rglob("test_*.py"))
+                      for node in ast.parse(file.read_text("utf-8")).body
+                      if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+                      and any(name in node.name for name in wanted)]
+            slow = [any(ast.unparse(mark) == "pytest.mark.slow" for mark in node.decorator_list)
+                    for node in chosen]
+            assert not all(slow) or "-m slow" in command, command

@@ -23,9 +23,10 @@ with Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_addres
         model.fit(da.from_array(features, chunks=(rows, 20)), da.from_array(labels, chunks=rows))
         sizes = [entry["gradient"] for entry in model.history_]
         print(f"shards: {model.n_shards_}, outer steps: {model.n_iter_}")
-        axes.semilogy(range(1, len(sizes) + 1), np.array(sizes) / sizes[0], style,
+        axes.semilogy(range(1, len(sizes) + 1), sizes, style,
                       label=f"{shards} shards" if shards > 1 else "1 shard")
-axes.set(xlabel="outer steps", ylabel="gradient over the first one",
+axes.axhline(1e-4, color="black", linewidth=1, label="tol, the default")
+axes.set(xlabel="outer steps", ylabel="gradient, of that at weights of 0",
          title="logistic regression, 40,000 rows of 20 features")
 axes.legend(frameon=False)
 figure.savefig("shards.png", dpi=110)

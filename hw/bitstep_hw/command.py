@@ -6,6 +6,7 @@ from typing import Any
 from bitstep.cli.configuration import add_configuration_options, configuration
 from bitstep.cli.paths import check_writable
 from bitstep.options.table import OPTIONS
+from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.writing import write_text
 
 
@@ -15,7 +16,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "rtl", help="write the Verilog of a pipeline",
         description="Generate the RTL of one pipeline as Verilog; the top is bitstep_top.",
         epilog="Example: bitstep rtl --bits 4 --bus-width 512 --out bitstep_top.v")
-    add_configuration_options(parser)
+    add_configuration_options(parser, bus_width=str(USUAL_BUS_WIDTH))
     OPTIONS["bit_planes"].declare(parser,
                                   help="take bit-plane rows (`bitstep quantize --bit-planes`): "
                              "each run chooses how many bit planes an epoch reads")

@@ -16,9 +16,12 @@ from bitstep.training.choices import check_options, row_choice
 from bitstep.training.pipelines import pipeline_for
 
 
-def add_configuration_options(parser: argparse.ArgumentParser) -> None:
-    """Options for every choice of a pipeline configuration."""
-    add_pipeline_options(parser, by_model=False)
+def add_configuration_options(parser: argparse.ArgumentParser, *,
+                              bus_width: str | None = None) -> None:
+    """Options for every choice of a pipeline configuration; ``bus_width`` as in
+    :func:`bitstep.cli.options.add_pipeline_options`.
+    """
+    add_pipeline_options(parser, by_model=False, bus_width=bus_width)
     add_options(parser, "row_ports", "lookahead", "max_features", "features", "loss_family",
                 "update_interval", "batch_lookahead", "minibatch", "corrections", "proximal",
                 "models")

@@ -23,6 +23,7 @@ from bitstep.data import dataset_names, load
 from bitstep.data.sources import BUNDLED, REMOTE
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
+from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.pipeline.registers import table as register_table
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import is_model, load_model
@@ -48,7 +49,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     what.add_argument("--data", action="store_true", help="show the data sets that have a name")
     add_options(parser, "label_column")
     add_configuration_options(parser.add_argument_group(
-        "pipeline", "Without FILE."))   # type: ignore[arg-type]
+        "pipeline", "Without FILE."), bus_width=str(USUAL_BUS_WIDTH))   # type: ignore[arg-type]
     return parser
 
 

@@ -40,18 +40,23 @@ def add_options(group: Any, *names: str) -> None:
         OPTIONS[name].declare(group)
 
 
-def add_pipeline_options(parser: argparse.ArgumentParser, *, by_model: bool = True) -> None:
+def add_pipeline_options(parser: argparse.ArgumentParser, *, by_model: bool = True,
+                         bus_width: str | None = None) -> None:
     """Options that say which pipeline reads the data.
 
     Parameters
     ----------
     by_model : bool
         Whether the command has an option ``--model``, on which the defaults depend.
+    bus_width : str or None
+        Default of ``--bus-width`` of a command that has no ``--device``, as its help says it.
     """
     usual = MODELS["linreg"]
     changes = {} if by_model else {
         "bits": {"default_text": str(usual.bits)},
         "encoding": {"default_text": f"{usual.encoding}; float with --bits {FLOAT_BITS}"}}
+    if bus_width is not None:
+        changes["bus_width"] = {"default_text": bus_width}
     for name in ("bits", "encoding", "levels", "bus_width"):
         OPTIONS[name].declare(parser, **changes.get(name, {}))
 

@@ -26,6 +26,7 @@ from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
 from bitstep.options.table import OPTIONS
 from bitstep.pipeline.parts.formats import BIT_PLANES, FINE_WIDTH
+from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.quantization import BitPlaneOptions, label_bits_of, quantize_labels
 from bitstep.quantization.encoder import RowOptions
 from bitstep.quantization.streaming import Chosen, choose_rows, write_quantized
@@ -42,7 +43,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         epilog="Examples: bitstep quantize cadata --bits 3 --out cadata-3.npz; bitstep quantize "
         "cod-rna --model svm --out cod-rna.npz")
     add_data_options(parser)
-    add_pipeline_options(parser)
+    add_pipeline_options(parser, bus_width=str(USUAL_BUS_WIDTH))
     add_options(parser, "fine_rows", "bit_planes")
     OPTIONS["intercept"].declare(
         parser, help="rows and labels for a training with an intercept; those for `bitstep train "

@@ -10,20 +10,29 @@ from bitstep.cli import build_parser
 
 def reference() -> str:
     """Markdown of all subcommands that are installed, in the order of the help."""
-    commands = next(action for action in build_parser()._actions
-                    if isinstance(action, argparse._SubParsersAction))
-    brief = {action.dest: action.help or "" for action in commands._choices_actions}
-    return "\n".join(_section(parser, brief.get(name, "")) for name, parser in
-                     commands.choices.items())
+    return "\n".join(_sections(build_parser(), 2))
 
 
-def _section(parser, brief):
+def _sections(parser, level):
+    """Sections of a parser's subcommands, each with those of its own after it."""
+    for commands in parser._actions:
+        if not isinstance(commands, argparse._SubParsersAction):
+            continue
+        brief = {action.dest: action.help or "" for action in commands._choices_actions}
+        for name, command in commands.choices.items():
+            yield _section(command, brief.get(name, ""), level)
+            yield from _sections(command, level + 1)
+
+
+def _section(parser, brief, level):
     """A subcommand: heading, description, usage, and a table for each group of options."""
-    lines = [f"## {parser.prog}", "", _text(parser.description or brief), "",
-             f"    {parser.usage}", ""]
+    usage = parser.format_usage().removeprefix("usage: ")
+    lines = [f"{'#' * level} {parser.prog}", "", _text(parser.description or brief), "",
+             f"    {' '.join(usage.split())}", ""]
     for group in parser._action_groups:
         actions = [action for action in group._group_actions
-                   if action.help != argparse.SUPPRESS and "--help" not in action.option_strings]
+                   if action.help != argparse.SUPPRESS and "--help" not in action.option_strings
+                   and not isinstance(action, argparse._SubParsersAction)]
         if not actions:
             continue
         title = "arguments" if group.title == "positional arguments" else group.title

@@ -167,7 +167,7 @@ _ALL = (
            help="linreg (linear regression), huber (linear regression by the Huber loss, for "
            "labels with outliers), or a classifier: ls-svm (squared error), l2-svm "
            "(squared hinge), svm (hinge), logistic (log loss); more than two classes are trained "
-           "one-vs-rest, but together (multinomial) by logistic with --solver bit-centred where "
+           "one-vs-rest, but together (multinomial) by logistic with solver bit-centred where "
            "the device can", default_text="linreg or logistic, by the labels; ls-svm for classes "
            "with --encoding compensated or double-symmetric"),
     Option(name="label_column", kind=Text(), metavar="NAME|N",
@@ -178,7 +178,7 @@ _ALL = (
            help="how to scale each column to [-1, 1]. minmax: by its range; maxabs: by its "
            "largest magnitude; quantile: as minmax, but clip the column at its quantiles 0.1 %% "
            "and 99.9 %% if that at least halves its range",
-           default_text="quantile; minmax with --solver bit-centred; maxabs without an intercept"),
+           default_text="quantile; minmax with solver bit-centred; maxabs without an intercept"),
     Option(name="train_rows", kind=Integer(1), metavar="N", sets="rows",
            help="number of rows to train on; the others are the test set", default_text="all rows"),
     Option(name="shuffle", kind=Switch(), python="shuffle", sets="rows",
@@ -377,3 +377,17 @@ _ALL = (
            help="support weights of rows, beside their labels", default_text="no"),
 )
 OPTIONS = {option.name: option for option in _ALL}
+# What a command says that trains by SGD alone, and has no option that ends a training earlier.
+BY_SGD: dict[str, dict[str, Any]] = {
+    "epochs": {
+        "help": "passes over the rows",
+        "default_text": f"100,000 divided by the rows, but at least {DEFAULT_EPOCHS} and at most "
+        f"1,000; {DEFAULT_EPOCHS} with a --step or --schedule, and for encodings compensated and "
+        "double-symmetric of fewer than 4 bits; with a file of steps all of them"},
+    "schedule": {
+        "default_text": "linear; inverse with a --step, and for encodings compensated, "
+        "double-symmetric and double of fewer than 4 bits, which long steps make diverge"},
+    "batch": {"help": "rows of a mini-batch"},
+    "l2": {"help": "ridge penalty L/2 |x|^2 on the weights x of features scaled to [-1, 1]",
+           "default_text": "0"},
+}

@@ -119,10 +119,16 @@ def advice(found: NoiseFloor | None, bits: int) -> str | None:
         return None
     more = next((other for other in range(bits + 1, 8)
                  if found.share * _variance(other) / _variance(bits) <= MATTERS), 8)
-    left = 100 * found.share * _variance(more) / _variance(bits)
-    remedy = f"; {more} bits would leave about {left:.2g} %" if bits < 8 else ""
-    return (f"the noise of {bits} bits adds about {100 * found.share:.2g} % to the loss of float "
-            f"SGD ({found.floor:.3g}, an estimate){remedy}, and smaller last steps leave less")
+    left = found.share * _variance(more) / _variance(bits)
+    remedy = f"; {more} bits would leave about {_percent(left)} %" if bits < 8 else ""
+    return (f"the noise of {bits} bit{'s' * (bits > 1)} adds about {_percent(found.share)} % to "
+            f"the loss of float SGD ({found.floor:.3g}, an estimate){remedy}, and smaller last "
+            "steps leave less")
+
+
+def _percent(share: float) -> str:
+    """A share in percent, to two digits."""
+    return f"{float(f'{100 * share:.2g}'):,g}"
 
 
 def _variance(bits: int) -> float:

@@ -48,6 +48,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     codecs = actions.add_parser(
         "codecs", help="list the codecs with their options",
+        usage="bitstep gradients codecs [options]",
         description="List the codecs and controllers of bits with their options.")
     race = actions.add_parser(
         "race", help="train a model with every codec, and write a report",

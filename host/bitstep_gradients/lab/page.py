@@ -137,7 +137,7 @@ def cells_of(row: dict[str, Any]) -> list[str]:
     """A row of :func:`bitstep_gradients.lab.outcome.summary` as texts."""
     at, equal = row["steps"], row["budget"]
     lost = f" ({row['diverged']} of {row['runs']} diverged)" if row["diverged"] else ""
-    mark = "" if equal["used_up"] else "<= "
+    mark = "" if equal["used_up"] else "≤ "
     steps = "-" if equal["step"] is None else f"{mark}{equal['step']:.0f}"
     return [row["codec"] + lost,
             "-" if row["bytes_a_step"] is None else f"{row['bytes_a_step']:,.0f}",

@@ -34,8 +34,7 @@ def pipeline_facts(found: dict[str, Any], board: Board) -> list[tuple[str, str]]
     config, outputs = found["config"], len(found["problem"].outputs)
     seconds = found["epoch_cycles"] / board.clock_hz
     models = f" for {outputs} classes, one after the other" if outputs > 1 else ""
-    unit = "slot" if config.row_format == BIT_PLANES else "beat"
-    beats = f"{found['beats']} {unit}{'s' * (found['beats'] > 1)}"
+    beats = f"{found['beats']} {_unit(found)}{'s' * (found['beats'] > 1)}"
     epoch = f"{found['epoch_cycles']:,.0f} cycles, by the cycle model"
     least = max(found["beats"], config.update_interval)
     every = f"an update every {config.update_interval} cycles"
@@ -64,7 +63,8 @@ def resource_rows(resources: dict[str, Any]) -> list[list[str]]:
 def width_table(widths: list[dict[str, Any]], board: Board) -> tuple[list[str], list[list[str]]]:
     """Head and lines of the table of all widths that could be trained."""
     good = [found for found in widths if found["status"] == "ok"]
-    head = ["bits", "encoding", "beats", "cycles a row", "an epoch", "train loss"]
+    unit = f"{_unit(good[0])}s" if good else "beats"
+    head = ["bits", "encoding", unit, "cycles a row", "an epoch", "train loss"]
     columns = [[_bits(found) for found in good], [found["encoding"] for found in good],
                [str(found["beats"]) for found in good],
                [f"{found['row_cycles']:.4g}" for found in good],
@@ -79,6 +79,11 @@ def width_table(widths: list[dict[str, Any]], board: Board) -> tuple[list[str], 
     head.append("fullest part")
     columns.append([_fullest(board.resources(found["config"])) for found in good])
     return head, [list(line) for line in zip(*columns, strict=True)]
+
+
+def _unit(found):
+    """What a row is counted in: of bit-plane rows, whose planes differ, what all of them take."""
+    return "slot" if found["config"].row_format == BIT_PLANES else "beat"
 
 
 def _bits(found):
@@ -191,7 +196,8 @@ def _drawing(widths, board):
         axes.set_xticks(range(1, 9))
         axes.grid(alpha=0.3)
     figure.axes[0].legend(frameon=False, fontsize=8)
-    figure.axes[-1].set_ylim(bottom=0)
+    # From 0, with room above the highest line.
+    figure.axes[-1].set_ylim(0, 1.05 * max(panels[-1][1](found) for found in good))
     file = io.StringIO()
     figure.savefig(file, format="svg")
     drawn = file.getvalue()

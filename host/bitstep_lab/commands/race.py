@@ -15,7 +15,7 @@ from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import StatusLine
 from bitstep.options.models import MODELS
 from bitstep.options.rules import Request
-from bitstep.options.table import OPTIONS, SCHEDULES
+from bitstep.options.table import BY_SGD, OPTIONS, SCHEDULES
 from bitstep.options.types import Choice
 from bitstep.options.words import COMMAND_LINE
 from bitstep.pipeline.losses import LOSSES
@@ -87,7 +87,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def _add_training_options(training: Any) -> None:
     """Options that all contestants share."""
-    OPTIONS["epochs"].declare(training, default=10, default_text="10")
+    OPTIONS["epochs"].declare(training, default=10, help="passes over the rows", default_text="10")
     training.add_argument("--batch", type=OPTIONS["batch"].kind, nargs="+", default=[1],
                           metavar="N", help="rows of a mini-batch; of several each contestant has "
                           "the one with which it is first at the line, pipelines without waiting "
@@ -96,7 +96,7 @@ def _add_training_options(training: Any) -> None:
                                 default_text="inverse", help="step of each epoch")
     OPTIONS["step"].declare(training, default="auto", help="first step of all contestants, or "
                             "auto: tuned for the float pipeline")
-    OPTIONS["l2"].declare(training, default=0.0, default_text="0")
+    OPTIONS["l2"].declare(training, default=0.0, **BY_SGD["l2"])
     OPTIONS["seed"].declare(training, default=0)
 
 

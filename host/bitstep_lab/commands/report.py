@@ -8,13 +8,12 @@ from bitstep.cli import train
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
-    add_options,
     add_pipeline_options,
     is_quantized,
 )
 from bitstep.cli.paths import REPORT_BYTES, check_writable
 from bitstep.cli.progress import Bar, add_quiet_option
-from bitstep.options.table import OPTIONS
+from bitstep.options.table import BY_SGD, OPTIONS
 from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.parts.formats import BIT_PLANES, FLOAT_BITS
 from bitstep.quantization import load_quantized
@@ -41,12 +40,16 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     board.add_argument("--synthesize", action="store_true", help="count the resources of the "
                        "pipeline by Yosys where no figure is recorded; some minutes")
     add_data_options(parser)
-    add_pipeline_options(parser)
+    add_pipeline_options(parser, bus_width="that of the board's default bitstream for the width, "
+                         "else of one memory port")
     parser.add_argument("--compare", type=OPTIONS["bits"].kind, nargs="+", metavar="B",
                         default=WIDTHS, help="widths to train at (default: 1 to 8, and 32: "
                         "floating point)")
     training = parser.add_argument_group("training")
-    add_options(training, *train.TRAINING, "planes")
+    for name in train.TRAINING:
+        OPTIONS[name].declare(training, **BY_SGD.get(name, {}))
+    OPTIONS["planes"].declare(training, default_text="auto; for a file of `bitstep quantize "
+                              "--bit-planes` alone")
     parser.add_argument("--out", metavar="FILE", help="write the report, as .html or .txt")
     add_quiet_option(parser)
     return parser

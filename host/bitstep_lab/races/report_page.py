@@ -25,7 +25,7 @@ th { vertical-align: bottom; } td { white-space: nowrap; }
 th:first-child, td:first-child, .text td, .text th { text-align: left; white-space: normal; }
 tr.float { font-weight: 600; } tr.other { color: #555; }
 .wide { overflow-x: auto; } @media print { table { font-size: 0.62rem; } }
-figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; }
+figure { margin: 1.5rem 0; } img, svg { max-width: 100%; height: auto; }
 figcaption { font-size: 0.85rem; color: #444; } .facts { font-size: 0.9rem; color: #333; }
 """
 READING = """

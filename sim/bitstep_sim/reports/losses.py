@@ -30,6 +30,9 @@ PENALTIES = (0.003, 0.01, 0.03, 0.1)    # l1, in units of the labels' standard d
 OUTLIERS = (0.0, 0.05, 0.2)             # share of the rows
 DISTANCES = (5.0, 50.0)                 # of outliers, in standard deviations of the labels
 BOXES = (0.5, 0.25)                     # relative to the largest weight without a box
+PERIODS = (1, 4, 16, 32, 64, 256)       # rows between proximal steps
+SHRUNK = ((Loss.HINGE, "hinge", 1.0), (Loss.HINGE, "hinge", 0.1),
+          (Loss.LOGISTIC, "logistic", 0.1), (Loss.LEAST_SQUARES, "least squares", 0.1))
 
 
 def floating(home: str | None) -> None:
@@ -165,6 +168,29 @@ def proximal(_: str | None) -> None:
                   f"{away:.1e}", *(int((weights == 0).sum()) for weights, _ in (best, exact, ours)))
 
 
+def periods(_: str | None) -> None:
+    """Float64 SGD on breast_cancer with proximal steps that are more or less rare."""
+    dataset = split(load("breast_cancer"))[0]
+    labels = np.where(dataset.labels > 0, 1.0, -1.0)
+    data = quantize(dataset.features, labels, bits=8, encoding="nearest")
+    rows, targets = data.rows.levels(slice(None))[0], labels[:, None]
+    print(f"\n## Rows between proximal steps: breast_cancer, {dataset.n_rows} rows, float64 SGD, "
+          f"{EPOCHS} epochs, step / epoch")
+    print_header("rows between proximal steps, " + ", ".join(map(str, PERIODS)))
+    for loss, name, l1 in SHRUNK:
+        steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=loss), epochs=EPOCHS)
+        found, left = [], []
+        for period in PERIODS:
+            weights, intercepts = sgd(rows, targets, steps[:, None], loss=loss, l1=l1,
+                                      period=period)
+            last = weights[-1]
+            found.append(float(mean_losses(loss, rows, targets, last, intercepts[-1])[0]
+                               + l1 * np.abs(last).sum()))
+            left.append(np.count_nonzero(last))
+        print_row(f"{name}, l1 {l1:g}: loss + l1 norm", *(f"{value:.3f}" for value in found))
+        print_row("weights that are left", *left)
+
+
 def outliers(home: str | None) -> None:
     """The Huber loss beside least squares, on labels of which some are far too large."""
     # The other parts need neither of them.
@@ -200,7 +226,7 @@ def outliers(home: str | None) -> None:
 
 def main() -> int:
     """Run the parts asked for."""
-    parts = {"float": floating, "logistic": logistic, "proximal": proximal,
+    parts = {"float": floating, "logistic": logistic, "proximal": proximal, "periods": periods,
              "outliers": outliers}
     parser = argparse.ArgumentParser(description="Losses against float64 and scikit-learn; prints "
                                      "Markdown tables.")

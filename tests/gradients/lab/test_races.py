@@ -12,7 +12,7 @@ from bitstep_gradients.lab.contestants import (
     whole_field,
 )
 from bitstep_gradients.lab.outcome import curve, place_of, point_rows, summary
-from bitstep_gradients.lab.page import cells_of, head, write_report
+from bitstep_gradients.lab.page import READING, cells_of, head, write_report
 from bitstep_gradients.lab.race import Race, probe, run_race, tuned_step
 from bitstep_gradients.lab.tasks import make_task
 from bitstep_gradients.lab.timing import Network
@@ -301,6 +301,9 @@ def test_tables(race):
         NETWORKS[0].step_s("none", rows["none"]["bytes_a_step"], 2))
     assert rows["none"]["budget"]["step"] == 3      # 2,629 bytes each
     assert rows["sign:feedback=1"]["budget"]["used_up"] is False
+    # The sign that the page explains.
+    assert cells_of(rows["sign:feedback=1"])[6].startswith("≤ ")
+    assert "&le;" in READING
     assert all(len(cells_of(row)) == len(head(NETWORKS)) for row in rows.values())
     lost = {**race, "results": [{**result, "status": "diverged at step 2", "at_steps": None,
                                  "at_budget": None, "bytes_a_step": None}

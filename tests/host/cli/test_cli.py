@@ -603,6 +603,10 @@ def test_devices(capsys, monkeypatch):
     assert main(["devices"]) == 0
     assert 'pip install "bitstep[sim]"' in capsys.readouterr().out
     assert set(bitstep.devices.available()) >= {"golden", "sim"}
+    monkeypatch.setattr("bitstep.devices.uart.device.find_spec", lambda name: None)
+    assert main(["devices"]) == 0
+    assert re.search(r'^uart +no .*pip install "bitstep\[uart\]"', capsys.readouterr().out,
+                     re.MULTILINE)
 
 
 def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):

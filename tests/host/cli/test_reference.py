@@ -48,6 +48,12 @@ Example: x\\*y.
 """
 
 
+def commands_of(parser):
+    """Parsers of a parser's subcommands, by name."""
+    return next((action.choices for action in parser._actions
+                 if isinstance(action, argparse._SubParsersAction)), {})
+
+
 def test_every_option_of_every_command():
     text = reference.reference()
     commands = next(action for action in build_parser()._actions
@@ -63,3 +69,28 @@ def test_every_option_of_every_command():
         # As many cells in every line of a table, so that none is cut.
         lines = [line for line in sections[name].splitlines() if line.startswith("| ")]
         assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} <= {3}
+
+
+def test_every_option_of_an_action():
+    """An action of a subcommand has a section of its own, below that of the subcommand."""
+    text = reference.reference()
+    actions = {f"{name} {action}": parser for name, command in commands_of(build_parser()).items()
+               for action, parser in commands_of(command).items()}
+    assert "gradients race" in actions
+    for name, parser in actions.items():
+        section = text.split(f"\n### bitstep {name}\n")[1].split("\n## ")[0].split("\n### ")[0]
+        options = [option for action in parser._actions for option in action.option_strings
+                   if option not in ("-h", "--help")]
+        assert [option for option in options if f"`{option}" not in section] == [], name
+        assert f"    bitstep {name} " in section
+        assert parser.description in section
+
+
+def test_help_names_options_of_its_own_command():
+    """What is another command's stands between backquotes, with the command's name."""
+    for name, parser in commands_of(build_parser()).items():
+        own = {option for action in parser._actions for option in action.option_strings}
+        for action in parser._actions:
+            said = re.sub("`[^`]*`", "", action.help or "")
+            named = set(re.findall("--[a-z][a-z0-9-]*", said))
+            assert named <= own, f"{name} {action.option_strings}"

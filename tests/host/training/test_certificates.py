@@ -8,6 +8,7 @@ import pytest
 from tests.host.training import test_bit_centred
 from tests.host.training.test_bit_centred_smooth import fit, least, make, objective_of
 
+from bitstep.data import load
 from bitstep.golden.sigmoid import FINE_ARGUMENT, FINE_LOSS_BOUND, FINE_VALUE, fine_sigmoid
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels
@@ -48,6 +49,30 @@ def test_ridge_with_labels_of_a_regression_and_no_intercept():
     assert (model.gaps[:, 0] >= above - 1e-12).all()
     assert model.gaps[0, 0] < 1e3 * above[0]        # a bound of the size of what it bounds
     assert test_bit_centred.fit(data, fit_intercept=False, epochs=2).gaps is None
+
+
+@pytest.mark.parametrize("steps, gap, above", [(6, 2.8e-4, 1.7e-5), (20, 1.6e-11, 8.9e-8)])
+def test_figures_of_the_page(steps, gap, above):
+    """docs/results/exactness.md: the values before have 64 bits, the stored ones 16."""
+    bunch = load("diabetes")
+    features, labels = bunch.features, bunch.labels
+    rows = quantize_bit_planes(features)
+    data = QuantizedDataset(rows, quantize_labels(labels, rows.n_rows))
+    model = test_bit_centred.fit(data, l2=0.01, epochs=steps, planes=4)
+    scaled = rows.scaler.transform(features)
+    design = np.column_stack([scaled, np.ones(len(scaled))])
+    ridge = np.diag([0.01] * scaled.shape[1] + [0.0])
+
+    def value(x):
+        return ((design @ x - labels) ** 2).mean() / 2 + x @ ridge @ x / 2
+
+    best = value(np.linalg.solve(design.T @ design / len(design) + ridge,
+                                 design.T @ labels / len(design)))
+    found = np.append(model.weights[-1][0], model.scaled_intercepts[-1][0])
+    assert model.gaps is not None
+    assert model.gaps[-1, 0] == pytest.approx(gap, rel=0.05)
+    assert value(found) - best == pytest.approx(above, rel=0.05)
+    assert round(best) == 1495
 
 
 def parts(seed: int, n_features: int = 5) -> Any:

@@ -74,6 +74,9 @@ def test_advice_by_hand():
         "would leave about 0.12 %, and smaller last steps leave less")
     assert str(advice(NoiseFloor(0.2, 0.02), 4)).count("5 bits would leave about 0.44 %") == 1
     assert "would leave about" not in str(advice(NoiseFloor(0.2, 0.02), 8))
+    # As it is read: one bit, and no powers of ten.
+    assert "noise of 1 bit adds about 250 % to" in str(advice(NoiseFloor(9.0, 2.512), 1))
+    assert "noise of 1 bit adds about 12,000 % to" in str(advice(NoiseFloor(9.0, 123.4), 1))
     assert advice(None, 4) is None
 
 

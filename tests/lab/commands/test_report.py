@@ -66,6 +66,9 @@ def test_text_and_page(two_classes, tmp_path, capsys):
     assert max(map(len, said.replace(str(out), "").splitlines())) <= 120
     page = out.read_text("utf-8")
     assert page.count("<svg") == 1
+    # The drawing is wider than paper and telephones.
+    assert re.search(r"\bsvg \{ max-width: 100%; height: auto; \}", page)
+    assert re.search(r"<svg [^>]*viewBox=", page)
     assert "DSP 79%" in page
     assert not re.search(r"(src|href)=.https?:", page)
 
@@ -143,6 +146,7 @@ def test_bit_plane_rows(two_classes, tmp_path, capsys):
     text = capsys.readouterr().out
     assert FACTS["pynq-z2"].bit_plane_config().name in text
     assert "at least 4 (1 slot, an update every 4 cycles)" in text
+    assert re.search(r"^bits +encoding +slots +cycles a row", text, re.MULTILINE)
     for data in (two_classes, str(tmp_path / "codes.npz")):
         if data != two_classes:
             assert main(["quantize", two_classes, "--bits", "4", "--out", data]) == 0
@@ -163,6 +167,18 @@ def test_bus_wider_than_the_memory_ports(two_classes):
     with pytest.raises((ValueError, UsageError),
                        match="the 128 bits of 2 memory ports of pynq-z2, not 256"):
         run(two_classes, *SVM, "--bus-width", 256, "--compare", 4)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_recorded_resources(name):
+    """Those that docs/board-report.md says."""
+    board, found = board_named(name), {}
+    for interval, family in ((2, "linear"), (6, "logistic")):
+        found[family] = [bits for bits in range(1, 9) if recorded(board.pipeline(
+            PipelineConfig(bits=bits, bus_width=board.bus_width(bits), loss_family=family,
+                           update_interval=interval), 100))]
+    assert found == {"linear": [1, 2, 4, 8] if name == "ultra96" else [1, 2, 4], "logistic": []}
+    assert recorded(FACTS[name].bit_plane_config())
 
 
 def test_synthesizer_is_a_plug_in(two_classes, monkeypatch, capsys):

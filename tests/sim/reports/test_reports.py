@@ -1,6 +1,7 @@
 """Reports of cycles: what a row takes, and options that are not there."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,20 @@ from bitstep_sim.reports import (
 def test_cycles_of_a_row_of_64_features(row_format, bits, planes, cycles):
     config = PipelineConfig(row_format=row_format, bits=bits).with_lookahead()
     assert bit_planes.row_cycles(config, 64, 1_000, planes)[0] == cycles
+
+
+def test_losses_by_rows_between_proximal_steps(monkeypatch, capsys):
+    """Those of the page; the other columns take longer."""
+    monkeypatch.setattr(losses, "PERIODS", (16,))
+    monkeypatch.setattr(losses, "SHRUNK", losses.SHRUNK[:2])
+    losses.periods(None)
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()
+            if line.startswith("| hinge")]
+    page = (Path(__file__).parents[3] / "docs/results/losses.md").read_text("utf-8")
+    assert len(rows) == 2
+    for name, value in rows:
+        told = next(line for line in page.splitlines() if line.startswith(name))
+        assert told.split(" | ")[3] == value.removesuffix(" |")
 
 
 @pytest.mark.parametrize("report", [bit_planes, models, packed, passes])

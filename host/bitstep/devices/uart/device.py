@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from bitstep.devices.base import seconds_of
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.devices.uart.link import UartLink
 from bitstep.devices.uart.protocol import WORD_BYTES, Command
-from bitstep.devices.uart.transport import SerialTransport, Transport
+from bitstep.devices.uart.transport import NO_PYSERIAL, SerialTransport, Transport
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import Manifest, read_manifest
 from bitstep.pipeline.results import DeviceError
@@ -96,6 +97,14 @@ class UartDevice(RegisterDevice):
 
     name = "uart"
     bit_planes = True                # where the bitstream has such a pipeline
+
+    @staticmethod
+    def problem() -> str:
+        """Return the reason why there can be no such device here; empty if none is known."""
+        try:
+            return "" if find_spec("serial") else NO_PYSERIAL
+        except (ImportError, ValueError):
+            return NO_PYSERIAL
 
     @staticmethod
     def manifests(options: dict[str, Any]) -> list[Manifest]:

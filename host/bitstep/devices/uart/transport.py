@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from bitstep.pipeline.results import DeviceError
 
+NO_PYSERIAL = "Device 'uart' needs pyserial, which is not installed: pip install \"bitstep[uart]\""
+
 
 class Transport(Protocol):
     """A serial line: bytes, and the time that passes on it."""
@@ -52,8 +54,7 @@ class SerialTransport:
             import serial
             from serial.tools import list_ports
         except ImportError as error:
-            raise DeviceError("Device 'uart' needs pyserial, which is not installed: "
-                              'pip install "bitstep[uart]"') from error
+            raise DeviceError(NO_PYSERIAL) from error
         self.name = port
         self._error = serial.SerialException
         try:
