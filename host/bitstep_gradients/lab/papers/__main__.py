@@ -13,6 +13,7 @@ gradients of networks.
 import argparse
 import json
 from pathlib import Path
+from textwrap import fill
 
 from bitstep_gradients.lab.papers import (
     alq,
@@ -28,6 +29,7 @@ from bitstep_gradients.lab.papers.claims import runs_table, table
 from bitstep_gradients.lab.papers.training import RUNS
 from bitstep_gradients.lab.tasks import TaskError
 
+PAGE_WIDTH = 118            # of a line of the page
 PAPERS = {"ALQ": alq, "QCS": qcs, "DQSG": dqsg, "DQ-SGD": dq_sgd, "ZipML": zipml}
 
 
@@ -35,8 +37,8 @@ def section() -> str:
     """The tables of all papers, in Markdown."""
     parts = []
     for name, paper in PAPERS.items():
-        parts += [f"### {name}", f"**{paper.CONCLUSION}**", table(paper.claims()),
-                  "What needs a training:", runs_table(RUNS[name])]
+        parts += [f"### {name}", fill(f"**{paper.CONCLUSION}**", PAGE_WIDTH),
+                  table(paper.claims()), "What needs a training:", runs_table(RUNS[name])]
     return "\n\n".join(parts)
 
 
