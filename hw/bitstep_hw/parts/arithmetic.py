@@ -57,8 +57,9 @@ def copies(m, value, cycles, number, *, name):
     return registers
 
 
-def adder_tree(m, terms, *, stages, valid, name, signs=None):
-    """Sum of ``terms``, with a register after every second level, ``stages`` in all.
+def adder_tree(m, terms, *, stages, valid, name, signs=None, far=False):
+    """Sum of ``terms``, with a register after every second level, ``stages`` in all; if they come
+    from ``far``, after the first level if the others can do without it.
 
     The registers only move where ``valid``, the flag of the terms, goes along with them: that
     spares power, and simulation time. It may be None (:func:`enable_of`).
@@ -68,8 +69,9 @@ def adder_tree(m, terms, *, stages, valid, name, signs=None):
     which would cost it a carry chain: an adder subtracts where the first terms of its two sides
     have different signs, and finds that in a register.
     """
+    level, short = 0, far and len(terms) <= 1 << 2 * stages - 1
     for stage in range(stages):
-        for level in (2 * stage, 2 * stage + 1):
+        for _ in range(1 if short and not stage else 2):
             pairs = []
             for place, (a, b) in enumerate(zip(terms[::2], terms[1::2], strict=False)):
                 first = 2 * place << level
@@ -77,7 +79,7 @@ def adder_tree(m, terms, *, stages, valid, name, signs=None):
                     m, signs[first] ^ signs[first + (1 << level)], stage + 1,
                     name=f"{name}_sign_{level}_{place}")
                 pairs.append(add_signed(a, b, negative))
-            terms = pairs + terms[2 * len(pairs):]
+            terms, level = pairs + terms[2 * len(pairs):], level + 1
         registers = []
         for index, term in enumerate(terms):
             registers.append(Signal(term.shape(), name=f"{name}_{stage}_{index}", reset_less=True))

@@ -280,9 +280,14 @@ class Corrections:
         return int(self.clock.update_interval == 1)
 
     @property
+    def between(self) -> int:
+        """Registers between the two multipliers: one where the clock is to be fastest."""
+        return int(self.clock.update_interval == 1)
+
+    @property
     def cycles(self) -> int:
         """Cycles from an address to the correction that is written back."""
-        return 5 + self.answer
+        return 5 + self.answer + self.between
 
     def delay(self, beats: int) -> int:
         """Cycles from the last slot that samples the model, with words of ``beats`` beats, to the

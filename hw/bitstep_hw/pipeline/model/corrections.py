@@ -209,8 +209,9 @@ class CorrectionEngine(wiring.Component):
         lanes = self.lanes
         waits = self.answer - 1
         active = walking | last if config.stages.has_constants else walking
+        between = config.stages.corrections.between
         fetched, chosen, multiplied = (delay(m, active, cycles + waits, name=f"walking_{cycles}")
-                                       for cycles in (1, 2, 5))
+                                       for cycles in (1, 2 + between, 5 + between))
         chosen_group = delay(m, group, waits, name="late_group")
         late_shift = delay(m, self.shift, 2, name="shift")
         results = []
@@ -229,6 +230,8 @@ class CorrectionEngine(wiring.Component):
             factor = multiply(m, weight, self.mantissa, stages=1, valid=enable_of(config, fetched),
                               name=f"factor_{lane}",
                               width=COEFFICIENT_WIDTH + MANTISSA_WIDTH)
+            word, factor = (delay(m, value, between, name=f"{name}_{lane}")
+                            for value, name in ((word, "late_word"), (factor, "late_factor")))
             exact = multiply(m, word, factor, stages=3, valid=enable_of(config, chosen),
                              name=f"exact_{lane}", addend=addends[lane],
                              width=MODEL_WIDTH + COEFFICIENT_WIDTH + MANTISSA_WIDTH + 1)

@@ -109,7 +109,9 @@ class DotProduct(wiring.Component):
             # Terms of the same weight side by side.
             terms = [term for group in zip(*products, strict=True) for term in group]
         valid = delay_enable(m, enable, config.stages.dot.term, name="multiplied")
-        return adder_tree(m, terms, stages=stages, valid=valid, signs=signs, name="tree"), negative
+        # Multiplier blocks stand in a few columns, so their products come from far.
+        return adder_tree(m, terms, stages=stages, valid=valid, signs=signs, name="tree",
+                          far=config.clock.update_interval == 1), negative
 
     def _scale(self, m, total, negative, constant, valid, first, last):
         """Sum up a row of few bits, scale the sum and add the intercept's product."""

@@ -76,7 +76,7 @@ def test_a_fast_clock_has_registers_everywhere():
 
 @pytest.mark.parametrize("config, beats, delay", [
     (C(), 1, 10 + 1 + 1 + 8), (C(), 3, 10 + 1 + 1 + 3 * 8),     # 16 words a beat, 2 in a cycle
-    (C(update_interval=4), 1, 10 + 2 + 2 + 8),
+    (C(update_interval=4), 1, 10 + 2 + 2 + 8), (C(update_interval=1), 1, 10 + 2 + 2 + 8 + 2),
     (C(bits=16, row_format="bit_planes"), 1, 10 + 1 + 1 + 8 + 1),    # the intercept comes last
     (C(max_features=3, packed=True, lookahead=0, models=3), 3, 10 + 3 * 2)], ids=str)
 def test_corrections_are_ready_after_the_walk(config, beats, delay):
