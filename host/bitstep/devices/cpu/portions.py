@@ -9,7 +9,7 @@ from bitstep.pipeline.job import TrainingJob
 
 PORTION_VALUES = 1 << 24    # values in a portion: some 10 milliseconds
 PORTION_ROWS = 1 << 16
-SHARES = 4                  # portions for each thread, so that all of them end together,
+SHARES = 2                  # portions for each thread, so that all of them end together,
 SHARE_VALUES = 1 << 20      # unless they would be smaller than this, which takes some 0.2 ms
 
 
