@@ -2,6 +2,7 @@
 
 import functools
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -56,6 +57,10 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence[Any],
                 one.cancel()
 
 
+_BLAS_LOCK = threading.Lock()
+_BLAS_LIMITS: list[Any] = []        # one for each user; the first knows what was before
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Products of BLAS by one thread meanwhile, where threadpoolctl is there, as with scikit-learn.
@@ -67,8 +72,16 @@ def one_blas_thread() -> Iterator[None]:
     if blas is None:
         yield
         return
-    with blas.limit(limits=1):
+    # The limit is that of the process, so the last of our threads that leaves takes it away.
+    with _BLAS_LOCK:
+        _BLAS_LIMITS.append(blas.limit(limits=1))
+    try:
         yield
+    finally:
+        with _BLAS_LOCK:
+            ended = _BLAS_LIMITS.pop()
+            if not _BLAS_LIMITS:
+                ended.restore_original_limits()
 
 
 @functools.cache

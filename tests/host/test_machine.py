@@ -67,6 +67,13 @@ def test_one_thread_of_blas(monkeypatch):
         with pytest.raises(ZeroDivisionError), machine.one_blas_thread():
             _ = 1 / 0
         assert threads() == before
+        first, second = machine.one_blas_thread(), machine.one_blas_thread()
+        first.__enter__()           # as of two threads of ours
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(threads()) == {1}
+        second.__exit__(None, None, None)
+        assert threads() == before
     monkeypatch.setattr(machine, "_blas", lambda: None)     # without threadpoolctl
     with machine.one_blas_thread():
         pass

@@ -64,7 +64,8 @@ async def check_sum(ctx, inputs, values, valid, stages, result, expected):
 
 @pytest.mark.parametrize(("terms", "stages"), [(1, 1), (2, 1), (4, 1), (5, 2), (12, 2), (16, 2),
                                                (21, 3), (64, 3)])
-def test_adder_tree(terms, stages):
+@each("far", [False, True])
+def test_adder_tree(terms, stages, far):
     inputs, valid = [Signal(signed(6)) for _ in range(terms)], Signal()
     rng = random.Random(terms)
 
@@ -73,11 +74,12 @@ def test_adder_tree(terms, stages):
                        *([rng.randrange(-32, 32) for _ in inputs] for _ in range(10))):
             await check_sum(ctx, inputs, values, valid, stages, result, sum(values))
 
-    run(lambda m: adder_tree(m, inputs, stages=stages, valid=valid, name="tree"), check)
+    run(lambda m: adder_tree(m, inputs, stages=stages, valid=valid, name="tree", far=far), check)
 
 
 @pytest.mark.parametrize(("terms", "stages"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (64, 4)])
-def test_adder_tree_with_signs(terms, stages):
+@each("far", [False, True])
+def test_adder_tree_with_signs(terms, stages, far):
     """The ends of the range with every pattern of signs among four, then random numbers."""
     inputs, signs = [Signal(signed(6)) for _ in range(terms)], Signal(terms)
     valid, rng = Signal(), random.Random(terms)
@@ -99,7 +101,7 @@ def test_adder_tree_with_signs(terms, stages):
                             -total if negative & 1 else total)
 
     run(lambda m: adder_tree(m, inputs, signs=list(signs), stages=stages, valid=valid,
-                             name="tree"), check)
+                             name="tree", far=far), check)
 
 
 @each("a_width, b_width", [(1, 1), (3, 5), (5, 3), (32, 33)])

@@ -24,6 +24,7 @@ CONFIGS = [
     PipelineConfig(bits=3, bus_width=128, max_features=84),     # 42 lanes, 10 groups of 4 and 2
     PipelineConfig(bits=7, bus_width=512, max_features=73),     # 73 lanes, 12 groups of 6 and 2
     PipelineConfig(bits=4, max_features=40, lookahead=3, update_interval=4),
+    PipelineConfig(bits=4, max_features=40, lookahead=3, update_interval=1),
 ]
 BIT_PLANE_CONFIGS = [PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=40, lookahead=1,
                                 update_interval=cycles) for cycles in (2, 4)]
@@ -35,9 +36,10 @@ async def sample(ctx, dut, words):
     slots = [{"valid": 1, "sample": 1, "index": index, "first": index == 0,
               "last": index == len(words) - 1} for index in range(len(words))]
     late = dut.answer + 1
-    for now in range(len(words) + late):
+    wait = dut.config.stages.corrections.wait       # until they are stored
+    for now in range(len(words) + late + wait):
         put(ctx, dut.slot, slots[now] if now < len(slots) else {"valid": 0})
-        if now >= late:
+        if late <= now < len(words) + late:
             put(ctx, dut.sampled, words[now - late])
         await ctx.tick()
 

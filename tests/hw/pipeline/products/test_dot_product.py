@@ -22,6 +22,8 @@ CONFIGS = [
     PipelineConfig(bits=1, max_features=128, update_interval=4),
     PipelineConfig(bits=3, max_features=63, update_interval=4),
     PipelineConfig(bits=8, max_features=24, update_interval=4),
+    PipelineConfig(bits=1, max_features=128, lookahead=3, update_interval=1),
+    PipelineConfig(bits=4, max_features=80, lookahead=3, update_interval=1),
 ]
 FEW_BITS = [PipelineConfig(bits=8, max_features=24, model_bits=16),
             PipelineConfig(bits=3, max_features=63, model_bits=2, update_interval=4),
@@ -63,7 +65,7 @@ def check(config, rows, rng, *, gap, extreme=None, intercept_level=0, exponent=0
     return [total for _, total in expected]
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @each("gap", [0.0, 0.5])
 @each("intercept", [False, True])
