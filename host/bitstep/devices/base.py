@@ -1,6 +1,7 @@
 """Registers and memory of a device."""
 
 import time
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -47,6 +48,7 @@ class KeptRows:
         self.buffer: Buffer | None = None
         self._copies: Sequence[np.ndarray] = ()
         self._labels: tuple[np.ndarray, Buffer] | None = None
+        self._taken: weakref.WeakSet[Buffer] = weakref.WeakSet()    # kept now or before
 
     def held(self, copies: Sequence[np.ndarray]) -> Buffer | None:
         """The buffer if it holds these arrays, the same objects; a buffer of others is given back.
@@ -60,6 +62,7 @@ class KeptRows:
     def keep(self, copies: Sequence[np.ndarray], buffer: Buffer) -> None:
         """Keep a buffer that holds these arrays."""
         self._copies, self.buffer = tuple(copies), buffer
+        self._taken.add(buffer)
 
     def held_labels(self, labels: np.ndarray) -> Buffer | None:
         """The buffer that holds these labels, the same object."""
@@ -69,6 +72,7 @@ class KeptRows:
         """Keep a buffer that holds these labels, which must not change."""
         labels.flags.writeable = False
         self._labels = labels, buffer
+        self._taken.add(buffer)
 
     def free_labels(self) -> None:
         """Give the labels' buffer back, if there is one."""
@@ -77,8 +81,8 @@ class KeptRows:
             kept[1].free()
 
     def free_unless_kept(self, buffer: Buffer) -> None:
-        """Give a buffer back, unless it is one that is kept."""
-        if buffer is not self.buffer and (self._labels is None or buffer is not self._labels[1]):
+        """Give a buffer back, unless it was kept: then this gives it back, or has done so."""
+        if buffer not in self._taken:
             buffer.free()
 
     def free_all(self) -> None:

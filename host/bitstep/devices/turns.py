@@ -118,7 +118,8 @@ class Turns:
             stack.close()
 
     def afterwards(self, call: Callable[[], object]) -> None:
-        """Give memory back by a call when no run needs it: now, or when the one that is open ends.
+        """Give memory back by a call when no run needs it: now, or when the one that is open ends,
+        or one that was left has been stopped.
         """
         with self._lock:
             self._later.append(call)
@@ -133,5 +134,5 @@ class Turns:
         return None if self._holder is None else self._holder()
 
     def _catch_up(self) -> None:
-        while self._later:
+        while self._later and not self._left:
             self._later.pop(0)()

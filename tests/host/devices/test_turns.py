@@ -203,6 +203,21 @@ def test_kept_rows_stay_while_a_run_of_another_thread_reads_them():
     check(device)
 
 
+def test_kept_rows_stay_while_a_run_that_does_not_stop_may_use_them(monkeypatch):
+    monkeypatch.setattr("bitstep.devices.driver.ABORT_TIMEOUT_S", 0.05)
+    device = FakeDevice(CONFIG, hang=0, deaf=True)
+    with device.keep_rows():
+        with pytest.raises(RunTimeoutError):
+            device.train(ONE, timeout_s=0.05)
+        held = len(device.buffers)
+    assert len(device.buffers) == held
+    with pytest.raises(DeviceError, match="busy with another run"):
+        device.train(TWO)
+    assert len(device.buffers) == held
+    device.deaf, device.hang = False, None
+    check(device)
+
+
 def test_many_threads_lose_no_device():
     device, found, refused = FakeDevice(CONFIG), [], []
 
