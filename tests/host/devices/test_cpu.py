@@ -136,6 +136,19 @@ def test_tables_of_levels(bits, n_features, batch):
     assert compare(job) is None
 
 
+@pytest.mark.parametrize("n_rows, n_features, threads, least", [
+    (40_000, 1000, 8, 16), (40_000, 1000, 1, 3), (1_000_000, 100, 2, 16), (5000, 100, 8, 1),
+    (7, 3, 8, 1)])
+def test_shares_of_rows(n_rows, n_features, threads, least):
+    """Several for each thread if rows suffice; all rows, each once, from multiples of 8 on."""
+    job: Any = SimpleNamespace(n_rows=n_rows, n_features=n_features)
+    found = list(portions.shares(job, threads))
+    assert least <= len(found) <= 2 * least
+    assert [first for first, _ in found] == np.cumsum([0, *(n for _, n in found[:-1])]).tolist()
+    assert sum(n for _, n in found) == n_rows
+    assert not any(first % 8 for first, _ in found)
+
+
 @pytest.mark.parametrize("row_format, bits", FORMATS)
 def test_more_rows_than_a_portion(row_format, bits, monkeypatch):
     monkeypatch.setattr(portions, "PORTION_ROWS", 24)
