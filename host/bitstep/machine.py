@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")     # variables that limit threads
 
 
@@ -34,7 +36,7 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence[Any],
     Parameters
     ----------
     work : callable
-        It should spend its time without Python's lock.
+        It should spend its time without Python's lock. NumPy does on errors what it does here.
     parts : sequence
     threads : int, optional
         At most so many; None: :func:`available_cores`.
@@ -43,11 +45,17 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence[Any],
     if threads <= 1:
         yield from map(work, parts)
         return
+
+    def as_here(part: Any) -> Any:
+        with np.errstate(**errors):     # which a thread does not have from another one
+            return work(part)
+
+    errors: Any = np.geterr()
     with ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future] = deque()
         try:
             for part in parts:
-                waiting.append(pool.submit(work, part))
+                waiting.append(pool.submit(as_here, part))
                 if len(waiting) > 2 * threads:
                     yield waiting.popleft().result()
             while waiting:

@@ -1,7 +1,9 @@
 """Cores, threads and memory of the machine."""
 
 import threading
+import warnings
 
+import numpy as np
 import pytest
 
 from bitstep import machine
@@ -41,6 +43,18 @@ def test_an_error_ends_the_work():
         list(machine.in_threads(work, range(1000), 2))
     assert max(begun) < 20
     assert threading.active_count() < 20
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_numpy_does_on_errors_what_it_does_outside(threads):
+    def work(part):
+        return np.full(2, 1e300) * part
+
+    with np.errstate(over="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(machine.in_threads(work, [1e10] * 8, threads))) == 8
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        list(machine.in_threads(work, [1e10] * 8, threads))
 
 
 @pytest.mark.parametrize("system, limit, used, free", [
