@@ -33,9 +33,9 @@ from bitstep.quantization import (
     quantize_bit_planes,
     save_quantized,
 )
-from bitstep.training.checkpoint import describe_data, describe_job
 from bitstep.training.chunks import chunk_seed, fingerprint
 from bitstep.training.copies import weighted_order
+from bitstep.training.files.checkpoint import describe_data, describe_job
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.scores.scoring import scored_codes, scored_features, spaced

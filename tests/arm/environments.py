@@ -39,9 +39,9 @@ QEMU = {"armhf": ("qemu-arm-static", "qemu-arm"),
 TESTS = (
     "host/test_integers.py", "host/test_numpy_alone.py", "host/data/test_tails.py",
     "host/devices/test_driver.py", "host/devices/test_pynq.py", "host/golden/test_dither.py",
-    "host/golden/test_float.py", "host/golden/test_threefry.py", "host/training/test_model_file.py",
-    "host/training/test_weights.py", "gradients/test_integers.py",
-    "gradients/test_numpy_alone.py", "gradients/test_positions.py",
+    "host/golden/test_float.py", "host/golden/test_threefry.py",
+    "host/training/files/test_model_file.py", "host/training/test_weights.py",
+    "gradients/test_integers.py", "gradients/test_numpy_alone.py", "gradients/test_positions.py",
 )
 FACTS = """
 import numpy, platform

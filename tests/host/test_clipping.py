@@ -9,8 +9,8 @@ from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.quantization import load_quantized, quantize_rows
 from bitstep.quantization.scaling import RangeWarning
+from bitstep.training.files.model_file import ModelFileError, load_model
 from bitstep.training.losses import code_accuracies
-from bitstep.training.model_file import ModelFileError, load_model
 from bitstep.training.train import class_outputs
 
 RNG = np.random.default_rng(5)

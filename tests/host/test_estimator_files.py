@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
-from bitstep.training.model_file import ModelFileError, load_model
+from bitstep.training.files.model_file import ModelFileError, load_model
 from bitstep.training.pipelines import pipeline_for
 
 RNG = np.random.default_rng(3)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.training.choices import OptimumWarning, resolve_scaler
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 
 rng = np.random.default_rng(0)
 X = np.exp(2 * rng.standard_normal((5000, 4)))

@@ -15,7 +15,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import DeviceError
 from bitstep.quantization import quantize
-from bitstep.training.checkpoint import describe_job, job_after
+from bitstep.training.files.checkpoint import describe_job, job_after
 from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of

@@ -14,7 +14,7 @@ from bitstep import LowPrecisionClassifier
 from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
 from bitstep.training.choices import OptimumWarning
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 
 rng = np.random.default_rng(0)
 # Columns of -1 and 1 alike: scaled, standardized and stored they are what they are.

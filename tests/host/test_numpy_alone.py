@@ -16,7 +16,7 @@ sys.meta_path.insert(0, Block())
 
 import bitstep
 import bitstep.cli, bitstep.data, bitstep.devices.golden, bitstep.devices.register_device
-import bitstep.golden.sgd, bitstep.pipeline.results, bitstep.training.model_file
+import bitstep.golden.sgd, bitstep.pipeline.results, bitstep.training.files.model_file
 import bitstep.training.schedules, bitstep.training.train
 from bitstep.quantization import load_quantized
 

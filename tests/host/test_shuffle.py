@@ -10,7 +10,7 @@ from tests.host.test_sample_weight import assert_same
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
 from bitstep.cli import main
 from bitstep.data.dataset import shuffled
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 
 rng = np.random.default_rng(11)
 X = rng.standard_normal((600, 5))

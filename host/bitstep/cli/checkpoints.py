@@ -16,16 +16,16 @@ from bitstep.cli.problem import Request
 from bitstep.cli.validation import stopping_settings
 from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.manifest import read_manifest
-from bitstep.training.checkpoint import (
+from bitstep.training.files.checkpoint import (
     Checkpoint,
     CheckpointError,
     describe_data,
     digest_of,
     load_checkpoint,
 )
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
+from bitstep.training.files.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.loop.precision import FIRST_PLANES
-from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.planning import integers_of, plan
 
 # Settings that older checkpoints do not hold.

@@ -26,7 +26,7 @@ from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.pipeline.registers import table as register_table
 from bitstep.quantization import load_quantized
-from bitstep.training.model_file import is_model, load_model
+from bitstep.training.files.model_file import is_model, load_model
 from bitstep.writing import text_table
 
 FEATURES = (8, 16, 90, 1000, 4096)      # rows that the table of look-ahead shows

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bitstep.cli.problem import Problem
-from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.model_file import LinearModel
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
+from bitstep.training.files.model_file import LinearModel
 from bitstep.writing import ReservedSpace
 
 # Bytes beside the numbers, generously: names and options; and a drawing, which is compressed.

@@ -20,14 +20,14 @@ from bitstep.data.libsvm import WidthError
 from bitstep.data.tables.table import Table
 from bitstep.data.tables.texts import LibsvmTable
 from bitstep.quantization import load_quantized
-from bitstep.training.losses import CHUNK_VALUES, Moments
-from bitstep.training.model_file import (
+from bitstep.training.files.model_file import (
     INDEX_NAMES,
     LinearModel,
     ModelFileError,
     load_model,
     plain_names,
 )
+from bitstep.training.losses import CHUNK_VALUES, Moments
 from bitstep.writing import whole_file
 
 _SHOWN = 5                  # classes that a message lists

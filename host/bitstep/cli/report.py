@@ -13,7 +13,7 @@ from bitstep.cli.problem import Request
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import MULTINOMIAL, loss_named
 from bitstep.pipeline.parts.formats import BIT_PLANES
-from bitstep.training.model_file import LinearModel
+from bitstep.training.files.model_file import LinearModel
 from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import report_counters
 from bitstep.training.trained import TrainedModel

@@ -42,8 +42,8 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import MULTINOMIAL
 from bitstep.pipeline.results import RangeOverflowError, RunError, sum_counters
 from bitstep.plugins import entry_points
-from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import Resolved, one_vs_rest
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.scores.watch import rows_to_look_at
 from bitstep.training.train import train_candidates, train_model

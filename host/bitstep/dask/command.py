@@ -41,8 +41,8 @@ from bitstep.data.tables.texts import LibsvmTable
 from bitstep.devices import default_device
 from bitstep.options.models import MODELS
 from bitstep.pipeline.losses import MULTINOMIAL
-from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.shards.parts import Part
 from bitstep.training.shards.passes import shard_losses, train_shards
 from bitstep.training.trained import TrainedModel

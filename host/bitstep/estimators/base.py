@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bitstep.data.views import dense_blocks
+from bitstep.estimators.files import estimator_model, restore
 from bitstep.estimators.parameters import given
 from bitstep.estimators.preparing import Prepared, Preparing
 from bitstep.options.table import OPTIONS, SCHEDULES
@@ -23,7 +24,6 @@ from bitstep.quantization.scaling import clipped_features
 from bitstep.training.choices import OptimumWarning, Resolved, RowChoice, check_candidates
 from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
 from bitstep.training.copies import Pass
-from bitstep.training.estimator_file import estimator_model, restore
 from bitstep.training.losses import outputs
 from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, Training, loss_of

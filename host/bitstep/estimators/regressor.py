@@ -104,15 +104,15 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         Source of the randomness with which codes and updates are rounded.
     solver : {"auto", "sgd", "bit-centred"}, default="auto"
         ``bit-centred``: the exact optimum, with ``l2``, from passes over few bits
-        (:mod:`bitstep.training.bit_centred`); ``epochs`` are its outer steps. ``auto``:
+        (:mod:`bitstep.training.centred.least_squares`); ``epochs`` are its outer steps. ``auto``:
         ``bit-centred``, or ``sgd`` where another parameter, :meth:`partial_fit` or the device asks
         for it (docs/estimators.md).
     planes : int, list of int, "auto" or None, default=None
         Bit planes, 1 to 16, that each epoch reads of bit-plane rows: one copy of 16 bits a value,
         from which every precision is read. Of a list the last counts for all epochs beyond it.
         ``auto``: see :mod:`bitstep.training.loop.precision`; with solver ``bit-centred`` 4, or,
-        of few rows, all 16 in a few passes (:mod:`bitstep.training.curvature`). None: rows of
-        ``bits`` bits, or ``auto`` with solver ``bit-centred``.
+        of few rows, all 16 in a few passes (:mod:`bitstep.training.centred.curvature`). None:
+        rows of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
     tol : float or "auto", default="auto"
         With ``sgd``: share of what there was to gain that is not worth an epoch. Training stops
         once the loss falls by no more in ``n_iter_no_change`` epochs in a row, as a share of the

@@ -137,7 +137,7 @@ class Training:
         :mod:`bitstep.training.loop.precision`. None for rows of fixed bits.
     solver : {"sgd", "bit-centred"}
         ``bit-centred``: the epochs are outer steps, and ``steps`` and ``planes`` those of their
-        inner passes (:mod:`bitstep.training.bit_centred`).
+        inner passes (:mod:`bitstep.training.centred.least_squares`).
     tol : float
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
         most this multiple of that at weights of 0. Of solver ``sgd`` see ``stopping``.
@@ -148,7 +148,8 @@ class Training:
         for, as copies that deviate from their weights do, so that no gap may be claimed.
     curvature : bool
         Of solver ``bit-centred``: True if other steps may stand in for inner passes: the host's
-        curvature (:mod:`bitstep.training.curvature`), or a gradient of standardized columns.
+        curvature (:mod:`bitstep.training.centred.curvature`), or a gradient of standardized
+        columns.
     model_bits, update_bits : int
         Bits of the model's weights that dot products meet, and of the updates, 2 to 16; 0: all
         (docs/number-formats.md).

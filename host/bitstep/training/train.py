@@ -24,11 +24,11 @@ from bitstep.quantization import (
     QuantizedRows,
     sign_labels,
 )
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.bit_centred_softmax import SoftmaxRun
-from bitstep.training.centred import train_centred
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.centred.least_squares import BitCentredRun
+from bitstep.training.centred.outputs import train_centred
+from bitstep.training.centred.smooth import SmoothRun
+from bitstep.training.centred.softmax import SoftmaxRun
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.growing import Growth, with_restarts
 from bitstep.training.loop.loop import TrainingLoop
 from bitstep.training.loop.precision import LADDER, PlaneChoice

@@ -18,9 +18,9 @@ from bitstep.quantization import (
     quantize_labels,
     sign_labels,
 )
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.centred_passes import BitCentred
+from bitstep.training.centred.least_squares import BitCentredRun
+from bitstep.training.centred.passes import BitCentred
+from bitstep.training.centred.smooth import SmoothRun
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import centred_step

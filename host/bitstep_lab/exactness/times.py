@@ -12,9 +12,9 @@ from bitstep.devices import open_device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.quantization import QuantizedRows, quantize_bit_planes, quantize_rows
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.centred_passes import BitCentred
+from bitstep.training.centred.least_squares import BitCentredRun
+from bitstep.training.centred.passes import BitCentred
+from bitstep.training.centred.smooth import SmoothRun
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of

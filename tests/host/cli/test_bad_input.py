@@ -20,7 +20,7 @@ import pytest
 from bitstep.cli import build_parser, main
 from bitstep.cli.words import in_options
 from bitstep.quantization import load_quantized, save_quantized
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 
 ROWS = np.random.default_rng(0).uniform(0, 10, (30, 3))
 TARGETS = ROWS @ [1.0, -2.0, 0.5] + 3

@@ -24,7 +24,7 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import COUNTERS, REGISTERS
 from bitstep.quantization import load_quantized
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.writing import duration

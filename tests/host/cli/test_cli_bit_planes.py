@@ -8,8 +8,8 @@ from command_line import train
 
 from bitstep.cli import main
 from bitstep.estimators import LowPrecisionRegressor
-from bitstep.training import bit_centred_smooth
-from bitstep.training.checkpoint import load_checkpoint
+from bitstep.training.centred import smooth
+from bitstep.training.files.checkpoint import load_checkpoint
 
 
 @pytest.fixture(name="rows")
@@ -163,7 +163,7 @@ def test_a_checkpoint_of_another_solver_is_refused(tmp_path, monkeypatch, capsys
 def test_planes_bytes_and_gradient_are_reported(tmp_path, capsys, numbers, monkeypatch, model,
                                                 passes, planes):
     """A class each has planes, unless all are trained together; bytes are those of an epoch."""
-    monkeypatch.setattr(bit_centred_smooth, "SLOW", np.inf)     # so that no step refines
+    monkeypatch.setattr(smooth, "SLOW", np.inf)     # so that no step refines
     plot = tmp_path / "run.svg"
     found = report_of(tmp_path, numbers[2], "--solver", "bit-centred", "--model", model,
                       "--l2", 0.01, "--planes", "2,4", "--epochs", 3, "--plot", plot)

@@ -10,8 +10,8 @@ from bitstep.cli import main
 from bitstep.data import load, split
 from bitstep.pipeline.losses import LOSSES, loss_named
 from bitstep.pipeline.registers import Loss
+from bitstep.training.files.model_file import load_model
 from bitstep.training.losses import mean_losses
-from bitstep.training.model_file import load_model
 
 
 def run_of(tmp_path, *arguments):

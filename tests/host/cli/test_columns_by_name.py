@@ -11,7 +11,7 @@ from command_line import train
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.data import load
-from bitstep.training.model_file import KIND, load_model
+from bitstep.training.files.model_file import KIND, load_model
 
 pd = pytest.importorskip("pandas")
 

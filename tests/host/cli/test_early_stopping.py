@@ -7,8 +7,8 @@ import pytest
 
 from bitstep import progress
 from bitstep.cli import main
-from bitstep.training.checkpoint import load_checkpoint
-from bitstep.training.model_file import load_model
+from bitstep.training.files.checkpoint import load_checkpoint
+from bitstep.training.files.model_file import load_model
 from bitstep.training.scores.stopping import held_out
 
 

@@ -13,7 +13,7 @@ from bitstep.cli import main
 from bitstep.data import load, split
 from bitstep.options.table import weights_of
 from bitstep.quantization import load_quantized
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 
 NAMES = np.array(["zoë", "a b", "M"])
 ROWS = np.random.default_rng(0).standard_normal((90, 3)).round(3)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bitstep.cli import main
-from bitstep.training.checkpoint import load_checkpoint
+from bitstep.training.files.checkpoint import load_checkpoint
 
 SIGNALS = (signal.SIGTERM, signal.SIGKILL)
 CASES = {

@@ -21,8 +21,8 @@ from bitstep.quantization import (
     quantize_labels,
     save_quantized,
 )
+from bitstep.training.files.model_file import LinearModel
 from bitstep.training.losses import Moments
-from bitstep.training.model_file import LinearModel
 from bitstep.training.train import class_outputs, stored_outputs
 
 MEGABYTE = 1 << 20

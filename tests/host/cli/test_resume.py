@@ -19,8 +19,8 @@ from bitstep.cli import main, outputs
 from bitstep.cli.progress import CommandWatch
 from bitstep.cli.signals import StopSignals, stop_signals
 from bitstep.pipeline.registers import Error
-from bitstep.training.checkpoint import Checkpoint, load_checkpoint
-from bitstep.training.model_file import LinearModel, load_model
+from bitstep.training.files.checkpoint import Checkpoint, load_checkpoint
+from bitstep.training.files.model_file import LinearModel, load_model
 from bitstep.writing import ReservedSpace, write_text
 
 

@@ -8,7 +8,7 @@ import pytest
 from command_line import train
 
 from bitstep.cli import main
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 
 
 def sweep(*arguments, device="golden"):

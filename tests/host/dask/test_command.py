@@ -20,7 +20,7 @@ from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.dask import LowPrecisionRegressor as DaskRegressor
 from bitstep.plugins import entry_points
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 
 pytestmark = pytest.mark.skipif("dask" not in entry_points("bitstep.clusters"),
                                 reason="installed before there were clusters: pip install -e .")
@@ -154,7 +154,7 @@ def test_checkpoint_goes_on_bit_for_bit(client, data, capsys):
     pattern, kept = data / "part-*.npy", data / "c.npz"
     options = (pattern, "--epochs", 4, "--tol", 0, "--shard-rows", 100)
     assert train(client, *options, "--out", data / "whole.npz") == 0
-    from bitstep.training import checkpoint_writer as writers
+    from bitstep.training.files import checkpoint_writer as writers
     keep = writers.CheckpointWriter.keep_centred
 
     def stopping(self, number, state):

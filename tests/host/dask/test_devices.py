@@ -20,7 +20,7 @@ from bitstep.dask import LowPrecisionRegressor
 from bitstep.dask.devices import DeviceChoice, _opened, close_devices, worker_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.training.model_file import load_model
+from bitstep.training.files.model_file import load_model
 
 DIABETES: Any = load_diabetes(return_X_y=True)
 X, Y = DIABETES[0][:90, :3], DIABETES[1][:90]

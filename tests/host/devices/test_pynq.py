@@ -26,7 +26,7 @@ from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Status
 from bitstep.pipeline.results import DeviceError
-from bitstep.training.checkpoint import load_checkpoint
+from bitstep.training.files.checkpoint import load_checkpoint
 
 CONFIG = PipelineConfig(bits=3, max_features=64)
 

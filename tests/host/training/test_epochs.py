@@ -19,8 +19,8 @@ from bitstep.pipeline.results import (
     TrainingInterrupted,
 )
 from bitstep.quantization import quantize, scaler_of_ranges
-from bitstep.training.checkpoint import Checkpoint, load_checkpoint
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.files.checkpoint import Checkpoint, load_checkpoint
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.schedules import automatic_step
 from bitstep.training.train import train_model

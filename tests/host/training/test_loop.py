@@ -13,8 +13,8 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted
 from bitstep.quantization import quantize_bit_planes, quantize_rows
-from bitstep.training.checkpoint import Checkpoint, describe_data, load_checkpoint
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.files.checkpoint import Checkpoint, describe_data, load_checkpoint
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.loop import TrainingLoop
 from bitstep.training.loop.tracks import Track
 from bitstep.training.pipelines import pipeline_of

@@ -13,9 +13,9 @@ from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted
 from bitstep.quantization import quantize_bit_planes, quantize_rows
 from bitstep.quantization.scaling import fit_scaler
-from bitstep.training.checkpoint import Checkpoint, describe_data, load_checkpoint
-from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
+from bitstep.training.files.checkpoint import Checkpoint, describe_data, load_checkpoint
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.losses import mean_losses
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of

@@ -290,7 +290,7 @@ def test_training(config, n_rows, n_features, epochs):
 @pytest.mark.parametrize("config", [FAST, LOGISTIC], ids=lambda config: config.name)
 def test_training_that_refines(config, monkeypatch):
     """Outer steps whose full passes, of 16 planes and of 6, write no derivatives."""
-    monkeypatch.setattr("bitstep.training.bit_centred_smooth.SLOW", 0.0)
+    monkeypatch.setattr("bitstep.training.centred.smooth.SLOW", 0.0)
     model = check_training(config, classes(300, 9), Objective(loss=loss_of(config), l2=1e-2),
                            epochs=4, planes=4)
     assert model.planes is not None

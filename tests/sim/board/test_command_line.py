@@ -8,8 +8,8 @@ import pytest
 from simulated import TestedDevice
 
 from bitstep.cli import main
-from bitstep.training.checkpoint import load_checkpoint
-from bitstep.training.model_file import load_model
+from bitstep.training.files.checkpoint import load_checkpoint
+from bitstep.training.files.model_file import load_model
 from bitstep_sim.board.device import SimDevice
 
 pytest.importorskip("sklearn")

@@ -14,7 +14,7 @@ from bitstep.devices.uart import UartDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import BusError, DeviceError
-from bitstep.training.checkpoint import load_checkpoint
+from bitstep.training.files.checkpoint import load_checkpoint
 from bitstep_sim.board.uart import UartBoard
 from bitstep_sim.testing.random_jobs import random_job
 

@@ -23,7 +23,7 @@ After a run, for each of its jobs (:meth:`bitstep.training.loop.tracks.Track.tak
 After every finished epoch, while the run goes on (where each epoch is a run: after it):
 
 7. *Progress*: the number of finished epochs of all jobs.
-8. *Checkpoint* (:class:`bitstep.training.checkpoint_writer.CheckpointWriter`): the file.
+8. *Checkpoint* (:class:`bitstep.training.files.checkpoint_writer.CheckpointWriter`): the file.
 9. *Progress*: the weights of the models, where the device shows them.
 
 After a round:
@@ -50,7 +50,7 @@ import numpy as np
 
 from bitstep.pipeline.device import Device, Run
 from bitstep.pipeline.results import Outcome, RunError, RunResult, TrainingInterrupted
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.growing import Growth
 from bitstep.training.loop.passes import passes_of, run_together
 from bitstep.training.loop.tracks import Track

@@ -15,8 +15,8 @@ from bitstep.pipeline.results import (
     result_of,
     sum_counters,
 )
-from bitstep.training.checkpoint import job_after
 from bitstep.training.endings import named, nothing_kept
+from bitstep.training.files.checkpoint import job_after
 from bitstep.training.loop.corrections import corrected, without_corrections
 from bitstep.training.loop.precision import PlaneChoice
 from bitstep.training.planning import Plan

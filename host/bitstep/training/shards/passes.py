@@ -30,12 +30,12 @@ from bitstep.pipeline.results import (
     sum_counters,
 )
 from bitstep.quantization import BitPlaneRows
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.bit_centred_softmax import SoftmaxRun
-from bitstep.training.centred import train_centred
-from bitstep.training.centred_passes import CentredPasses
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.centred.least_squares import BitCentredRun
+from bitstep.training.centred.outputs import train_centred
+from bitstep.training.centred.passes import CentredPasses
+from bitstep.training.centred.smooth import SmoothRun
+from bitstep.training.centred.softmax import SoftmaxRun
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective, Training
 from bitstep.training.plans import starts_of
 from bitstep.training.shards.shard import InnerPasses, Move, Order, Setup, Sums, Written
@@ -52,7 +52,7 @@ class ShardedPasses(CentredPasses):
     shards : Shards
     setup : Setup
     arguments, options
-        See :class:`bitstep.training.centred_run.CentredRun`; the device is that of each shard.
+        See :class:`bitstep.training.centred.run.CentredRun`; the device is that of each shard.
     """
 
     def __init__(self, *arguments: Any, shards: Shards, setup: Setup, **options: Any):
@@ -100,7 +100,7 @@ class ShardedPasses(CentredPasses):
     def train(self, planes: int, unit: float, weights: np.ndarray, slope: np.ndarray,
               centre: np.ndarray | None = None, **options: Any) -> np.ndarray:
         """Mean of the moves of all shards; see
-        :meth:`bitstep.training.centred_passes.CentredPasses.train`.
+        :meth:`bitstep.training.centred.passes.CentredPasses.train`.
         """
         found: list[Move] = self.shards.each(
             "inner-passes", "move", self.setup, self._output, InnerPasses(

@@ -15,8 +15,8 @@ from bitstep.pipeline.registers import Overflow
 from bitstep.pipeline.results import GradientSum, RangeOverflowError, RunResult
 from bitstep.quantization import BitPlaneRows, LevelSums, QuantizedDataset
 from bitstep.quantization.weights import WeightSums
-from bitstep.training.centred_passes import BitCentred, CentredPasses
-from bitstep.training.checkpoint import describe_data
+from bitstep.training.centred.passes import BitCentred, CentredPasses
+from bitstep.training.files.checkpoint import describe_data
 from bitstep.training.losses import code_accuracies, code_losses, joint_code_losses
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period, centred_step
@@ -100,7 +100,7 @@ class Sums(NamedTuple):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InnerPasses:
     """Inner passes of all shards; parameters as of
-    :meth:`bitstep.training.centred_passes.CentredPasses.train`.
+    :meth:`bitstep.training.centred.passes.CentredPasses.train`.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class _OwnPasses(CentredPasses):
         return Sums(list(found), self.shared)
 
     def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
-        """See :meth:`bitstep.training.centred_passes.CentredPasses.sums`."""
+        """See :meth:`bitstep.training.centred.passes.CentredPasses.sums`."""
         if not self.objective.multinomial:
             return super().sums(jobs, derivative_planes)
         found = self.device.class_gradients(jobs, derivative_planes=derivative_planes)
@@ -201,7 +201,7 @@ class _OwnPasses(CentredPasses):
         return found.classes
 
     def results(self, jobs: Sequence[TrainingJob]) -> Sequence[RunResult]:
-        """See :meth:`bitstep.training.centred_passes.CentredPasses.results`."""
+        """See :meth:`bitstep.training.centred.passes.CentredPasses.results`."""
         if not self.objective.multinomial:
             return super().results(jobs)
         return self.device.train_classes(jobs, timeout_s=self.timeout_s)

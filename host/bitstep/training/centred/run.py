@@ -14,8 +14,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
-from bitstep.training.centred_passes import BitCentred, CentredPasses
-from bitstep.training.curvature import Curvature, Inverse, finds_curvature
+from bitstep.training.centred.curvature import Curvature, Inverse, finds_curvature
+from bitstep.training.centred.passes import BitCentred, CentredPasses
 from bitstep.training.objective import Objective
 from bitstep.training.ranges import largest_stored
 from bitstep.training.schedules import first_inner_rows
@@ -240,7 +240,9 @@ class CentredRun(CentredPasses, ABC):
 
     @abstractmethod
     def gap(self) -> float:
-        """Bound of the objective less its optimum (:mod:`bitstep.training.certificates`)."""
+        """Bound of the objective less its optimum, as
+        :mod:`bitstep.training.centred.certificates` shows.
+        """
 
     def look_beside(self) -> None:
         """Take the full passes that a certificate of the last outer step lacks: none."""

@@ -28,7 +28,7 @@ import numpy as np
 from bitstep.data.blocks import row_blocks
 from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.quantization import BitPlaneRows
-from bitstep.training.code_columns import joined
+from bitstep.training.centred.code_columns import joined
 
 VALUES = 1 << 18            # of all rows and outputs: 2 MB of numbers
 SLOW_VALUES = 1 << 24       # the same where inner passes are slow: 64 MB, in float32

@@ -11,8 +11,8 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import DeviceError, RangeOverflowError, TrainingInterrupted
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels, sign_labels
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.centred_passes import BitCentred
+from bitstep.training.centred.least_squares import BitCentredRun
+from bitstep.training.centred.passes import BitCentred
 from bitstep.training.choices import resolve_training
 from bitstep.training.loop.precision import PlaneRule
 from bitstep.training.objective import Objective
@@ -271,7 +271,7 @@ def test_interrupted_training_keeps_its_steps():
 
 
 def test_a_step_that_no_room_can_hold_is_an_error(monkeypatch):
-    monkeypatch.setattr("bitstep.training.centred_run.MAX_TRIES", 2)
+    monkeypatch.setattr("bitstep.training.centred.run.MAX_TRIES", 2)
     with pytest.raises(RangeOverflowError, match="left the number range"):
         fit(make(), step=40.0)
 

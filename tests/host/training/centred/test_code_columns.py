@@ -5,7 +5,7 @@ import pytest
 
 from bitstep.quantization import quantize_bit_planes
 from bitstep.quantization.weights import stored_weights
-from bitstep.training.code_columns import MOST, CodeColumns
+from bitstep.training.centred.code_columns import MOST, CodeColumns
 
 RNG = np.random.default_rng(0)
 FEATURES = np.column_stack([RNG.standard_normal(500), np.exp(2 * RNG.standard_normal(500)),

@@ -2,7 +2,7 @@
 
 The objective is F = mean of -log p_y, and the penalty of the weights of all classes, with p the
 softmax of the classes' outputs. Outer steps are those of
-:mod:`bitstep.training.bit_centred_smooth`, of a point that has weights and intercept of every
+:mod:`bitstep.training.centred.smooth`, of a point that has weights and intercept of every
 class; passes are those of :mod:`bitstep.golden.softmax`, which read the rows once for all classes.
 
 Adding the same model to those of all classes changes no probability, and l2 asks for the one that
@@ -20,10 +20,10 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import probabilities
 from bitstep.pipeline.results import GradientSum, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
-from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.centred_passes import FullPass
-from bitstep.training.certificates import softmax_gap
-from bitstep.training.curvature import Curvature, Inverse
+from bitstep.training.centred.certificates import softmax_gap
+from bitstep.training.centred.curvature import Curvature, Inverse
+from bitstep.training.centred.passes import FullPass
+from bitstep.training.centred.smooth import SmoothRun
 
 
 class SoftmaxRun(SmoothRun):
@@ -36,7 +36,7 @@ class SoftmaxRun(SmoothRun):
     start : sequence of (ndarray of float64, float) or None
         Weights for scaled features and intercept of each class to begin with; None: zeros.
     device, others
-        See :class:`bitstep.training.centred_run.CentredRun`.
+        See :class:`bitstep.training.centred.run.CentredRun`.
     """
 
     def __init__(self, outputs: Sequence[QuantizedDataset], device: Device, *,
@@ -54,11 +54,11 @@ class SoftmaxRun(SmoothRun):
         self.passed = self._shared = np.zeros((count, count))
 
     def loss_pass(self, *arguments: Any, **options: Any) -> FullPass:
-        """See :meth:`bitstep.training.centred_passes.CentredPasses.loss_pass`."""
+        """See :meth:`bitstep.training.centred.passes.CentredPasses.loss_pass`."""
         return super().loss_pass(*arguments, **options)._replace(shared=self._shared)
 
     def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
-        """See :meth:`bitstep.training.centred_passes.CentredPasses.sums`."""
+        """See :meth:`bitstep.training.centred.passes.CentredPasses.sums`."""
         found = self.device.class_gradients(jobs, derivative_planes=derivative_planes,
                                             derivative_rows=self.derivative_rows)
         self.counters += [sums.counters for sums in found.classes[:1]]
@@ -66,7 +66,7 @@ class SoftmaxRun(SmoothRun):
         return found.classes
 
     def results(self, jobs: Sequence[TrainingJob]) -> Sequence[RunResult]:
-        """See :meth:`bitstep.training.centred_passes.CentredPasses.results`."""
+        """See :meth:`bitstep.training.centred.passes.CentredPasses.results`."""
         return self.device.train_classes(jobs, timeout_s=self.timeout_s)
 
     def keep_pass(self, found: FullPass) -> None:
@@ -82,7 +82,7 @@ class SoftmaxRun(SmoothRun):
         """Its certificate needs no other pass."""
 
     def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> Inverse | None:
-        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        """See :class:`bitstep.training.centred.run.CentredRun`."""
         return curvature.multinomial_inverse(probabilities(values))
 
     def _direction(self, planes: int) -> np.ndarray:
@@ -97,7 +97,7 @@ class SoftmaxRun(SmoothRun):
         self.passed = found.shared
 
     def gap(self) -> float:
-        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        """See :class:`bitstep.training.centred.run.CentredRun`."""
         rows = self.data.rows
         assert isinstance(rows, BitPlaneRows)
         return softmax_gap(self._by_output(self.slope), self.passed, self.penalties,

@@ -19,13 +19,13 @@ slope would be 0.
 Where outer steps are slow (:data:`SLOW`), the codes' errors are too large for the objective's
 weakly curved directions. From then on an outer step refines: BFGS finds the least value of the
 objective on columns of few bits, of :data:`LEAST_REFINED` planes or more
-(:mod:`bitstep.training.code_columns`), with a linear term by which its slope at the centre is g
-(the surrogate of Shamir, Srebro and Zhang, ICML 2014, with codes in place of a part of the rows).
-Each of its gradients is a pass over these planes, without updates. Its first guess of the inverse
-Hessian is that of centred and standardized columns which have nothing in common.
+(:mod:`bitstep.training.centred.code_columns`), with a linear term by which its slope at the centre
+is g (the surrogate of Shamir, Srebro and Zhang, ICML 2014, with codes in place of a part of the
+rows). Each of its gradients is a pass over these planes, without updates. Its first guess of the
+inverse Hessian is that of centred and standardized columns which have nothing in common.
 
 Of few rows the host finds the curvature at the centre, and outer steps are those of Newton's method
-(:mod:`bitstep.training.curvature`), until a few were poor: then they refine.
+(:mod:`bitstep.training.centred.curvature`), until a few were poor: then they refine.
 
 Where a plane separates the classes, or columns depend on each other, weights may grow without an
 optimum. None becomes larger than its limit (:attr:`SmoothRun.limits`); the others go on to where
@@ -48,11 +48,11 @@ from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows
-from bitstep.training.centred_passes import WORD_LIMIT, FullPass
-from bitstep.training.centred_run import SLOW, CentredRun
-from bitstep.training.certificates import convex_gap
-from bitstep.training.code_columns import CodeColumns
-from bitstep.training.curvature import Curvature, Inverse
+from bitstep.training.centred.certificates import convex_gap
+from bitstep.training.centred.code_columns import CodeColumns
+from bitstep.training.centred.curvature import Curvature, Inverse
+from bitstep.training.centred.passes import WORD_LIMIT, FullPass
+from bitstep.training.centred.run import SLOW, CentredRun
 
 MEMORY = 60                 # moves that are remembered
 LEAST_REFINED = 6           # planes of the codes that are refined on
@@ -77,7 +77,7 @@ MOST_WEIGHT = 2.0 ** 16     # beyond it words are too coarse for a pass
 
 class SmoothRun(CentredRun):
     """Bit-centred training of one output of a smooth loss of classes; parameters as of
-    :class:`bitstep.training.centred_run.CentredRun`.
+    :class:`bitstep.training.centred.run.CentredRun`.
     """
 
     NUMBERS = (*CentredRun.NUMBERS, "room", "error", "slow", "poor")
@@ -105,11 +105,11 @@ class SmoothRun(CentredRun):
         return super().ended or self.stalled >= MAX_STALLED
 
     def slope_at_zeros(self) -> np.ndarray:
-        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        """See :class:`bitstep.training.centred.run.CentredRun`."""
         return self.full_pass(np.zeros_like(self.point), FIRST_ROOM, 1.0).slope
 
     def size_at_start(self, slope: np.ndarray) -> float:
-        """See :meth:`bitstep.training.centred_passes.CentredPasses.size_at_start`.
+        """See :meth:`bitstep.training.centred.passes.CentredPasses.size_at_start`.
 
         Where no column tells the classes apart, or there is but an intercept, the first gradient is
         next to 0. The sigmoid rounds its argument to 2^-16, which may move the gradient of rows
@@ -183,7 +183,7 @@ class SmoothRun(CentredRun):
         return np.tile(np.append(weights, min(intercept, MOST_WEIGHT)), len(self.outputs))
 
     def within(self, move: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
-        """The move of :meth:`bitstep.training.centred_run.CentredRun.within` after which no weight
+        """The move of :meth:`bitstep.training.centred.run.CentredRun.within` after which no weight
         is beyond its limit: a part of it, or, where a weight is as large as that, its other
         components.
 
@@ -199,7 +199,7 @@ class SmoothRun(CentredRun):
         return share * move if share >= LEAST_SHARE else np.sign(move) * np.minimum(sizes, room)
 
     def gap(self) -> float:
-        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        """See :class:`bitstep.training.centred.run.CentredRun`."""
         points, slopes = np.append(self.passed, [[self.point, self.slope]], axis=0).swapaxes(0, 1)
         found = convex_gap(points, slopes, self.penalties, self.error,
                            fit_intercept=self.choice.fit_intercept)
@@ -226,7 +226,7 @@ class SmoothRun(CentredRun):
         self.passes = passes        # a training that goes on has the keys of one that never ended
 
     def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """See :meth:`bitstep.training.centred_run.CentredRun.kept`."""
+        """See :meth:`bitstep.training.centred.run.CentredRun.kept`."""
         numbers, arrays = super().kept()
         return numbers, arrays | {"passed": self.passed}
 
@@ -305,7 +305,7 @@ class SmoothRun(CentredRun):
         return share * move
 
     def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> Inverse | None:
-        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        """See :class:`bitstep.training.centred.run.CentredRun`."""
         second = self.objective.rule.second
         assert second is not None
         return curvature.inverse(second(values, self.targets)[:, 0])

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bitstep.training.model_file import LinearModel, ModelFileError, load_model
+from bitstep.training.files.model_file import LinearModel, ModelFileError, load_model
 
 MODEL = LinearModel(np.array([[1.0, -2.0]]), np.array([0.5]), np.zeros(0), {"bits": 4})
 

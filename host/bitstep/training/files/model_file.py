@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.quantization.scaling import check_clip, clipped_features
-from bitstep.training.checked_file import FileKind
+from bitstep.training.files.checked_file import FileKind
 from bitstep.training.losses import decide, outputs
 
 ARRAYS = ("coef", "intercept", "classes")

@@ -24,9 +24,9 @@ Where steps are slow, as on columns with far values, whose codes are next to an 
 other one has the gradient in weights of centred and standardized columns in place of step 2.
 
 Of few rows the host finds H, and takes -H^-1 g in place of step 2
-(:mod:`bitstep.training.curvature`).
+(:mod:`bitstep.training.centred.curvature`).
 
-The losses of classes are in :mod:`bitstep.training.bit_centred_smooth`.
+The losses of classes are in :mod:`bitstep.training.centred.smooth`.
 """
 
 import math
@@ -37,10 +37,10 @@ import numpy as np
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import BitPlaneRows
-from bitstep.training.centred_passes import WORD_LIMIT, FullPass
-from bitstep.training.centred_run import SLOW, CentredRun
-from bitstep.training.certificates import quadratic_gap
-from bitstep.training.curvature import Curvature, Inverse
+from bitstep.training.centred.certificates import quadratic_gap
+from bitstep.training.centred.curvature import Curvature, Inverse
+from bitstep.training.centred.passes import WORD_LIMIT, FullPass
+from bitstep.training.centred.run import SLOW, CentredRun
 
 ROOM = 4.0                  # times the last offset, for which the next one's words have room
 FIRST_RANGE = 32.0          # largest first offset, in labels
@@ -53,7 +53,7 @@ _NO_LABELS = np.empty(0, np.uint8)
 
 class BitCentredRun(CentredRun):
     """Bit-centred training of one output of least squares; parameters as of
-    :class:`bitstep.training.centred_run.CentredRun`.
+    :class:`bitstep.training.centred.run.CentredRun`.
     """
 
     SHARES = (1.0, 0.125)
@@ -71,7 +71,7 @@ class BitCentredRun(CentredRun):
         self._forget()
 
     def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """See :meth:`bitstep.training.centred_run.CentredRun.kept`."""
+        """See :meth:`bitstep.training.centred.run.CentredRun.kept`."""
         numbers, arrays = super().kept()
         return numbers, arrays | {"measured": self.measured, "errors": self.errors}
 
@@ -90,7 +90,7 @@ class BitCentredRun(CentredRun):
             gradients[-PATIENCE:]) >= min(gradients[:-PATIENCE]))
 
     def slope_at_zeros(self) -> np.ndarray:
-        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        """See :class:`bitstep.training.centred.run.CentredRun`."""
         return self._measure(np.zeros_like(self.point)).slope
 
     def begin(self, planes: int) -> None:
@@ -110,7 +110,7 @@ class BitCentredRun(CentredRun):
         self.slow += int(self.size(self.slope) > SLOW * before)
 
     def inverse_curvature(self, curvature: Curvature, values: np.ndarray) -> Inverse | None:
-        """See :class:`bitstep.training.centred_run.CentredRun`; it is the same everywhere."""
+        """See :class:`bitstep.training.centred.run.CentredRun`; it is the same everywhere."""
         del values
         if self._inverse is None:
             self._inverse = curvature.inverse()
@@ -118,7 +118,7 @@ class BitCentredRun(CentredRun):
 
     @property
     def is_slow(self) -> bool:
-        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        """See :class:`bitstep.training.centred.run.CentredRun`."""
         return self.slow >= MANY_SLOW
 
     def _direction(self, planes: int) -> np.ndarray:
@@ -133,7 +133,7 @@ class BitCentredRun(CentredRun):
         return self.inner_passes(planes)
 
     def gap(self) -> float:
-        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        """See :class:`bitstep.training.centred.run.CentredRun`."""
         rows = self.data.rows
         assert isinstance(rows, BitPlaneRows)
         return quadratic_gap(self.slope, self.penalties, rows.column_moments[0],

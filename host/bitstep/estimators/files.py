@@ -10,7 +10,7 @@ from bitstep.options.models import MODELS, Model
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.results import COUNTER_NAMES
 from bitstep.training.choices import RowChoice
-from bitstep.training.model_file import LinearModel, ModelFileError, load_model
+from bitstep.training.files.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.schedules import SCHEDULES
 
 # Parameters that files of the command line hold, by the same names.

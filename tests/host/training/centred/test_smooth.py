@@ -11,13 +11,13 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss, Overflow
 from bitstep.pipeline.results import RangeOverflowError, RunResult
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, sign_labels
-from bitstep.training import bit_centred_smooth
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.centred_passes import BitCentred
-from bitstep.training.checkpoint import Checkpoint, load_checkpoint
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.centred import smooth
+from bitstep.training.centred.least_squares import BitCentredRun
+from bitstep.training.centred.passes import BitCentred
+from bitstep.training.centred.smooth import SmoothRun
 from bitstep.training.choices import resolve_training
+from bitstep.training.files.checkpoint import Checkpoint, load_checkpoint
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import centred_step
@@ -189,8 +189,8 @@ def test_moves_are_bounded(seed):
 
 def test_weights_stay_within_their_limit(monkeypatch):
     """The others go on to where they are best."""
-    monkeypatch.setattr(bit_centred_smooth, "LARGEST_WEIGHT", 0.5)
-    monkeypatch.setattr(bit_centred_smooth, "MOST_WEIGHT", 0.5)
+    monkeypatch.setattr(smooth, "LARGEST_WEIGHT", 0.5)
+    monkeypatch.setattr(smooth, "MOST_WEIGHT", 0.5)
     data = make(60, 2)
     model = fit(data, Loss.LOGISTIC, 1e-3, epochs=30)
     assert np.abs(model.weights).max() == 0.5
@@ -220,7 +220,7 @@ def test_dependent_columns_without_ridge(columns, classes, loss):
     assert model.gradients is not None
     assert model.gradients[-1, 0] < (3e-4 if loss == Loss.LOGISTIC and classes == "apart"
                                      else 3e-5)
-    assert np.abs(model.weights).max() <= bit_centred_smooth.LARGEST_WEIGHT
+    assert np.abs(model.weights).max() <= smooth.LARGEST_WEIGHT
     value = objective_of(data, loss, 0.0)[3]
     losses = [value(np.append(weights[0], intercept[0])) for weights, intercept in zip(
         model.weights, model.scaled_intercepts, strict=True)]
@@ -323,7 +323,7 @@ def test_a_range_that_is_never_enough_is_refined(monkeypatch):
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_slow_training_is_refined(loss, monkeypatch):
     """Codes of 2 bits of columns with outliers, and a penalty that hides nothing."""
-    monkeypatch.setattr(bit_centred_smooth, "SLOW", 0.0)
+    monkeypatch.setattr(smooth, "SLOW", 0.0)
     rng = np.random.default_rng(3)
     features = np.exp(rng.standard_normal((150, 5)))
     signs = np.where(features @ rng.standard_normal(5) + rng.standard_normal(150) > 0, 1.0, -1.0)
@@ -334,7 +334,7 @@ def test_slow_training_is_refined(loss, monkeypatch):
         assert model.planes is not None
         assert model.planes[:5, 0].tolist() == [2] + [6] * 4
         assert last_excess(data, loss, 1e-3, model) < 1e-5
-    monkeypatch.setattr(bit_centred_smooth, "SLOW", np.inf)
+    monkeypatch.setattr(smooth, "SLOW", np.inf)
     assert last_excess(data, loss, 1e-3, fit(data, loss, 1e-3, epochs=8, planes=2)) > 1e-4
 
 
@@ -361,7 +361,7 @@ def test_states_go_on_bit_for_bit(slow, curvature, monkeypatch):
     """From the state after any outer step, also where the planes change, steps are refined, or are
     those of Newton's method.
     """
-    monkeypatch.setattr(bit_centred_smooth, "SLOW", slow)
+    monkeypatch.setattr(smooth, "SLOW", slow)
     data, loss = make(120, 4, seed=8), Loss.LOGISTIC
     objective = Objective(loss=loss, l2=1e-2)
     config = pipeline_of(data.rows, objective)

@@ -14,9 +14,9 @@ from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import Overflow, RangeOverflowError, RunResult
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels, sign_labels
 from bitstep.training import schedules
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.centred_passes import WORD_LIMIT, BitCentred
+from bitstep.training.centred.least_squares import BitCentredRun
+from bitstep.training.centred.passes import WORD_LIMIT, BitCentred
+from bitstep.training.centred.smooth import SmoothRun
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import centred_step, first_inner_rows

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.host.training import test_bit_centred
-from tests.host.training.test_bit_centred_smooth import fit, least, make, objective_of
+from tests.host.training.centred import test_least_squares
+from tests.host.training.centred.test_smooth import fit, least, make, objective_of
 
 from bitstep.data import load
 from bitstep.golden.sigmoid import FINE_ARGUMENT, FINE_LOSS_BOUND, FINE_VALUE, fine_sigmoid
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels
-from bitstep.training.certificates import convex_gap, quadratic_gap
+from bitstep.training.centred.certificates import convex_gap, quadratic_gap
 
 LOSSES_OF_CLASSES = [Loss.LOGISTIC, Loss.SQUARED_HINGE, Loss.LEAST_SQUARES]
 
@@ -36,10 +36,10 @@ def test_no_outer_step_is_farther_than_its_certificate(loss, l2, n_rows, n_featu
 
 
 def test_ridge_with_labels_of_a_regression_and_no_intercept():
-    data = test_bit_centred.make(center=False)
+    data = test_least_squares.make(center=False)
     l2 = 0.05
-    model = test_bit_centred.fit(data, l2=l2, fit_intercept=False, epochs=5)
-    design, labels, best = test_bit_centred.optimum(data, l2, intercept=False)
+    model = test_least_squares.fit(data, l2=l2, fit_intercept=False, epochs=5)
+    design, labels, best = test_least_squares.optimum(data, l2, intercept=False)
 
     def value(x):
         return ((design @ x - labels) ** 2).mean() / 2 + l2 / 2 * x @ x
@@ -48,7 +48,7 @@ def test_ridge_with_labels_of_a_regression_and_no_intercept():
     above = np.array([value(weights[0]) - value(best) for weights in model.weights])
     assert (model.gaps[:, 0] >= above - 1e-12).all()
     assert model.gaps[0, 0] < 1e3 * above[0]        # a bound of the size of what it bounds
-    assert test_bit_centred.fit(data, fit_intercept=False, epochs=2).gaps is None
+    assert test_least_squares.fit(data, fit_intercept=False, epochs=2).gaps is None
 
 
 @pytest.mark.parametrize("steps, gap, above", [(6, 2.8e-4, 1.7e-5), (20, 1.6e-11, 8.9e-8)])
@@ -58,7 +58,7 @@ def test_figures_of_the_page(steps, gap, above):
     features, labels = bunch.features, bunch.labels
     rows = quantize_bit_planes(features)
     data = QuantizedDataset(rows, quantize_labels(labels, rows.n_rows))
-    model = test_bit_centred.fit(data, l2=0.01, epochs=steps, planes=4)
+    model = test_least_squares.fit(data, l2=0.01, epochs=steps, planes=4)
     scaled = rows.scaler.transform(features)
     design = np.column_stack([scaled, np.ones(len(scaled))])
     ridge = np.diag([0.01] * scaled.shape[1] + [0.0])

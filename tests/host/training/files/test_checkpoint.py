@@ -16,13 +16,13 @@ from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import BusError, RangeOverflowError, RunResult, TrainingInterrupted
 from bitstep.quantization import quantize, quantize_rows
 from bitstep.training import stepping
-from bitstep.training.checkpoint import (
+from bitstep.training.files.checkpoint import (
     Checkpoint,
     CheckpointError,
     describe_data,
     load_checkpoint,
 )
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.planning import plan

@@ -23,7 +23,7 @@ from bitstep.pipeline.parts.widths import (
 from bitstep.pipeline.results import GradientSum, RunError, RunResult
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
 from bitstep.training import stepping
-from bitstep.training.code_columns import joined
+from bitstep.training.centred.code_columns import joined
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import MOST_SHRINKING, centred_period
 
@@ -60,7 +60,7 @@ class BitCentred:
     fit_intercept : bool
     curvature : bool
         True if other steps may stand in for inner passes: the host's curvature
-        (:mod:`bitstep.training.curvature`), or a gradient of standardized columns.
+        (:mod:`bitstep.training.centred.curvature`), or a gradient of standardized columns.
     """
 
     planes: Sequence[int]
@@ -114,7 +114,7 @@ class CentredPasses:
     Parameters
     ----------
     data, device, config, objective, choice, timeout_s
-        See :class:`bitstep.training.centred_run.CentredRun`.
+        See :class:`bitstep.training.centred.run.CentredRun`.
 
     Attributes
     ----------

@@ -11,11 +11,11 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import Counters, RangeOverflowError, RunError, sum_counters
 from bitstep.quantization import QuantizedDataset
-from bitstep.training.centred_passes import BitCentred
-from bitstep.training.centred_run import CentredRun, OuterStep
-from bitstep.training.checkpoint import CentredState
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.centred.passes import BitCentred
+from bitstep.training.centred.run import CentredRun, OuterStep
 from bitstep.training.endings import named, nothing_kept
+from bitstep.training.files.checkpoint import CentredState
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Training
 from bitstep.training.planes import check_planes
 from bitstep.training.ranges import largest_stored
@@ -36,11 +36,11 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
     device : Device
     run_of : callable
         From data, ``device``, ``choice`` and ``start`` to the run of an output:
-        :class:`bitstep.training.bit_centred.BitCentredRun` of least squares,
-        :class:`bitstep.training.bit_centred_smooth.SmoothRun` of other losses.
+        :class:`bitstep.training.centred.least_squares.BitCentredRun` of least squares,
+        :class:`bitstep.training.centred.smooth.SmoothRun` of other losses.
     joint : bool
         True if ``run_of`` takes all outputs and their starts instead
-        (:class:`bitstep.training.bit_centred_softmax.SoftmaxRun`).
+        (:class:`bitstep.training.centred.softmax.SoftmaxRun`).
     outputs, config, training, first_epoch, on_epoch, checkpoint
         See :func:`bitstep.training.train.train_model`; epochs are outer steps.
     starts : sequence of (ndarray of float64, float) or None

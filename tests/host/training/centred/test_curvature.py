@@ -15,11 +15,11 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.pipeline.losses import LOSSES, MULTINOMIAL, probabilities
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, sign_labels
-from bitstep.training import curvature
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.bit_centred_smooth import MAX_POOR, SmoothRun
-from bitstep.training.centred_passes import BitCentred
-from bitstep.training.curvature import Curvature, finds_curvature
+from bitstep.training.centred import curvature
+from bitstep.training.centred.curvature import Curvature, finds_curvature
+from bitstep.training.centred.least_squares import BitCentredRun
+from bitstep.training.centred.passes import BitCentred
+from bitstep.training.centred.smooth import MAX_POOR, SmoothRun
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 

@@ -14,13 +14,13 @@ from bitstep.pipeline.losses import MULTINOMIAL, probabilities
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import DeviceError
 from bitstep.quantization import quantize_bit_planes
-from bitstep.training import bit_centred_smooth
-from bitstep.training.bit_centred_softmax import SoftmaxRun
-from bitstep.training.centred_passes import BitCentred
-from bitstep.training.certificates import softmax_gap
-from bitstep.training.checkpoint import Checkpoint, load_checkpoint
-from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.centred import smooth
+from bitstep.training.centred.certificates import softmax_gap
+from bitstep.training.centred.passes import BitCentred
+from bitstep.training.centred.softmax import SoftmaxRun
 from bitstep.training.choices import resolve_training
+from bitstep.training.files.checkpoint import Checkpoint, load_checkpoint
+from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import centred_step
@@ -190,7 +190,7 @@ def test_certificate_is_that_of_the_formula():
 
 def test_states_go_on_bit_for_bit(monkeypatch):
     """From the state after any outer step, also where the planes change, or steps are refined."""
-    monkeypatch.setattr(bit_centred_smooth, "SLOW", 0.0)
+    monkeypatch.setattr(smooth, "SLOW", 0.0)
     outputs = make(120, 4, seed=8)
     objective = Objective(loss=Loss.LOGISTIC, l2=1e-2, multinomial=True)
     config = pipeline_of(outputs[0].rows, objective)

@@ -18,7 +18,7 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.pipeline.results import RunResult
 from bitstep.quantization import QuantizedDataset
-from bitstep.training.checked_file import FileKind
+from bitstep.training.files.checked_file import FileKind
 from bitstep.training.trained import Restart
 
 
@@ -33,7 +33,7 @@ KIND = FileKind("bitstep-checkpoint", 2, "a checkpoint", "`bitstep train --check
 @dataclass
 class CentredState:
     """State of one output of a bit-centred training
-    (:meth:`bitstep.training.centred_run.CentredRun.kept`).
+    (:meth:`bitstep.training.centred.run.CentredRun.kept`).
 
     Attributes
     ----------

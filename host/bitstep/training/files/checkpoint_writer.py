@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import RunResult
-from bitstep.training.checkpoint import (
+from bitstep.training.files.checkpoint import (
     KIND,
     CentredState,
     Checkpoint,

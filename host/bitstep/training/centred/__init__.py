@@ -1,0 +1,1 @@
+"""Bit-centred training: outer steps around passes over few bits, to the exact optimum."""
