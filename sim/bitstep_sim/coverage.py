@@ -144,7 +144,7 @@ def describe(job, lookahead: int | None = None) -> dict[str, str]:
     """Aspects of a job that are counted, by name."""
     config = job.config
     if lookahead is None:
-        lookahead = config.effective_lookahead(job.beats)
+        lookahead = config.ahead.of_rows(job.beats)
     used = {0: "0", config.stages.required_lookahead(job.beats): "all"}.get(lookahead, "some")
 
     def several(number):

@@ -254,7 +254,7 @@ class FakeDevice(RegisterDevice):
         coefficients = np.zeros(model_bytes // 4, "<i4")
         if self.get("CORRECTION_PERIOD"):
             coefficients = self.take(self.pair("COEFFICIENTS_ADDRESS"), model_bytes).view("<i4")
-        assert config.allows_lookahead(self.get("LOOKAHEAD"), beats)
+        assert config.ahead.allows(self.get("LOOKAHEAD"), beats)
         assert self.pair("MODEL_OUT_STRIDE") == model_bytes
         labels, weights = self.labels(n_rows, label_format)
         return TrainingJob(

@@ -353,7 +353,7 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
     constant = {
         "rows": job.n_rows, "beats_per_row": job.beats, "batch": job.batch,
         "last_lanes": job.n_features - (job.beats - 1) * config.rows.lanes,
-        "lookahead": config.effective_lookahead(job.beats) if lookahead is None else lookahead,
+        "lookahead": config.ahead.of_rows(job.beats) if lookahead is None else lookahead,
         "correction_period": job.correction_period, "intercept_level": job.intercept_level,
         "label_shift": job.label_shift, "loss": job.loss,
         "proximal_period": job.proximal_period, "box_limit": job.box_limit,

@@ -26,7 +26,7 @@ MEMORIES = st.sampled_from([{}, {"memory_latency": 1}, {"memory_latency": 32},
 
 def run(config, job, lookahead=None, **options):
     """Run a job: golden's models, the counters of the cycle model. Returns the result."""
-    lookahead = config.effective_lookahead(job.beats) if lookahead is None else lookahead
+    lookahead = config.ahead.of_rows(job.beats) if lookahead is None else lookahead
     expected = list(train(job))
     overflowed = bool(expected[-1].overflow)
     with open_board(config, clock_hz=CLOCK_HZ, **options) as board:

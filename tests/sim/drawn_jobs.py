@@ -166,7 +166,7 @@ def jobs(draw, config):
         | st.integers(1, config.rows.capacity))
     beats = config.rows.beats(n_features)
     lookahead = draw(st.sampled_from(allowed_lookahead(config, beats))
-                     | st.just(config.effective_lookahead(beats)))
+                     | st.just(config.ahead.of_rows(beats)))
     d = lookahead
     n_rows = draw(st.sampled_from([1, 2, d + 1, d + 2, 2 * d + 1, 2 * d + 3]) | st.integers(1, 60))
     loss = draw(st.sampled_from(losses(config)))

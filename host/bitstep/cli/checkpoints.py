@@ -141,7 +141,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "solver": None if training.solver == "sgd" else training.solver,
         "multinomial": objective.multinomial or None,
         # Only floating-point rows are rounded by these two.
-        "lookahead": config.result_lookahead(beats) if floats else None,
+        "lookahead": config.ahead.of_result(beats) if floats else None,
         **({"bus-width": rows.bus_width} if floats else {}),
         **stopping_settings(request.resolved.request)}
 

@@ -119,9 +119,9 @@ def _show_configuration(config: PipelineConfig) -> None:
     for features in FEATURES:
         if features <= config.rows.capacity:
             beats = config.rows.beats(features)
-            used = config.effective_lookahead(beats)
+            used = config.ahead.of_rows(beats)
             rows.append([features, beats, config.stages.required_lookahead(beats), used,
-                         _pitch(config, beats), config.idle_rows(used, beats)])
+                         _pitch(config, beats), config.ahead.idle_rows(used, beats)])
     columns = len(heads) if config.carries_on else len(heads) - 1
     print(text_table(heads[:columns], [row[:columns] for row in rows]))
     more = "; a row that is read again takes more" if config.refetch else \
@@ -150,7 +150,7 @@ def _pitch(config, beats):
     """Mean cycles from a row to the next: that of its beats, that of the recursion, or, with less
     look-ahead than needed, that of waiting for updates.
     """
-    span = (config.latency + beats - 1) / (config.effective_lookahead(beats) + 1)
+    span = (config.latency + beats - 1) / (config.ahead.of_rows(beats) + 1)
     return max(beats, config.update_interval, span)
 
 

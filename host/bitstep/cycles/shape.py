@@ -131,7 +131,7 @@ class Shape:
         jobs = (job, *others)
         return cls(
             config=config, copies=len(job.rows), epochs=len(job.epochs),
-            lookahead=config.lookahead_of(job) if lookahead is None else lookahead,
+            lookahead=config.ahead.of_job(job) if lookahead is None else lookahead,
             batch=job.batch, correction_period=0 if gradient else job.correction_period,
             proximal_period=0 if gradient else job.proximal_period, models=len(jobs),
             warm=any(bool(one.model.any() or one.intercept) for one in jobs),

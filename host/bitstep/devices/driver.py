@@ -344,7 +344,7 @@ class RegisterRun(Run):
             if buffer:
                 buffer.to_device()
 
-        lookahead = config.lookahead_of(job)
+        lookahead = config.ahead.of_job(job)
         for name, value in {
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
             "LAST_LANES": job.n_features - (job.beats - 1) * config.rows.lanes,

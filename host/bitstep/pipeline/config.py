@@ -22,6 +22,7 @@ from bitstep.pipeline.parts.formats import (
     ROW_FORMATS,
     RowFormat,
 )
+from bitstep.pipeline.parts.lookahead import LookAhead
 from bitstep.pipeline.parts.stages import UPDATE_INTERVALS, Clock, Stages, stages_of
 from bitstep.pipeline.parts.widths import (
     BUS_WIDTHS,
@@ -32,7 +33,6 @@ from bitstep.pipeline.parts.widths import (
     MAX_MODELS,
     MAX_PACKED_MODELS,
     ROW_PORTS,
-    ceil_div,
 )
 from bitstep.pipeline.registers import Register, registers_of
 
@@ -195,7 +195,7 @@ class PipelineConfig:
         self._check_exclusions()
         if self.batch_lookahead != 0 or isinstance(self.batch_lookahead, bool):
             _between(f"batch_lookahead of lookahead {self.lookahead}", self.batch_lookahead, 0,
-                     self._most_ahead(None))
+                     self.ahead.most_between(None))
         if self.packed:
             most = min(MAX_PACKED_FEATURES, self.bus_width // self.bits)
             if self.max_features > most:
@@ -269,59 +269,12 @@ class PipelineConfig:
         """Cycles from a row's last beat to the first beat that may apply its update."""
         return self.stages.latency
 
-    # Look-ahead
+    @functools.cached_property
+    def ahead(self) -> LookAhead:
+        """How far rows look ahead, and what that asks of memories."""
+        return LookAhead(self)
 
-    def effective_lookahead(self, beats: int) -> int:
-        """Look-ahead that rows of ``beats`` beats use in this configuration."""
-        return min(self.lookahead, self.stages.required_lookahead(beats))
-
-    def result_lookahead(self, beats: int) -> int:
-        """Look-ahead that the rounding of floating-point rows depends on: 0 where every update
-        reaches the words before the next batch.
-        """
-        return 0 if self.carries_on else self.effective_lookahead(beats)
-
-    def lookahead_of(self, job: Any) -> int:
-        """Register LOOKAHEAD of a run of a :class:`bitstep.pipeline.job.TrainingJob`."""
-        if self.rows.floating and not self.carries_on:
-            return job.lookahead
-        return self.run_lookahead(job.beats, job.batch)
-
-    def run_lookahead(self, beats: int, batch: int) -> int:
-        """Look-ahead of a run whose results do not depend on it: where batches begin with an empty
-        pipeline, no more rows can be in it than a batch has. Where rows go on after a batch, as
-        many rows without data lie between two: fewer than the latency asks for would wait for each
-        other, and of small batches of long rows each row had better wait for the one before.
-        """
-        lookahead = self.effective_lookahead(beats)
-        if self.carries_on:
-            between = self.idle_rows(lookahead, beats) * beats
-            alone = batch * (self.latency - 1) <= between or \
-                (batch == 1 and not self.batch_lookahead)
-            return 0 if alone else lookahead
-        return min(lookahead, batch - 1) if self.drains else lookahead
-
-    def idle_rows(self, lookahead: int, beats: int) -> int:
-        """Rows without data between two batches, where rows go on after a batch: as many as
-        LOOKAHEAD, ``lookahead``, less those that ``batch_lookahead`` saves. The update of a row
-        must be there when it meets the products with it.
-        """
-        return min(lookahead, max(self._least_idle_rows(beats), lookahead - self.batch_lookahead))
-
-    def _least_idle_rows(self, beats):
-        return ceil_div(self.stages.solver.entered, beats) - 1
-
-    def allows_lookahead(self, lookahead: int, beats: int) -> bool:
-        """True if rows of ``beats`` beats may use a look-ahead in this configuration."""
-        return lookahead <= self.lookahead and beats <= self.line_depth(lookahead + 1)
-
-    def keeps_lookahead(self, other: "PipelineConfig", beats: int) -> bool:
-        """True if rows of ``beats`` beats give here what they give with the look-ahead that
-        ``other`` has for them. Only floating-point results depend on it.
-        """
-        wanted = other.result_lookahead(beats)
-        return not self.rows.floating or (
-            wanted == 0 if self.carries_on else self.allows_lookahead(wanted, beats))
+    # Jobs and other pipelines
 
     def runs(self, other: "PipelineConfig") -> bool:
         """True if this pipeline runs the jobs of another one, as far as its options go.
@@ -337,7 +290,7 @@ class PipelineConfig:
         """
         names = (*ALIKE, *PARTS, "model_bits")
         return self.has({name: getattr(other, name) for name in names}) and all(
-            self.keeps_lookahead(other, beats)
+            self.ahead.keeps(other.ahead, beats)
             for beats in range(1, min(self.rows.max_beats, other.rows.max_beats) + 1))
 
     def has(self, wanted: Mapping[str, Any]) -> bool:
@@ -354,64 +307,20 @@ class PipelineConfig:
             and all(getattr(self, name) or not wanted.get(name) for name in PARTS) \
             and bool(self.model_bits) == bool(model_bits) and self.model_bits >= model_bits
 
-    def line_depth(self, line: int) -> int:
-        """Beats that delay line ``line`` (1 is the nearest row) must hold.
-
-        Line d feeds the correlation with row i - d and, one further, the update; only rows short
-        enough to need it use it, so all but the first two are short.
-        """
-        return _line_depths(self)[line - 1]
-
-    @property
-    def beats_in_flight(self) -> int:
-        """Beats of the rows from one whose update is applied to the one that it is applied to, at
-        most.
-        """
-        return max(line * depth for line, depth in enumerate(_line_depths(self), start=1))
-
-    def beats_back(self, place: int) -> int:
-        """Beats from a row that looks ahead from its batch back to the ``place``-th row before the
-        rows without data (1 is the nearest), at most.
-        """
-        at_most = 0
-        for lookahead in range(place, self.lookahead + 1):
-            longest = self.line_depth(lookahead + 1)
-            # Rows that are longer need no rows between batches, so the longest are furthest apart.
-            for beats in {*range(1, min(longest, self.stages.solver.entered) + 1), longest}:
-                idle_rows = self.idle_rows(lookahead, beats)
-                if idle_rows + place <= lookahead:
-                    at_most = max(at_most, (idle_rows + place) * beats)
-        return at_most
-
     def with_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
         """This configuration with exactly the look-ahead that rows of ``n_features`` need, or, for
         None, rows of any length.
         """
-        lookahead = max(map(self.stages.required_lookahead, self._lengths(n_features)))
+        lookahead = max(map(self.stages.required_lookahead, self.ahead.lengths(n_features)))
         config = replace(self, lookahead=lookahead, batch_lookahead=0)
         return config if not self.batch_lookahead else replace(
-            config, batch_lookahead=min(self.batch_lookahead, config._most_ahead(None)))
+            config, batch_lookahead=min(self.batch_lookahead, config.ahead.most_between(None)))
 
     def with_batch_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
         """This configuration with as much look-ahead from a batch to the next as rows of
         ``n_features`` gain from, or, for None, rows of any length; ``update_interval`` must be 1.
         """
-        return replace(self, batch_lookahead=self._most_ahead(n_features))
-
-    def _most_ahead(self, n_features):
-        """Rows of a batch that can enter before the updates before it are there, at most."""
-        return max(max(0, self.effective_lookahead(beats) - self._least_idle_rows(beats))
-                   for beats in self._lengths(n_features))
-
-    def _lengths(self, n_features: int | None) -> range:
-        """Beats of rows of ``n_features``; for None of rows of any length that need a look-ahead
-        of their own.
-        """
-        if n_features is not None:
-            beats = self.rows.beats(n_features)
-            return range(beats, beats + 1)
-        # Beyond the latency, longer rows need no more than one row.
-        return range(1, min(self.rows.max_beats, self.latency) + 1)
+        return replace(self, batch_lookahead=self.ahead.most_between(n_features))
 
     # Identity
 
@@ -432,11 +341,3 @@ class PipelineConfig:
     def to_dict(self) -> dict[str, Any]:
         """The choices as a dictionary that JSON can hold."""
         return asdict(self)
-
-
-@functools.cache
-def _line_depths(config: PipelineConfig) -> tuple[int, ...]:
-    needed = [config.effective_lookahead(beats) for beats in range(1, config.rows.max_beats + 1)]
-    return tuple(
-        max((beats for beats, d in enumerate(needed, start=1) if d >= line - 1), default=1)
-        for line in range(1, config.lookahead + 2))

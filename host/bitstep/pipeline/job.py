@@ -264,7 +264,7 @@ class TrainingJob:
     @property
     def lookahead(self) -> int:
         """Rows by which the model of a dot product trails; it matters to ``float32`` rows alone."""
-        return self.config.result_lookahead(self.beats)
+        return self.config.ahead.of_result(self.beats)
 
     def __post_init__(self):
         config = self.config

@@ -129,7 +129,7 @@ REGISTERS = tuple([
     Register("INTERCEPT_LEVEL", 0x05C, "rw", 17, "Level of the intercept's constant 1 (1 for "
              "floating-point rows); 0 for none"),
     Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's; of "
-             "long rows at most what its memories of rows hold (PipelineConfig.allows_lookahead)"),
+             "long rows at most what its memories of rows hold (LookAhead.allows)"),
     Register("CORRECTION_PERIOD", 0x064, "rw", 32,
              "Rows between diagonal corrections, a multiple of BATCH; 0 for none"),
     Register("WARM_START", 0x068, "rw", 1, "1 loads the model at MODEL_IN, 0 starts from zero"),

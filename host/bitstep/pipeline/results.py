@@ -214,10 +214,10 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
                           f"{losses}; "
                           "choose one of these (`--model ls-svm` has squared_error), or build a "
                           "pipeline with the job's loss family")
-    if not config.keeps_lookahead(job.config, job.beats):
+    if not config.ahead.keeps(job.config.ahead, job.beats):
         raise DeviceError(f"The job is for a look-ahead of {job.lookahead} rows, which is part of "
                           "the result of floating-point rows; the device's pipeline has a look-"
-                          f"ahead of {config.result_lookahead(job.beats)} for such rows: open "
+                          f"ahead of {config.ahead.of_result(job.beats)} for such rows: open "
                           "the device with the job's configuration")
     try:
         # A job checks itself against its configuration; its look-ahead is checked above.

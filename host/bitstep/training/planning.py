@@ -236,7 +236,7 @@ def _corrections(data, config, objective, training, between_epochs):
     if largest == 0.0:
         return 0, np.zeros(data.n_features, np.int32), None
     # With floating-point rows a correction waits for the updates in flight.
-    above = config.effective_lookahead(config.rows.beats(data.n_features)) \
+    above = config.ahead.of_rows(config.rows.beats(data.n_features)) \
         if config.row_format == "float32" else 0
     period, made = 0, 1
     if not (between_epochs and training.correction_period == "auto"

@@ -68,7 +68,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
         "device": "sim" if rtl else "cpu",
         "host": {"quantize_s": time.perf_counter() - started,
                  "transfer_s": moved / profile.stream_gbps / 1e9, "transfer_bytes": moved},
-        "rows_ahead": config.effective_lookahead(beats), "beats_per_row": beats,
+        "rows_ahead": config.ahead.of_rows(beats), "beats_per_row": beats,
         "pipeline": entry.pipeline.name}
     try:
         model, cycles = entry.train(rtl, options)

@@ -124,7 +124,7 @@ class RunCheck(wiring.Component):
         """Flags of numbers that no run or not this pipeline can have."""
         registers, config = self.registers, self.config
         lookahead, beats = registers.lookahead, registers.beats_per_row
-        too_long = [(lookahead == line - 1) & (beats > config.line_depth(line))
+        too_long = [(lookahead == line - 1) & (beats > config.ahead.line_depth(line))
                     for line in range(1, config.lookahead + 2)]
         addresses = [registers.labels_address, registers.epoch_table_address,
                      registers.model_in_address, registers.coefficients_address,

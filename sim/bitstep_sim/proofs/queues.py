@@ -203,7 +203,7 @@ def lines(s: Surrounding, *, update_interval=2):
         m.d.sync += item.eq(dut.beat)
     for d in range(1, config.lookahead + 2):
         # Long rows use fewer lines.
-        short = beats <= config.line_depth(d)
+        short = beats <= config.ahead.line_depth(d)
         shown = slot & short & (slot_row == number + d) & (slot_index == place)
         s.check(implies(shown, dut.previous_beats[d - 1] == item))
         s.reach(shown & (number == 1))

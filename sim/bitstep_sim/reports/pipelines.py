@@ -100,7 +100,7 @@ def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int)
         cycles = device.train(job, timeout_s=3600).counters["cycles"]
         assert cycles is not None, "a board counts its cycles"
         epoch, beats = cycles / EPOCHS, config.rows.beats(n_features)
-        cells += [config.effective_lookahead(beats), f"{epoch / n_rows:.3f}",
+        cells += [config.ahead.of_rows(beats), f"{epoch / n_rows:.3f}",
                   f"{n_rows * beats / epoch:.3f}", f"{epoch:,.0f}"]
         shares.append(epoch / (1.02 * n_rows * max(beats, config.update_interval)))
     print_row(kind, config.bus_width, config.bits, config.latency, config.update_interval, *cells,

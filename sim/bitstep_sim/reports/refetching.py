@@ -187,7 +187,7 @@ def _print_cost(encoding: str, data: QuantizedDataset, run: Trained, straw_man: 
     config = PipelineConfig(bits=data.bits, refetch=True).with_lookahead()
     print_row(encoding, data.bits,
               *(f"{100 * one.per_row('refetched_rows'):.2f} %" for one in (run, *ahead)),
-              config.effective_lookahead(config.rows.beats(data.n_features)),
+              config.ahead.of_rows(config.rows.beats(data.n_features)),
               *(f"{one.per_row(counter):.2f}" for counter in ("cycles", "stall_refetch")
                 for one in ahead),
               *(f"{one.per_row('cycles'):.2f}" for one in (run, straw_man, floating)))

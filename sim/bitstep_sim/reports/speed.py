@@ -80,7 +80,7 @@ def cycles(widths: list[int], buses: list[int]) -> None:
                 epoch = plain / EPOCHS
                 extra = (batched - plain) / EPOCHS / (n_rows / 16)
                 bound = 1.02 * n_rows * max(beats, 4) + 2000
-                print_row(bus, bits, n_features, beats, config.effective_lookahead(beats),
+                print_row(bus, bits, n_features, beats, config.ahead.of_rows(beats),
                           f"{n_rows:,}", f"{epoch:,.0f}", f"{epoch / n_rows:.3f}",
                           f"{epoch / bound:.3f}", f"{extra:.2f}")
             device.close()

@@ -73,7 +73,7 @@ def cover(configs: list[PipelineConfig], *, salt: str = "") -> list[dict]:
 
 def allowed_lookahead(config: PipelineConfig, beats: int) -> list[int]:
     """Values of LOOKAHEAD that the pipeline takes for rows of ``beats`` beats."""
-    return [d for d in range(config.lookahead + 1) if beats <= config.line_depth(d + 1)]
+    return [d for d in range(config.lookahead + 1) if beats <= config.ahead.line_depth(d + 1)]
 
 
 def job_of(row: dict, seed: int) -> tuple[TrainingJob, int]:

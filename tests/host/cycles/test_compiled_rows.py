@@ -38,7 +38,7 @@ def draw_shape(rng, n_features) -> Shape:
                    label_format=LabelFormat.SIGN, cell_half_levels=1,
                    fine_rows=np.zeros((n_rows, n_features), np.int16),
                    correction_period=int(rng.choice([0, 0, 1, 7, 64])), **options)
-    lookahead = int(rng.integers(0, config.effective_lookahead(job.beats) + 1))
+    lookahead = int(rng.integers(0, config.ahead.of_rows(job.beats) + 1))
     shape = Shape.of(job, config, lookahead if rng.random() < 0.5 else None)
     return dataclasses.replace(shape, warm=bool(rng.random() < 0.5))
 

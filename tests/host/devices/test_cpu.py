@@ -88,7 +88,7 @@ def jobs(draw):
         update_interval=6 if solver == "logistic" else 2,
         lookahead=draw(st.integers(0, 8)), proximal=True, refetch=cell > 0)
     beats = config.rows.beats(n_features)
-    least = config.effective_lookahead(beats) + 1 if row_format == "float32" else 1
+    least = config.ahead.of_rows(beats) + 1 if row_format == "float32" else 1
     periods = st.integers(0, 5).map(lambda count: count and batch * (count + least))
     proximal_period = draw(periods)
     # Proximal steps are made for updates that fit.

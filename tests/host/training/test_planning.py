@@ -600,7 +600,7 @@ def test_float_labels():
 
 
 def test_float_corrections_wait_for_the_lookahead():
-    assert FLOAT.effective_lookahead(1) == 3
+    assert FLOAT.ahead.of_rows(1) == 3
     job = plan(float_data(), FLOAT, steps=[0.5], l2=0.5).job
     assert job.correction_period == 4
     assert plan(float_data(), FLOAT, steps=[0.5], l2=0.5, correction_period=5).job

@@ -53,7 +53,7 @@ def test_default_pipelines(board):
     for bits, config in (configs | {16: board.facts.bit_plane_config()}).items():
         assert (config.bits, config.bus_width, config.update_interval) == (
             bits, widths[bits], 4 if bits == 16 else 1)
-        assert all(config.allows_lookahead(config.stages.required_lookahead(beats), beats)
+        assert all(config.ahead.allows(config.stages.required_lookahead(beats), beats)
                    for beats in range(1, config.rows.max_beats + 1))
         board.check(config)
     assert board.facts.row_ports == tuple(board.family.row_ports)

@@ -292,7 +292,7 @@ def test_of_errors_in_one_cycle_the_cause_counts():
 
 @pytest.mark.parametrize("lookahead", range(5))
 def test_longest_rows_of_a_look_ahead(lookahead):
-    depth = CONFIG.line_depth(lookahead + 1)
+    depth = CONFIG.ahead.line_depth(lookahead + 1)
     assert run({"lookahead": lookahead, "beats_per_row": depth}, twice=False)[0] == Error.NONE
     assert run({"lookahead": lookahead, "beats_per_row": depth + 1}, twice=False)[0] \
         == Error.BAD_CONFIGURATION

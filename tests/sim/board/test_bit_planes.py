@@ -42,7 +42,7 @@ def jobs(draw, config):
         planes=tuple(draw(st.lists(st.integers(1, 16), min_size=1, max_size=4))),
         seed=draw(st.integers(0, 1 << 30)), copies=draw(st.sampled_from([1, 1, 2])),
         speed=draw(st.sampled_from([0.3, 0.3, 0.3, 100.0])), **options)
-    return job, draw(st.integers(0, config.effective_lookahead(job.beats)))
+    return job, draw(st.integers(0, config.ahead.of_rows(job.beats)))
 
 
 @pytest.mark.parametrize("config, examples", [

@@ -49,7 +49,7 @@ def centred_jobs(draw, config):
         config, n_features=n_features, n_rows=draw(st.sampled_from([1, 2, 7, 64, 129, 300])),
         planes=tuple(draw(st.lists(st.integers(1, 16), min_size=1, max_size=3))), seed=seed,
         speed=draw(st.sampled_from([0.01, 0.3, 0.3, 100.0])), **options)
-    return job, draw(st.integers(0, config.effective_lookahead(job.beats)))
+    return job, draw(st.integers(0, config.ahead.of_rows(job.beats)))
 
 
 @pytest.mark.parametrize("config, examples", [
@@ -67,7 +67,7 @@ def test_any_inner_pass(config, examples):
 
 def check_gradient(config, job, lookahead=None, **options):
     """Sum a gradient: golden's sums, the counters of the cycle model."""
-    lookahead = config.effective_lookahead(job.beats) if lookahead is None else lookahead
+    lookahead = config.ahead.of_rows(job.beats) if lookahead is None else lookahead
     expected = gradient(job)
     with open_board(config, clock_hz=CLOCK_HZ, **options) as board:
         device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
@@ -102,7 +102,7 @@ def gradient_jobs(draw, config):
         config, n_features=n_features, n_rows=draw(st.sampled_from([1, 2, 7, 8, 64, 129, 300])),
         seed=draw(st.integers(0, 1 << 30)), scale=draw(st.sampled_from([1e-6, 3e-4, 3e-3, 0.1])),
         **options)
-    return job, draw(st.integers(0, config.effective_lookahead(job.beats)))
+    return job, draw(st.integers(0, config.ahead.of_rows(job.beats)))
 
 
 @pytest.mark.parametrize("config, examples", [

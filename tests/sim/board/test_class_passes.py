@@ -52,7 +52,7 @@ def check_full_pass(config, job, planes, lookahead=None, rows=0, **options):
     """Sum a gradient and write derivatives: golden's numbers, the counters of the cycle model.
     Returns them.
     """
-    lookahead = config.effective_lookahead(job.beats) if lookahead is None else lookahead
+    lookahead = config.ahead.of_rows(job.beats) if lookahead is None else lookahead
     expected = gradient(job, planes, rows)
     with open_board(config, clock_hz=CLOCK_HZ, **options) as board:
         device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
@@ -91,7 +91,7 @@ def full_passes(draw, config):
     total = draw(st.sampled_from([16, 16, 12, 6]))      # those of refining are fewer
     job = replace(job, epochs=(replace(job.epochs[0], planes=total),))
     return job, draw(st.integers(1, total)), draw(
-        st.integers(0, config.effective_lookahead(job.beats))), draw(
+        st.integers(0, config.ahead.of_rows(job.beats))), draw(
         st.sampled_from([0, 0, 1, job.n_rows // 2, job.n_rows - 1, job.n_rows]))
 
 

@@ -81,7 +81,7 @@ def test_bursts_of_labels_from_a_slow_memory(gbps):
     """
     config = PipelineConfig(bits=8, max_features=512, lookahead=2, update_interval=4)
     job = random_job(config, n_features=50, n_rows=426, batch=1, correction_period=0, warm=True)
-    lookahead = config.effective_lookahead(config.rows.beats(50))
+    lookahead = config.ahead.of_rows(config.rows.beats(50))
     are_close(*compared(config, job, lookahead, {"memory_latency": 1, "memory_gbps": gbps}))
 
 
@@ -92,7 +92,7 @@ def test_sizes_that_users_have(config, batch, period):
     """256 features, several hundred rows, batches and corrections."""
     job = random_job(config, n_features=256, n_rows=700, batch=batch, correction_period=period,
                      warm=True)
-    lookahead = config.effective_lookahead(job.beats)
+    lookahead = config.ahead.of_rows(job.beats)
     are_equal(*compared(config, job, lookahead, {}))
     are_close(*compared(config, job, lookahead, {"memory_gbps": 0.7}))
 
@@ -105,7 +105,7 @@ def test_runs_that_leave_the_range(config):
     for seed in range(8):
         job = random_job(config, n_features=config.rows.capacity, n_rows=30 + 20 * seed, epochs=6,
                          speed=40, seed=seed)
-        measured, counted = compared(config, job, config.effective_lookahead(job.beats), {})
+        measured, counted = compared(config, job, config.ahead.of_rows(job.beats), {})
         ended += "overflows" not in counted
         are_equal(measured, counted)
     assert ended > 2

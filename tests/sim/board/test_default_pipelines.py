@@ -23,4 +23,4 @@ def test_models_are_those_of_the_golden_model(name):
             for run in runs:
                 assert run.models.tolist() == models.tolist(), title
                 assert run.intercepts.tolist() == intercepts.tolist(), title
-                are_equal(*counters_of(config, job, config.lookahead_of(job), {}, run))
+                are_equal(*counters_of(config, job, config.ahead.of_job(job), {}, run))

@@ -82,7 +82,7 @@ def draw(config, rng):
     n_features = int(rng.choice([n for n in (
         1, lanes - 1, lanes, lanes + 1, 2 * lanes, 3 * lanes + 1, config.rows.capacity,
         rng.integers(1, config.rows.capacity + 1)) if 1 <= n <= config.rows.capacity]))
-    d = config.effective_lookahead(config.rows.beats(n_features))
+    d = config.ahead.of_rows(config.rows.beats(n_features))
     batch = int(rng.choice([1, 2, 3, 4, max(d, 1), d + 1, d + 2, 2 * d + 3, 16, 64,
                             rng.integers(5, 21)]))
     n_rows = int(rng.choice([1, 2, batch, batch + 1, 2 * batch, 3 * batch - 1, 7 * batch + 2]))

@@ -57,7 +57,7 @@ def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
     if config.refetch:
         loss, cell, batch = Loss.HINGE, 2, 1
     batch = batch if config.minibatch else 1
-    lookahead = config.effective_lookahead(beats)
+    lookahead = config.ahead.of_rows(beats)
     if config.row_format == "float32" and period:     # there a period is longer than the look-ahead
         period = max(period, lookahead // batch + 1)
     return random_job(

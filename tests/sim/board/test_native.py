@@ -39,7 +39,7 @@ def draw(config, rng):
     if config.refetch and rng.random() < 0.8:
         loss, batch = Loss.HINGE, 1
         options["cell_half_levels"] = int(rng.integers(1, 3))
-    least = 1 + config.effective_lookahead(config.rows.beats(n_features)) \
+    least = 1 + config.ahead.of_rows(config.rows.beats(n_features)) \
         if config.row_format == "float32" else 1
     period = batch * int(rng.choice([0, least, least + 4, 20]))
     return random_job(

@@ -85,7 +85,7 @@ def check_run(device, jobs):
         return check_models(device, jobs)[0]
     (job,) = jobs
     result = check_against_golden(device, job)
-    are_equal(*counters_of(config, job, config.effective_lookahead(job.beats), {}, result))
+    are_equal(*counters_of(config, job, config.ahead.of_rows(job.beats), {}, result))
     return result
 
 

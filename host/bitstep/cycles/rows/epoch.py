@@ -22,7 +22,7 @@ class EpochClock:
         self.sequencer = Sequencer(shape, streams)
         self.fetched = 0        # rows of the run that were fetched again
         # Rows without data between two batches, where rows go on after a batch.
-        self.between = shape.config.idle_rows(shape.lookahead, shape.beats)
+        self.between = shape.config.ahead.idle_rows(shape.lookahead, shape.beats)
         # A replay ends with an empty pipeline. What follows, up to the end of the next one, depends
         # on the rows between and on the outcome alone, if nothing else is periodic.
         self.is_simple = streams.constant and shape.lookahead > 0 \

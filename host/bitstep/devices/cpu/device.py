@@ -126,7 +126,7 @@ class CpuDevice(SoftwareDevice):
             return FloatModel(job)
         if job.config.row_format == BIT_PLANES:
             return BitPlaneModel(job)
-        return IntegerModel(job, self.config.effective_lookahead(job.beats))
+        return IntegerModel(job, self.config.ahead.of_rows(job.beats))
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, overflowed: bool) -> RunResult:
         """Result of a run, with the pipeline's counters unless it overflowed or there is no such

@@ -19,13 +19,13 @@ class BeatQueue(wiring.Component):
     many copies of it, which give the beats of the rows before the last ``idle_rows``.
 
     One slot a cycle; a slot's own beat may be wanted 2 cycles later at the earliest. Latency: the
-    older row's beat comes with the slot's. Storage: ``config.beats_in_flight`` beats, rounded up to
-    a power of two, and those of the copies, which need fewer (``config.beats_back``).
+    older row's beat comes with the slot's. Storage: ``config.ahead.beats_in_flight`` beats, rounded
+    up to a power of two, and those of the copies, which need fewer (``config.ahead.beats_back``).
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``beat_width``, ``beats_in_flight``, ``batch_lookahead`` and ``beats_back``.
+        Gives ``beat_width``, ``batch_lookahead`` and ``ahead``.
 
     Members
     -------
@@ -48,7 +48,7 @@ class BeatQueue(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        self.depth = 1 << (config.beats_in_flight - 1).bit_length()
+        self.depth = 1 << (config.ahead.beats_in_flight - 1).bit_length()
         super().__init__({
             "clear": In(1), "slot": In(slot_layout(config)),
             "beat": In(config.rows.beat_width), "o": Out(config.rows.beat_width),
@@ -88,7 +88,7 @@ class BeatQueue(wiring.Component):
         for place, previous in enumerate(self.previous, start=1):
             distance = Signal.like(newest, name=f"distance_{place}")
             m.d.sync += distance.eq(back)
-            depth = 1 << (self.config.beats_back(place) - 1).bit_length()
+            depth = 1 << (self.config.ahead.beats_back(place) - 1).bit_length()
             m.submodules[f"copy_{place}"] = copy = memory.Memory(
                 shape=self.config.rows.beat_width, depth=depth, init=[],
                 attrs=memories.attributes(self.config))

@@ -11,7 +11,7 @@ def between_batches(m, config, *, beats, lookahead):
     Registers, right 3 cycles after ``beats`` and ``lookahead``, which are as the registers of
     these names: there is time, and one cycle would be the longest way of the pipeline.
 
-    Golden model: :meth:`bitstep.pipeline.config.PipelineConfig.idle_rows`.
+    Golden model: :meth:`bitstep.pipeline.parts.lookahead.LookAhead.idle_rows`.
     """
     entered = config.stages.solver.entered
     most = config.batch_lookahead

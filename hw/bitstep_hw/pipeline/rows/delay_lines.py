@@ -13,7 +13,7 @@ class DelayLines(wiring.Component):
 
     Line d is a memory with one word for each beat of a row. A slot reads word j of every line and
     writes each line's old word into the next line, so that every line holds one row. Rows longer
-    than a line do not use it (:meth:`bitstep.pipeline.config.PipelineConfig.line_depth`).
+    than a line do not use it (:meth:`bitstep.pipeline.parts.lookahead.LookAhead.line_depth`).
 
     One slot a cycle; two slots with the same index must be at least 2 cycles apart, 4 with a fast
     clock (the sequencer sees to that). Latency: the line's word comes with its beat. Storage:
@@ -52,7 +52,7 @@ class DelayLines(wiring.Component):
         index = delay(m, self.index, 1 + late, name="index")
         newer = delay(m, self.beat, late, name="beat")
         for line in range(self.config.lookahead + 1):
-            depth = self.config.line_depth(line + 1)
+            depth = self.config.ahead.line_depth(line + 1)
             m.submodules[f"line_{line + 1}"] = store = memory.Memory(
                 shape=self.config.rows.beat_width, depth=depth, init=[],
                 attrs=memories.attributes(self.config))

@@ -18,7 +18,7 @@ CONFIG = PipelineConfig(bits=8, max_features=80, lookahead=15, update_interval=1
 @each("gap", [0.0, 0.5])
 def test_beats_of_the_row_to_apply(beats, lookahead, gap):
     """In two epochs, the second of which knows nothing of the first."""
-    assert lookahead == 0 or beats <= CONFIG.line_depth(lookahead + 1)
+    assert lookahead == 0 or beats <= CONFIG.ahead.line_depth(lookahead + 1)
     dut, rng = once(BeatQueue, config=CONFIG), random.Random(f"{beats}-{lookahead}-{gap}")
     n_rows = lookahead + 40 // beats + 4
 
@@ -87,4 +87,4 @@ def test_beats_of_rows_before(beats, lookahead, idle_rows):
 def test_storage(features, depth):
     """As many beats as are in flight of the rows that have most of them."""
     config = PipelineConfig(bits=8, max_features=features, lookahead=15, update_interval=1)
-    assert config.beats_in_flight <= BeatQueue(config=config).depth == depth
+    assert config.ahead.beats_in_flight <= BeatQueue(config=config).depth == depth

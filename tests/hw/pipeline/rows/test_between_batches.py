@@ -50,6 +50,6 @@ def test_rows_between(loss_family, entered, most):
     recorded = trace(Between(config), cycles, ["idle_rows", "ahead"])
     for number, (beats, lookahead) in enumerate(cases):
         idle_rows = by_hand(beats, lookahead, entered=entered, most=most)
-        assert config.idle_rows(lookahead, beats) == idle_rows
+        assert config.ahead.idle_rows(lookahead, beats) == idle_rows
         assert recorded[4 * number + 3] == {"idle_rows": idle_rows,
                                             "ahead": lookahead - idle_rows}, (beats, lookahead)

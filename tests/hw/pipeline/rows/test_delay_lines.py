@@ -12,7 +12,8 @@ from bitstep_sim.testing.harness import once, simulate
 
 
 def usable_lines(config, beats):
-    return [line for line in range(1, config.lookahead + 2) if beats <= config.line_depth(line)]
+    return [line for line in range(1, config.lookahead + 2)
+            if beats <= config.ahead.line_depth(line)]
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 3, 8])
@@ -24,8 +25,8 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, update_interval):
                             update_interval=update_interval)
     dut = once(DelayLines, config=config)
     lines = usable_lines(config, beats)
-    assert lines[:config.effective_lookahead(beats) + 1] \
-        == list(range(1, config.effective_lookahead(beats) + 2))
+    assert lines[:config.ahead.of_rows(beats) + 1] \
+        == list(range(1, config.ahead.of_rows(beats) + 2))
     rng = random.Random(f"{lookahead}-{beats}-{gap}")
     n_rows = lookahead + 8
     content = [[rng.getrandbits(64) for _ in range(beats)] for _ in range(n_rows)]
@@ -54,7 +55,7 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, update_interval):
 
 def test_far_lines_are_short():
     config = PipelineConfig(bits=4, max_features=4096, lookahead=6)
-    depths = [config.line_depth(line) for line in range(1, 8)]
+    depths = [config.ahead.line_depth(line) for line in range(1, 8)]
     assert depths[:2] == [256, 256]                     # look-ahead 1 is for rows of any length
     assert depths == sorted(depths, reverse=True)
     assert max(depths[2:]) <= config.latency
