@@ -1,5 +1,7 @@
 """Races of codecs: contestants, exchange within a process, training, modelled time, tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -248,6 +250,18 @@ def test_race_in_which_runs_diverge_has_its_report(step, diverged, tmp_path):
     for errors in race["probe"]["errors"].values():
         assert len(errors) == len(race["probe"]["steps"]) > 0
     assert write_report(tmp_path, [race], NETWORKS).exists()
+
+
+def test_a_race_with_other_labels_to_test_with_is_run_again(tmp_path):
+    model, samples = make_task("logreg", rows=100)
+    chosen, none = setting(), (parse_contestant("none"),)
+    turned = replace(samples, test_labels=(samples.test_labels + 1) % samples.n_classes)
+    right, wrong = (run_race(Race(model, one, none, chosen, 1), RunStore(tmp_path), quiet)
+                    for one in (samples, turned))
+    alone = run_race(Race(model, turned, none, chosen, 1), RunStore(None), quiet)
+    assert wrong["results"][0]["points"][-1]["accuracy"] \
+        == alone["results"][0]["points"][-1]["accuracy"] \
+        != right["results"][0]["points"][-1]["accuracy"]
 
 
 def test_tuned_step_is_the_best_power_of_two():
