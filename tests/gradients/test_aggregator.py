@@ -1,6 +1,7 @@
 """State of an exchange: restored runs, skipped steps, choices of codecs, codecs that adapt."""
 
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -331,7 +332,9 @@ def test_choice_of_codecs():
     ({"codec": "dqsg", "bist": 3}, ValueError, "dqsg has no option 'bist'"),
     ({"codec": "dqsg", "error_feedback": 1.5}, ValueError, "weight must be"),
     ({"codec": "dqsg", "error_feedback": "yes"}, ValueError, "weight must be .*, not 'yes'"),
+    ({"codec": "dqsg", "overrides": "fc1.*"}, TypeError, r"overrides must be a dict.*'fc1\.\*'$"),
     ({"codec": "dqsg", "update_at": 100}, TypeError, "update_at must be a function .* not 100"),
+    ({"codec": "dqsg", "update_at": "all"}, TypeError, "update_at must be a function .* not 'all'"),
     ({"codec": "dqsg", "warmup_steps": -1}, ValueError, "warmup_steps must be"),
     ({"codec": "dqsg", "min_size": None}, ValueError, "min_size must be"),
     ({"codec": "dqsg", "on_bad": "ignore"}, ValueError, "on_bad must be one of error, skip"),
@@ -339,6 +342,26 @@ def test_choice_of_codecs():
 def test_bad_settings(settings, kind, text):
     with pytest.raises(kind, match=text):
         Aggregator(**settings)
+
+
+def test_integers_of_numpy_are_no_other_settings():
+    def work(transport):
+        kind: Any = int if transport.rank else np.int64
+        return averages(Aggregator("dqsg", seed=kind(3), warmup_steps=kind(0)), transport, 0)
+
+    first, second = run_ranks(2, work)
+    assert all((first[name] == second[name]).all() for name in SHAPES)
+
+
+def test_gradients_without_names():
+    def work(transport):
+        vectors: Any = [np.ones(3)] if transport.rank else gradients(0, 0)
+        Aggregator("dqsg").average(transport, vectors)
+
+    with pytest.raises(RanksFailed) as failed:
+        run_ranks(2, work)
+    assert "vectors must be a dictionary" in str(failed.value.errors[1])
+    assert "rank 1 failed" in str(failed.value.errors[0])
 
 
 def test_codecs_that_adapt_hear_all_ranks():
