@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.gradients.ranks import RanksFailed, run_ranks
 
-from bitstep_gradients import make_codec
+from bitstep_gradients import AdaQs, make_codec
 from bitstep_gradients.codecs.uniform import Dqsg
 from bitstep_gradients.control.dq_sgd import DqSgd
 from bitstep_gradients.exchange import EXCHANGES, Aggregator
@@ -411,8 +411,24 @@ def test_controller_that_needs_the_loss():
         aggregator.average(transport, gradients(0, 0))
 
     run_ranks(2, lambda transport: work(transport, 1.5))
-    with pytest.raises(RanksFailed, match="needs the loss of every rank"):
+    with pytest.raises(RanksFailed, match=r"needs the loss of every rank.* Aggregator or"):
         run_ranks(2, lambda transport: work(transport, None if transport.rank else 1.5))
+
+
+@pytest.mark.parametrize("mine, others", [
+    (DqSgd(make_codec("dqsg"), steps=9, alpha=0.9, mean_bits=3),
+     DqSgd(make_codec("dqsg"), steps=9, alpha=0.9, mean_bits=4)),
+    (AdaQs(make_codec("dqsg")), AdaQs(make_codec("dqsg"), fall=0.7))])
+@pytest.mark.parametrize("error_feedback", [False, 0.5])
+def test_controllers_of_other_settings(mine, others, error_feedback):
+    """They would choose other bits on every rank."""
+    def work(transport):
+        codec = others if transport.rank else deepcopy(mine)
+        averages(Aggregator(codec, error_feedback=error_feedback), transport, 0)
+
+    run_ranks(1, work)
+    with pytest.raises(RanksFailed, match="rank 1 has another step, seed, codec"):
+        run_ranks(2, work)
 
 
 def test_steps_of_updates():
