@@ -21,8 +21,6 @@ from bitstep_gradients.keys import WORD, Key
 from bitstep_gradients.registry import make_codec
 from bitstep_gradients.vectors import BFloat16, float_values
 
-NESTED = ("ndqsg",)             # codecs that decode with the last average as side information
-
 
 class Aggregator:
     """Averages of the gradients of all ranks, bit for bit the same on every rank.
@@ -176,7 +174,7 @@ class Aggregator:
         else:
             averages = self.exchange.average(transport, self._entries, values, key, self.traffic)
         for entry, average in zip(self._entries, averages, strict=True):
-            if entry.codec.name in NESTED:
+            if entry.codec.takes_side:
                 entry.side = average.copy()
             if isinstance(entry.codec, ErrorFeedback):
                 entry.codec.keep()
