@@ -1,4 +1,4 @@
-"""Codecs of other packages: the one of docs/gradients.md runs as it is printed there."""
+"""Codecs and controllers of other packages: those of docs/gradients.md run as they are printed."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.gradients.ranks import RanksFailed, run_ranks
 
-from bitstep_gradients import ErrorFeedback, Key, MessageError
+from bitstep_gradients import ErrorFeedback, Key, MessageError, make_codec
 from bitstep_gradients.codecs.ndqsg import Ndqsg
 from bitstep_gradients.exchange import EXCHANGES, Aggregator
 from bitstep_gradients.lab.contestants import parse_contestant
@@ -19,12 +19,16 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL
 VECTOR = np.random.default_rng(0).normal(size=(30, 101)).astype(np.float32)
 
 
+def of_page(file, name) -> Any:
+    """A class of the page."""
+    names: dict[str, Any] = {}
+    exec(next(block for block in BLOCKS if block.startswith(f"# {file}")), names)
+    return names[name]
+
+
 @pytest.fixture(scope="module")
 def halves() -> Any:
-    """The class of the page."""
-    names: dict[str, Any] = {}
-    exec(next(block for block in BLOCKS if block.startswith("# halves.py")), names)
-    return names["Halves"]
+    return of_page("halves.py", "Halves")
 
 
 def test_codec_of_the_page(halves):
@@ -84,3 +88,24 @@ def test_own_codec_with_side_information(error_feedback):
     first, second = run_ranks(2, work)[0]
     assert second < 0.8 * first
     assert ErrorFeedback(Nested()).takes_side
+
+
+def test_controller_of_the_page():
+    growing = of_page("growing.py", "Growing")
+
+    def work(transport, intervals=(1, 1)):
+        controller = growing(make_codec("dqsg"), interval=intervals[transport.rank])
+        aggregator, bits = Aggregator(controller), []
+        for step, scale in enumerate((1, 0.5, 0.3, 0.25, 1e-9, 0, 4)):
+            found: Any = aggregator.average(transport, {"w": VECTOR * np.float32(scale)})
+            assert np.isfinite(found["w"]).all()
+            used: Any = aggregator.codecs["w"]
+            bits.append(used.bits(step))
+        other: Any = growing(make_codec("dqsg"))
+        other.load_state_dict(used.state_dict())
+        assert other.bits(6) == bits[-1]
+        return bits
+
+    assert run_ranks(2, work) == [[2, 3, 3, 4, 8, 8, 2]] * 2
+    with pytest.raises(RanksFailed, match="rank 1 has another step, seed, codec"):
+        run_ranks(2, lambda transport: work(transport, (1, 2)))
