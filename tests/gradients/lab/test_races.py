@@ -20,6 +20,7 @@ from bitstep_gradients.lab.tasks import make_task
 from bitstep_gradients.lab.timing import Network
 from bitstep_gradients.lab.training import Batches, Setting, train
 from bitstep_gradients.lab.workers import Workers, bits_of
+from bitstep_lab.races.figures import new_figure
 from bitstep_lab.races.run_store import RunStore
 
 SHAPES = {"weight": (40, 30), "bias": (30,)}
@@ -358,6 +359,34 @@ def test_report(race, tmp_path):
         assert len(lines) > 1, name
         assert "NaN" not in lines[1]
     assert drawings.CAPTIONS.keys() == drawings.KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", ["loss", "accuracy", "tradeoff", "errors", "bits"])
+def test_drawings_can_be_read(race, kind):
+    """The title is beside the legend, and every axis has two numbers, within a decade, too."""
+    long = {**race, "data": "digits, " * 14}
+    few = [one for one in race["results"] if one["contestant"]["text"] == "dqsg"]
+    errors = {**race["probe"], "errors": {"dqsg": race["probe"]["errors"]["dqsg"]}}
+    for one in (long, {**long, "results": few, "probe": errors}):
+        figure = new_figure(12.5, 4.8)
+        if not drawings.KINDS[kind](figure, one, NETWORKS):
+            continue
+        figure.canvas.draw()
+        (legend,), title = figure.legends, figure._suptitle
+        assert not title.get_window_extent().overlaps(legend.get_window_extent())
+        for axes in figure.axes:
+            low, high = axes.get_xlim()
+            told = [text for text in axes.xaxis.get_ticklabels()
+                    if text.get_text() and low <= text.get_position()[0] <= high]
+            assert len(told) >= 2, (kind, axes.get_xlabel())
+
+
+def test_a_curve_of_one_point_is_seen(race):
+    """Nothing is sent at step 0, which leaves one point."""
+    short = [{**result, "points": result["points"][:2]} for result in race["results"]]
+    figure = new_figure(12.5, 4.8)
+    assert drawings.KINDS["loss"](figure, {**race, "results": short}, NETWORKS)
+    assert {line.get_marker() for line in figure.axes[1].lines[:-1]} == {"o"}
 
 
 def test_nothing_to_draw(race, tmp_path):
