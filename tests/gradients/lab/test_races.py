@@ -364,7 +364,7 @@ def test_report(race, tmp_path):
 @pytest.mark.parametrize("kind", ["loss", "accuracy", "tradeoff", "errors", "bits"])
 def test_drawings_can_be_read(race, kind):
     """The title is beside the legend, and every axis has two numbers, within a decade, too."""
-    long = {**race, "data": "digits, " * 14}
+    long = {**race, "data": "digits, " * 18}
     few = [one for one in race["results"] if one["contestant"]["text"] == "dqsg"]
     errors = {**race["probe"], "errors": {"dqsg": race["probe"]["errors"]["dqsg"]}}
     for one in (long, {**long, "results": few, "probe": errors}):
