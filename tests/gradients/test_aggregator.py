@@ -1,12 +1,13 @@
 """State of an exchange: restored runs, skipped steps, choices of codecs, codecs that adapt."""
 
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.gradients.ranks import RanksFailed, run_ranks
 
-from bitstep_gradients import make_codec
+from bitstep_gradients import AdaQs, make_codec
 from bitstep_gradients.codecs.uniform import Dqsg
 from bitstep_gradients.control.dq_sgd import DqSgd
 from bitstep_gradients.exchange import EXCHANGES, Aggregator
@@ -331,7 +332,9 @@ def test_choice_of_codecs():
     ({"codec": "dqsg", "bist": 3}, ValueError, "dqsg has no option 'bist'"),
     ({"codec": "dqsg", "error_feedback": 1.5}, ValueError, "weight must be"),
     ({"codec": "dqsg", "error_feedback": "yes"}, ValueError, "weight must be .*, not 'yes'"),
+    ({"codec": "dqsg", "overrides": "fc1.*"}, TypeError, r"overrides must be a dict.*'fc1\.\*'$"),
     ({"codec": "dqsg", "update_at": 100}, TypeError, "update_at must be a function .* not 100"),
+    ({"codec": "dqsg", "update_at": "all"}, TypeError, "update_at must be a function .* not 'all'"),
     ({"codec": "dqsg", "warmup_steps": -1}, ValueError, "warmup_steps must be"),
     ({"codec": "dqsg", "min_size": None}, ValueError, "min_size must be"),
     ({"codec": "dqsg", "on_bad": "ignore"}, ValueError, "on_bad must be one of error, skip"),
@@ -339,6 +342,26 @@ def test_choice_of_codecs():
 def test_bad_settings(settings, kind, text):
     with pytest.raises(kind, match=text):
         Aggregator(**settings)
+
+
+def test_integers_of_numpy_are_no_other_settings():
+    def work(transport):
+        kind: Any = int if transport.rank else np.int64
+        return averages(Aggregator("dqsg", seed=kind(3), warmup_steps=kind(0)), transport, 0)
+
+    first, second = run_ranks(2, work)
+    assert all((first[name] == second[name]).all() for name in SHAPES)
+
+
+def test_gradients_without_names():
+    def work(transport):
+        vectors: Any = [np.ones(3)] if transport.rank else gradients(0, 0)
+        Aggregator("dqsg").average(transport, vectors)
+
+    with pytest.raises(RanksFailed) as failed:
+        run_ranks(2, work)
+    assert "vectors must be a dictionary" in str(failed.value.errors[1])
+    assert "rank 1 failed" in str(failed.value.errors[0])
 
 
 def test_codecs_that_adapt_hear_all_ranks():
@@ -388,8 +411,24 @@ def test_controller_that_needs_the_loss():
         aggregator.average(transport, gradients(0, 0))
 
     run_ranks(2, lambda transport: work(transport, 1.5))
-    with pytest.raises(RanksFailed, match="needs the loss of every rank"):
+    with pytest.raises(RanksFailed, match=r"needs the loss of every rank.* Aggregator or"):
         run_ranks(2, lambda transport: work(transport, None if transport.rank else 1.5))
+
+
+@pytest.mark.parametrize("mine, others", [
+    (DqSgd(make_codec("dqsg"), steps=9, alpha=0.9, mean_bits=3),
+     DqSgd(make_codec("dqsg"), steps=9, alpha=0.9, mean_bits=4)),
+    (AdaQs(make_codec("dqsg")), AdaQs(make_codec("dqsg"), fall=0.7))])
+@pytest.mark.parametrize("error_feedback", [False, 0.5])
+def test_controllers_of_other_settings(mine, others, error_feedback):
+    """They would choose other bits on every rank."""
+    def work(transport):
+        codec = others if transport.rank else deepcopy(mine)
+        averages(Aggregator(codec, error_feedback=error_feedback), transport, 0)
+
+    run_ranks(1, work)
+    with pytest.raises(RanksFailed, match="rank 1 has another step, seed, codec"):
+        run_ranks(2, work)
 
 
 def test_steps_of_updates():

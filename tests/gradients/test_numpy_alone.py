@@ -36,3 +36,12 @@ def test_workers_need_numpy_alone():
     assert run.returncode == 0, run.stderr
     assert run.stdout == ("bitstep_gradients.torch needs torch (torch is blocked): "
                           'pip install "bitstep[torch]"\n')
+
+
+def test_steps_of_torch_without_torch():
+    block = "import sys; sys.modules['torch'] = None; "
+    run = subprocess.run([sys.executable, "-c", block + "import bitstep_gradients.lab.ddp_steps"],
+                         capture_output=True, text=True, timeout=120)
+    assert run.returncode == 1
+    assert run.stderr.startswith("error: steps of DistributedDataParallel need torch (")
+    assert run.stderr.endswith('pip install "bitstep[torch]"\n')

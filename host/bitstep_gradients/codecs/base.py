@@ -40,7 +40,8 @@ class Codec(ABC):
     """
 
     name: str                                       # of the class, in list_codecs()
-    number: int                                     # in the header; never given again
+    number: int             # in the header; never given again; from 128 on those of other packages
+    takes_side: bool = False                        # it has a use for side information
     payloads: ClassVar[tuple[str, ...]] = ()        # that the family may use, its default first
 
     def __init__(self, *, bucket_size: int = 0, payload: str | None = None):

@@ -65,7 +65,7 @@ class Ndqsg(Uniform):
         See :class:`bitstep_gradients.codecs.uniform.Uniform`.
     """
 
-    name, number, subtractive = "ndqsg", 23, True
+    name, number, subtractive, takes_side = "ndqsg", 23, True, True
 
     def __init__(self, *, levels: int | None = None, bits: int | None = None, ratio: int = 3,
                  alpha: float = 1.0, **common):

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from inspect import signature
 from math import sqrt
 from typing import Any
 
@@ -192,6 +193,12 @@ class BitController(Wrapped):
         if not np.isfinite(list(numbers.values())).all():
             raise ValueError(f"the state of {type(self).__name__} must be finite; it is damaged")
         self.state = numbers
+
+    def __repr__(self):
+        """With the settings: ranks compare their texts, and must not choose other bits."""
+        settings = [f"{name}={getattr(self, name)!r}" for name in signature(type(self)).parameters
+                    if name != "codec" and hasattr(self, name)]
+        return f"<{type(self).__name__} around {self.codec!r}, {', '.join(settings)}>"
 
     def _codec_of(self, levels: int) -> Uniform:
         if levels not in self._codecs:

@@ -124,7 +124,8 @@ class DqSgd(BitController):
     def _learn(self, step, facts):
         if self.alpha == "loss" and facts["loss"] < 0:      # before anything is changed
             raise ValueError('alpha="loss" needs the loss of every rank, which is at least 0: '
-                             "statistics(vector, loss=...)")
+                             "statistics(vector, loss=...), or the attribute loss of the "
+                             "Aggregator or Compression, set before the step")
         state, square = self.state, facts["scale"]**2
         past, squares = self._since_update(step, square)
         self._spend(past, squares)

@@ -24,7 +24,7 @@ class Wrapped(Codec):
         super().__init__(bucket_size=codec.bucket_size)
         self.codec = codec
         self.name, self.number, self.payload = codec.name, codec.number, codec.payload
-        self.adapts = codec.adapts
+        self.adapts, self.takes_side = codec.adapts, codec.takes_side
 
     @property
     def current(self) -> Codec:

@@ -21,8 +21,6 @@ from bitstep_gradients.keys import WORD, Key
 from bitstep_gradients.registry import make_codec
 from bitstep_gradients.vectors import BFloat16, float_values
 
-NESTED = ("ndqsg",)             # codecs that decode with the last average as side information
-
 
 class Aggregator:
     """Averages of the gradients of all ranks, bit for bit the same on every rank.
@@ -85,13 +83,14 @@ class Aggregator:
         check_integer("seed", seed, 0, WORD - 1)
         if update_at is None:
             update_at = default_updates
-        elif isinstance(update_at, Container):
+        elif isinstance(update_at, Container) and not isinstance(update_at, str):
             update_at = update_at.__contains__
         elif not callable(update_at):
             raise TypeError("update_at must be a function of the step, or a set, range or list of "
                             f"steps, not {update_at!r}")
-        self.exchange, self.warmup_steps, self.on_bad = exchange, warmup_steps, on_bad
-        self.seed, self._update_at = seed, update_at
+        # NumPy's integers have another text, and ranks compare theirs.
+        self.exchange, self.warmup_steps, self.on_bad = exchange, int(warmup_steps), on_bad
+        self.seed, self._update_at = int(seed), update_at
         self._choice = CodecChoice(codec, options, error_feedback=error_feedback,
                                    min_size=min_size, overrides=overrides)
         self.step, self.skipped, self.n_skipped = 0, False, 0
@@ -132,6 +131,9 @@ class Aggregator:
         self.traffic.begin_step()
         status, failure, values, due = FAILED, None, [], []
         try:
+            if not isinstance(vectors, Mapping):
+                raise TypeError("vectors must be a dictionary of gradients by name, not of type "
+                                f"{type(vectors).__name__}")
             values = [float_values(name, vector)[0] for name, vector in vectors.items()]
             self._check_tensors(transport, dict(zip(vectors, values, strict=True)), codecs)
             bad = [name for name, one in zip(vectors, values, strict=True)
@@ -172,7 +174,7 @@ class Aggregator:
         else:
             averages = self.exchange.average(transport, self._entries, values, key, self.traffic)
         for entry, average in zip(self._entries, averages, strict=True):
-            if entry.codec.name in NESTED:
+            if entry.codec.takes_side:
                 entry.side = average.copy()
             if isinstance(entry.codec, ErrorFeedback):
                 entry.codec.keep()

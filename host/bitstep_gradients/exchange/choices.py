@@ -41,6 +41,9 @@ class CodecChoice:
                  error_feedback: "bool | float | None", min_size: int,
                  overrides: "Mapping[str, str | Codec] | None"):
         check_integer("min_size", min_size, 0)
+        if not isinstance(overrides, (Mapping, type(None))):
+            raise TypeError("overrides must be a dictionary, such as {'fc1.*': 'fp16'}, not "
+                            f"{overrides!r}")
         if isinstance(error_feedback, (bool, np.bool_)):
             error_feedback = 1.0 if error_feedback else None
         self.weight = error_feedback

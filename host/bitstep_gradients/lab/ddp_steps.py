@@ -18,12 +18,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch  # type: ignore
-import torch.distributed as dist  # type: ignore
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # type: ignore
-from torch.nn.parallel import DistributedDataParallel  # type: ignore
+try:
+    import torch  # type: ignore
+    import torch.distributed as dist  # type: ignore
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # type: ignore
+    from torch.nn.parallel import DistributedDataParallel  # type: ignore
 
-from bitstep_gradients.torch import Compression
+    from bitstep_gradients.torch import Compression
+except ImportError as error:
+    raise SystemExit(f"error: steps of DistributedDataParallel need torch ({error}): "
+                     'pip install "bitstep[torch]"') from None
 
 
 def eight_bit_hook(_, bucket):

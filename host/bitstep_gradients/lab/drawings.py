@@ -72,7 +72,8 @@ def _progress(what, label):
             for axes, places in zip(panels, (steps, sent / 1e6, seconds), strict=True):
                 # Nothing was sent before the first step: no place for it on a logarithmic scale.
                 first = 0 if axes is panels[0] else 1
-                axes.plot(places[first:], means[first:], label=text, **styles[text])
+                style = styles[text] if len(places) - first > 1 else {**styles[text], "marker": "o"}
+                axes.plot(places[first:], means[first:], label=text, **style)
                 axes.fill_between(places[first:], (means - spreads)[first:],
                                   (means + spreads)[first:], color=styles[text]["color"],
                                   alpha=0.1, linewidth=0)
@@ -88,7 +89,7 @@ def _progress(what, label):
         for axes in panels[1:]:
             if n_workers > 1 or axes is panels[1]:
                 axes.set_xscale("log")
-                axes.xaxis.set_minor_formatter("")
+                _number(axes.xaxis)
         panels[0].axvline(race["setting"]["n_steps"], color="#888888", linewidth=0.8)
         if race["setting"]["budget"]:
             panels[1].axvline(race["setting"]["budget"] / 1e6, color="#888888", linewidth=0.8)
@@ -107,6 +108,16 @@ def _limit(axes, what, drawn):
     axes.set_ylim(max(low, 1e-6) / 1.15, high * 1.15)
 
 
+def _number(axis):
+    """Numbers on a logarithmic axis, at powers of its base; at others where it has not two."""
+    low, high = axis.get_view_interval()
+    axis.set_minor_formatter("")        # they would touch
+    if sum(low <= place <= high for place in axis.get_majorticklocs()) < 2:
+        from matplotlib.ticker import MaxNLocator
+        axis.set_major_locator(MaxNLocator(3))
+        axis.set_major_formatter("{x:g}")
+
+
 def _tradeoff(figure, race, networks):
     """Loss at equal steps, and at equal bytes, against the bits of a value."""
     rows = [row for row in summary(race, networks) if row["bits_a_value"]]
@@ -121,6 +132,7 @@ def _tradeoff(figure, race, networks):
                           color=styles[row["codec"]]["color"], label=row["codec"], elinewidth=0.8)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
+        _number(axes.xaxis)
         axes.set_yscale("log")
         axes.set_xlabel("bits of a value (log scale)")
         axes.grid(alpha=0.3)
@@ -246,17 +258,22 @@ def draw_workers(races: Sequence[dict[str, Any]], networks: Sequence[Network], s
     axes.set_ylabel(f"training loss after {races[0]['setting']['n_steps']} steps (log scale)")
     axes.grid(alpha=0.3)
     _legend(figure, axes)
-    figure.suptitle(f"{races[0]['model']}, {races[0]['data']}", fontsize=10)
+    _title(figure, f"{races[0]['model']}, {races[0]['data']}")
     save_figure(figure, stem)
     return True
 
 
 def _finish(figure, axes, race) -> bool:
     _legend(figure, axes)
-    figure.suptitle(f"{race['model']}, {workers_text(race)}, {race['data']}", fontsize=10)
+    _title(figure, f"{race['model']}, {workers_text(race)}, {race['data']}")
     return True
 
 
 def _legend(figure, axes):
     handles, names = axes.get_legend_handles_labels()
     figure.legend(handles, names, fontsize=7.5, frameon=False, loc="outside right upper")
+
+
+def _title(figure, text):
+    """A title that begins at the left, for the legend is at the right."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize=10)

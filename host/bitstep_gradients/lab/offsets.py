@@ -114,6 +114,8 @@ def rows_of(name: str, data_home: str | Path | None) -> tuple[np.ndarray, np.nda
     """Rows and labels of a named set, or drawn ones of a name such as 20000x20."""
     if drawn := re.fullmatch(r"(\d+)x(\d+)", name):
         rng, (n_rows, n_features) = np.random.default_rng(0), map(int, drawn.groups())
+        if not n_rows or not n_features:
+            raise DataError(f"{name}: a drawn set must have at least one row and one feature")
         features = rng.standard_normal((n_rows, n_features))
         return features, features @ rng.standard_normal(n_features) + rng.standard_normal(n_rows)
     data = load(name, data_home=data_home)

@@ -71,7 +71,7 @@ class Runs:
         samples = race.samples
         self._facts = digest(
             code_version(("bitstep_gradients",), races=()), race.model.name,
-            samples.features, samples.labels, samples.test_features)
+            samples.features, samples.labels, samples.test_features, samples.test_labels)
 
     def train(self, contestant: Contestant, setting: Setting, seed: int) -> dict[str, Any]:
         """Result of a training; see :func:`bitstep_gradients.lab.training.train`."""

@@ -14,7 +14,6 @@ from bitstep_gradients.lab.contestants import Contestant
 from bitstep_gradients.lab.perceptrons import Parameters
 from bitstep_gradients.vectors import sum_of_squares
 
-NESTED = ("ndqsg",)         # the last average is their side information
 STATISTICS, UNUSED = make_codec("none"), Key(0)     # of codecs that adapt: whole messages, too
 
 
@@ -132,7 +131,7 @@ class Workers:
                 total[-1].append(sum_of_squares(vector))
             with np.errstate(over="ignore"):
                 average[name] = (summed / self.n_workers).astype(np.float32)
-            if codec.name in NESTED:
+            if codec.takes_side:
                 self._sides[name] = average[name]
         return Exchange(average, n_bytes / self.n_workers, relative_error(lost, total),
                         encode_s / self.n_workers, decode_s)
@@ -140,7 +139,7 @@ class Workers:
     def remember(self, average: Parameters) -> None:
         """Take an average as the side information of nested codecs, in place of their own."""
         self._sides = {name: average[name] for name, codec in self.codecs.items()
-                       if codec.name in NESTED}
+                       if codec.takes_side}
 
     def _adapt(self, step, gradients, losses) -> int:
         """Update the codecs that adapt; return the bytes of a rank's statistics."""

@@ -52,12 +52,13 @@ class Compression(Aggregator):
     def __init__(self, codec: "str | Codec", *,
                  overrides: "Mapping[Any, str | Codec] | None" = None, process_group=None,
                  **settings: Any):
-        overrides = overrides or {}
-        patterns = {key: one for key, one in overrides.items() if isinstance(key, str)}
+        patterns: Any = overrides       # of another type: refused
+        if isinstance(overrides, Mapping):
+            patterns = {key: one for key, one in overrides.items() if isinstance(key, str)}
         super().__init__(codec, overrides=patterns, **settings)
         self.process_group = process_group
         self._has_patterns = bool(patterns)
-        self._own = [(key, self._choice.prepared(one)) for key, one in overrides.items()
+        self._own = [(key, self._choice.prepared(one)) for key, one in (overrides or {}).items()
                      if not isinstance(key, str)]
         if not all(isinstance(key, torch.Tensor) for key, _ in self._own):
             raise TypeError("keys of overrides must be patterns of names, or parameters")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -16,7 +17,8 @@ import numpy as np
 from distributed import wait
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from bitstep.cli.options import integer
+from bitstep.cli.options import UsageError, integer
+from bitstep.cli.paths import check_writable
 from bitstep.dask import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.dask.engine import Engine
 from bitstep.data.dataset import DataError
@@ -46,17 +48,17 @@ MEMORY_FEATURES = 20
 
 def shape_of(text: str) -> tuple[int, int]:
     """Rows and features of an option such as 20000x20."""
-    found = tuple(map(int, text.split("x")))
-    if len(found) != 2 or min(found) < 1:
+    found = re.fullmatch(r"0*([1-9]\d*)x0*([1-9]\d*)", text)
+    if not found:
         raise argparse.ArgumentTypeError(f"must be such as 20000x20, not {text!r}")
-    return found[0], found[1]
+    return int(found[1]), int(found[2])
 
 
 def set_of(text: str) -> str | tuple[int, int]:
     """A set by name, or rows and features of a generated one."""
     try:
         return text if text in NAMED else shape_of(text)
-    except ValueError:
+    except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
             f"must be one of {', '.join(NAMED)}, or such as 20000x20, not {text!r}") from None
 
@@ -102,6 +104,7 @@ def _fitted(one: str | tuple[int, int],
 def race(arguments: argparse.Namespace) -> None:
     """Contestants on the same persisted partitions."""
     n_rows, n_features = arguments.rows
+    contestants.parts_of_dask_glm()         # before the first training, not after
     for loss, correlation in product(arguments.losses, arguments.correlations):
         classes = loss == LOSSES[1]
         print(f"\nLoss {loss}, {n_rows:,} x {n_features}, "
@@ -196,7 +199,7 @@ def scale(arguments: argparse.Namespace) -> None:
                 parts["passes"], parts["network"], quick["network"], parts["scheduler"])),
                 f"{slow:.1f}", f"{fast:.1f}")
     if arguments.plot:
-        draw(settings, COUNTS, arguments.plot)
+        draw(settings, COUNTS, Path(arguments.plot))
 
 
 def task_seconds(client: Any) -> float:
@@ -274,15 +277,19 @@ def main() -> None:
     one.add_argument("--shapes", nargs="+", type=shape_of, default=[(1_000_000, 100), LARGE],
                      metavar="ROWSxFEATURES",
                      help=f"rows of the boards (default: 1000000x100 {LARGE[0]}x{LARGE[1]})")
-    one.add_argument("--plot", type=Path, metavar="FILE", help="draw the model of boards")
+    one.add_argument("--plot", metavar="FILE", help="draw the model of boards")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")     # of contestants, and of trainings that end by their steps
     if getattr(arguments, "one", None):
         _memory_of(arguments.one, arguments.workers)
         return
     try:
+        check_writable(getattr(arguments, "plot", None))
+    except UsageError as error:
+        parser.error(f"--plot: {error}")
+    try:
         arguments.run(arguments)
-    except DataError as error:
+    except (DataError, ImportError) as error:
         raise SystemExit(f"error: {error}") from None
 
 

@@ -90,7 +90,7 @@ def admm(client: Any, rows: Any) -> Run:
     """The algorithm of dask-ml's LinearRegression, with its defaults but for the penalty, and all
     rounds that it is given.
     """
-    algorithms, families, regularizers = _parts("algorithms", "families", "regularizers")
+    algorithms, families, regularizers = parts_of_dask_glm("algorithms", "families", "regularizers")
 
     def train(run: Run, started: float) -> None:
         class Noting(regularizers.L2):
@@ -115,7 +115,7 @@ def lbfgs(client: Any, rows: Any, *, classes: bool) -> Run:
     """The algorithm of dask-ml's LogisticRegression, or of its LinearRegression with solver
     ``lbfgs``, with a small tolerance; a round is an evaluation of loss and gradient.
     """
-    algorithms, families = _parts("algorithms", "families")
+    algorithms, families = parts_of_dask_glm("algorithms", "families")
 
     def train(run: Run, started: float) -> None:
         minimize = algorithms.fmin_l_bfgs_b
@@ -147,8 +147,12 @@ def lbfgs(client: Any, rows: Any, *, classes: bool) -> Run:
     return measured(client, f"dask-ml {kind}, L-BFGS", train)
 
 
-def _parts(*names: str) -> list[Any]:
-    """Modules of dask-glm, which dask-ml trains with."""
+def parts_of_dask_glm(*names: str) -> list[Any]:
+    """Modules of dask-glm, which dask-ml trains with. ImportError if it is not installed."""
+    try:
+        importlib.import_module("dask_glm")
+    except ImportError as error:
+        raise ImportError(f"the race needs dask-ml ({error}): pip install dask-ml") from error
     return [importlib.import_module(f"dask_glm.{name}") for name in names]
 
 

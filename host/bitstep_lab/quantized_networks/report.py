@@ -78,6 +78,9 @@ def rows_of(runs: Sequence[Runs]) -> list[list[str]]:
     for one in runs:
         losses, tests, accuracy = (one.column(what)[:, -1]
                                    for what in ("losses", "test_losses", "accuracy"))
+        if np.isnan(losses).any():
+            rows.append([one.name, f"{one.step:g}", "diverged", "-", "-"])
+            continue
         rows.append([one.name, f"{one.step:g}", *(
             f"{values.mean():.3f} ± {values.std():.3f}" for values in (losses, tests)),
             f"{100 * accuracy.mean():.1f} ± {100 * accuracy.std():.1f} %"])
@@ -94,6 +97,8 @@ def conclusions(runs: Sequence[Runs]) -> list[str]:
         optimal, uniform = (one for one in pair if one is not None)
         points = 100 * (optimal.column("accuracy")[:, -1] - uniform.column("accuracy")[:, -1])
         losses = [one.column("losses")[:, -1].mean() for one in (optimal, uniform)]
+        if np.isnan(losses).any():
+            continue
         found.append(
             f"Rounded {'to the nearest' if rounding == 'nearest' else 'stochastically'}, Optimal5 "
             f"ends with a training cross-entropy of {losses[0]:.3f}, XNOR5 with {losses[1]:.3f}; "
@@ -148,6 +153,7 @@ def _draw(runs, stem):
         axes.set_xlabel("epoch")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
-    figure.axes[0].set_yscale("log")
+    if any(np.isfinite(one.column("losses")).all(axis=0).any() for one in runs):
+        figure.axes[0].set_yscale("log")        # it needs a number
     figure.axes[1].legend(fontsize=8, frameon=False)
     save_figure(figure, stem)

@@ -27,6 +27,8 @@ class History:
         Mean cross-entropy of the rows to train on and of the others, in nats.
     accuracy : ndarray of float64, shape (epochs,)
         Share of the other rows whose class is right.
+
+    All are NaN from the epoch on in which the weights leave the finite numbers.
     """
 
     losses: np.ndarray
@@ -65,6 +67,8 @@ def train_network(samples: Samples, quantizer: Quantizer | None, *, step: float,
     scores = []
     for _ in range(epochs):
         for part in np.array_split(order.permutation(len(labels)), -(-len(labels) // BATCH)):
+            if not _are_finite(weights):
+                break
             used = {name: one.requires_grad_()
                     for name, one in _rounded(weights, quantizer, rounding).items()}
             outputs = torch.func.functional_call(module, used, (images[part],))
@@ -73,7 +77,8 @@ def train_network(samples: Samples, quantizer: Quantizer | None, *, step: float,
                                      strict=True):
                 speeds[name].mul_(MOMENTUM).add_(slope)
                 weights[name].sub_(step * speeds[name])
-        scores.append(_scores(module, _rounded(weights, quantizer, rounding), samples))
+        scores.append(_scores(module, _rounded(weights, quantizer, rounding), samples)
+                      if _are_finite(weights) else (np.nan,) * 3)
     return History(*(np.array(column) for column in zip(*scores, strict=True)))
 
 
@@ -82,6 +87,10 @@ def tuned_step(samples: Samples, quantizer: Quantizer | None, *, epochs: int) ->
     losses = [train_network(samples, quantizer, step=step, epochs=epochs, seed=0).losses[-1]
               for step in GRID]
     return float(GRID[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))])
+
+
+def _are_finite(weights):
+    return all(one.isfinite().all() for one in weights.values())
 
 
 def _rounded(weights, quantizer, rng):

@@ -42,6 +42,12 @@ def test_data_that_are_not_there(capsys, monkeypatch):
         assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("name", ["0x3", "20x0"])
+def test_drawn_sets_of_nothing(name):
+    with pytest.raises(DataError, match=f"^{name}: a drawn set must have at least one row and one"):
+        rows_of(name, None)
+
+
 @pytest.mark.parametrize("option", ["--shards", "--steps"])
 def test_numbers_that_are_too_small(option, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["offsets", option, "0"])

@@ -111,6 +111,13 @@ def test_reports_that_do_not_fit(races, text, tmp_path, capsys):
     assert text in capsys.readouterr().err
 
 
+def test_a_report_that_is_cut_off(tmp_path, capsys):
+    (tmp_path / "races.json").write_text(json.dumps([a_race()])[:-9])
+    with pytest.raises(SystemExit):
+        main(["--race", str(tmp_path)])
+    assert "must have the report of a race" in capsys.readouterr().err
+
+
 def test_errors_without_torch(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitstep_gradients.lab.networks", None)
     with pytest.raises(SystemExit):

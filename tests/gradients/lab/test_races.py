@@ -1,5 +1,7 @@
 """Races of codecs: contestants, exchange within a process, training, modelled time, tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ from bitstep_gradients.lab.tasks import make_task
 from bitstep_gradients.lab.timing import Network
 from bitstep_gradients.lab.training import Batches, Setting, train
 from bitstep_gradients.lab.workers import Workers, bits_of
+from bitstep_lab.races.figures import new_figure
 from bitstep_lab.races.run_store import RunStore
 
 SHAPES = {"weight": (40, 30), "bias": (30,)}
@@ -250,6 +253,18 @@ def test_race_in_which_runs_diverge_has_its_report(step, diverged, tmp_path):
     assert write_report(tmp_path, [race], NETWORKS).exists()
 
 
+def test_a_race_with_other_labels_to_test_with_is_run_again(tmp_path):
+    model, samples = make_task("logreg", rows=100)
+    chosen, none = setting(), (parse_contestant("none"),)
+    turned = replace(samples, test_labels=(samples.test_labels + 1) % samples.n_classes)
+    right, wrong = (run_race(Race(model, one, none, chosen, 1), RunStore(tmp_path), quiet)
+                    for one in (samples, turned))
+    alone = run_race(Race(model, turned, none, chosen, 1), RunStore(None), quiet)
+    assert wrong["results"][0]["points"][-1]["accuracy"] \
+        == alone["results"][0]["points"][-1]["accuracy"] \
+        != right["results"][0]["points"][-1]["accuracy"]
+
+
 def test_tuned_step_is_the_best_power_of_two():
     losses = {2.0**power: abs(power - 1) + 1.0 for power in range(-12, 5)}
 
@@ -344,6 +359,34 @@ def test_report(race, tmp_path):
         assert len(lines) > 1, name
         assert "NaN" not in lines[1]
     assert drawings.CAPTIONS.keys() == drawings.KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", ["loss", "accuracy", "tradeoff", "errors", "bits"])
+def test_drawings_can_be_read(race, kind):
+    """The title is beside the legend, and every axis has two numbers, within a decade, too."""
+    long = {**race, "data": "digits, " * 18}
+    few = [one for one in race["results"] if one["contestant"]["text"] == "dqsg"]
+    errors = {**race["probe"], "errors": {"dqsg": race["probe"]["errors"]["dqsg"]}}
+    for one in (long, {**long, "results": few, "probe": errors}):
+        figure = new_figure(12.5, 4.8)
+        if not drawings.KINDS[kind](figure, one, NETWORKS):
+            continue
+        figure.canvas.draw()
+        (legend,), title = figure.legends, figure._suptitle
+        assert not title.get_window_extent().overlaps(legend.get_window_extent())
+        for axes in figure.axes:
+            low, high = axes.get_xlim()
+            told = [text for text in axes.xaxis.get_ticklabels()
+                    if text.get_text() and low <= text.get_position()[0] <= high]
+            assert len(told) >= 2, (kind, axes.get_xlabel())
+
+
+def test_a_curve_of_one_point_is_seen(race):
+    """Nothing is sent at step 0, which leaves one point."""
+    short = [{**result, "points": result["points"][:2]} for result in race["results"]]
+    figure = new_figure(12.5, 4.8)
+    assert drawings.KINDS["loss"](figure, {**race, "results": short}, NETWORKS)
+    assert {line.get_marker() for line in figure.axes[1].lines[:-1]} == {"o"}
 
 
 def test_nothing_to_draw(race, tmp_path):

@@ -335,6 +335,10 @@ def bad_key(rank):
     Compression("dqsg", overrides={3: "fp16"})
 
 
+def overrides_without_values(rank):
+    Compression("dqsg", overrides=["0.*"])      # type: ignore[arg-type]
+
+
 def registered_twice(rank):
     _, compression = hooked(network(), "dqsg")
     compression.register(network())
@@ -374,4 +378,5 @@ CASES = {case.__name__: case for case in (
     unused_parameters, accumulation, same_as_numpy, saved_before_the_first_step, sparse,
     complex_numbers, not_finite, joined, after_an_error, going_on_after_an_error, skipped,
     scale_that_changes, overrides, pattern_without_names, parameter_of_another_model,
-    model_not_registered, no_ddp, bad_key, registered_twice, two_models, subgroup, transport)}
+    model_not_registered, no_ddp, bad_key, overrides_without_values, registered_twice,
+    two_models, subgroup, transport)}

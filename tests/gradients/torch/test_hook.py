@@ -110,6 +110,7 @@ def test_saved_before_the_first_step(ranks):
     ("parameter_of_another_model", "ValueError", "a parameter of shape (2,)"),
     ("no_ddp", "TypeError", "DistributedDataParallel, not Linear"),
     ("bad_key", "TypeError", "patterns of names, or parameters"),
+    ("overrides_without_values", "TypeError", "overrides must be a dictionary"),
     ("registered_twice", "ValueError", "has a model already"),
     ("two_models", "ValueError", "take one state for each model")])
 def test_errors(ranks, case, kind, text):

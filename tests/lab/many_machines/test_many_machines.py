@@ -98,10 +98,30 @@ def test_a_board_that_is_none(monkeypatch, capsys):
     assert "--board: invalid choice: 'nothing'" in capsys.readouterr().err
 
 
+def test_race_without_dask_ml(monkeypatch, capsys):
+    """An error before the first training."""
+    monkeypatch.setitem(sys.modules, "dask_glm", None)
+    monkeypatch.setattr(sys, "argv", ["lab", "race"])
+    with pytest.raises(SystemExit, match=r"^error: the race needs dask-ml .*: pip install dask-ml"):
+        lab.main()
+    assert capsys.readouterr().out == ""
+
+
+def test_plot_that_cannot_be_written(monkeypatch, capsys, tmp_path):
+    """An error before the first measurement."""
+    monkeypatch.setattr(sys, "argv", ["lab", "scale", "--plot", f"{tmp_path}/none/boards.png"])
+    with pytest.raises(SystemExit):
+        lab.main()
+    assert "--plot: " in (said := capsys.readouterr()).err
+    assert "there is no folder" in said.err
+    assert said.out == ""
+
+
 def test_shapes():
     assert lab.shape_of("20x3") == (20, 3)
-    with pytest.raises(argparse.ArgumentTypeError, match="must be such as 20000x20"):
-        lab.shape_of("20")
+    for text in ("20", "abc", "20x", "5x0", "2x2x2", "-5x3"):
+        with pytest.raises(argparse.ArgumentTypeError, match="must be such as 20000x20"):
+            lab.shape_of(text)
     assert lab.set_of("20x3") == (20, 3)
     with pytest.raises(argparse.ArgumentTypeError, match="must be one of cadata, cpusmall"):
         lab.set_of("mnist")

@@ -13,6 +13,7 @@ from bitstep_lab.quantized_networks.report import (  # noqa: E402
     conclusions,
     rows_of,
     run_contestants,
+    write_report,
 )
 from bitstep_lab.samples import Samples  # noqa: E402
 
@@ -53,6 +54,23 @@ def test_full_precision_is_sgd_of_torch(samples):
             optimizer.step()
         loss = torch.nn.functional.cross_entropy(module(images), labels)
         assert found.losses[epoch] == pytest.approx(float(loss.detach()), rel=1e-4)
+
+
+@pytest.mark.parametrize("quantizer", [None, Quantizer("optimal", "nearest"),
+                                       Quantizer("uniform", "stochastic")])
+def test_a_step_that_is_too_large(samples, quantizer, tmp_path):
+    """The other contestants have their rows."""
+    found = training.train_network(samples, quantizer, step=1e30, epochs=2, seed=0)
+    assert np.isnan([found.losses, found.test_losses, found.accuracy]).all()
+    good = training.train_network(samples, quantizer, step=0.01, epochs=2, seed=0)
+    names = ("Optimal5, nearest", "XNOR5, nearest")
+    runs = [Runs(name, 0.01, [good, one]) for name, one in zip(names, (found, good), strict=True)]
+    first, second = rows_of(runs)
+    assert first == [names[0], "0.01", "diverged", "-", "-"]
+    assert "diverged" not in second
+    assert conclusions(runs) == []
+    for shown in (runs, runs[:1]):
+        assert "diverged" in write_report(tmp_path, samples, shown).read_text("utf-8")
 
 
 def test_scores_are_of_rounded_weights(samples, monkeypatch):

@@ -57,7 +57,7 @@ def trained_section(folder: Path) -> str:
     """
     try:
         races = json.loads((folder / "races.json").read_text(encoding="utf-8"))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"the folder must have the report of a race: {error}") from error
     race = next((race for race in races if race["model"] == "fc"), None)
     if race is None:
