@@ -18,6 +18,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2         # whose multiples lie far apart, without
 
 def pytest_configure(config):
     """Draw a seed unless there is one; workers of pytest-xdist inherit it."""
+    gc.disable()                        # what is collected stays: to look through it takes seconds
     os.environ.setdefault(SEED, str(secrets.randbits(32)))
     try:
         int(os.environ[SEED])
@@ -40,6 +41,7 @@ def pytest_collection_finish():
     """
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
