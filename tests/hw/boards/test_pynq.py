@@ -585,6 +585,16 @@ def test_collect_nothing(tmp_path, capsys):
         capsys.readouterr().err
 
 
+@pytest.mark.parametrize("named", [["2"], ["--bit-planes"]])
+def test_nothing_of_what_was_named(tmp_path, capsys, named):
+    """The folder of a default pipeline is not said to be of none."""
+    folder = f"pynq-z2-{BOARDS['pynq-z2'].facts.config(4).name}"
+    (tmp_path / folder).mkdir()
+    assert boards.main(["pynq-z2", "--collect", str(tmp_path), *named]) == 1
+    assert f"has {folder}, of a pipeline that was not named: name its CONFIG" in \
+        capsys.readouterr().err
+
+
 def test_what_is_not_collected_is_said(tmp_path, elsewhere, capsys, monkeypatch):
     """Beside a default pipeline, one that was written out."""
     monkeypatch.setattr(BoardFacts, "config", lambda board, bits: SMALL)
@@ -639,6 +649,18 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
     folder = tmp_path / f"pynq-z2-{SMALL.name}"
     assert sorted(path.name for path in folder.iterdir()) == sorted(SOURCES)
     assert "vivado -mode batch -source build.tcl" in capsys.readouterr().out
+
+
+def test_folder_that_cannot_be_written(tmp_path, elsewhere, capsys):
+    """That of the sources, and that of what is collected."""
+    (tmp_path / "file").touch()
+    assert boards.main(["pynq-z2", "--tcl-only", "file", TEXT]) == 1
+    assert "'file/pynq-z2-" in (said := capsys.readouterr().err)
+    assert said.endswith(": free some space, or choose another folder\n")
+    elsewhere()
+    (tmp_path / "bitstreams").touch()
+    assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 1
+    assert f"'bitstreams'\n1 of 1 failed: {SMALL.name}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("texts, config", [
