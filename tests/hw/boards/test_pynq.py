@@ -301,6 +301,8 @@ def test_flow(tmp_path, install):
     ({"hold": "nan"}, r"must tell the slack of hold as WHS\(ns\), not 'nan'"),
     ({"setup": "inf"}, r"must tell the slack of setup as WNS\(ns\), not 'inf'"),
     ({"setup": "0.5", "period": "11.000"}, r"its setup slack is -0\.5 ns"),
+    ({"setup": "10"}, r"a slack of setup below the period of 10 ns, not 10 ns"),
+    ({"setup": "2", "period": "1.000"}, r"a slack of setup below the period of 10 ns, not 11 ns"),
     ({"action": "print('ERROR: [Synth 8-1]'); raise SystemExit(1)"},
      r"Vivado failed with code 1 in .*\nERROR: \[Synth 8-1\]"),
     ({"action": "raise SystemExit(0)"}, "Vivado failed with code 0"),

@@ -181,6 +181,9 @@ def _slacks(board, report, tell):
              f"taken to be {wanted:g} ns")
     else:
         slack_ns["setup"] = round(slack_ns["setup"] + wanted - period, 3)
+    if slack_ns["setup"] >= wanted:     # no clock is so fast
+        raise ToolError(f"{report} must tell a slack of setup below the period of {wanted:g} ns, "
+                        f"not {slack_ns['setup']:g} ns: is it the report of the whole design?")
     return slack_ns
 
 
