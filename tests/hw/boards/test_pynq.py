@@ -62,6 +62,17 @@ def test_default_pipelines(board):
         board.facts.config(3)
 
 
+@pytest.mark.parametrize(("row", "widths"), [
+    ("1, 2, 4, 8 bits", lambda facts: facts.bus_widths.values()),
+    ("bit-plane rows", lambda facts: [facts.bit_plane_bus_width])])
+def test_bus_widths_of_the_documentation(row, widths):
+    text = Path(__file__).parents[3].joinpath("docs/boards-pynq.md").read_text("utf-8")
+    (cells,) = re.findall(rf"^\| bus width for {row} \| (.*) \|$", text, re.MULTILINE)
+    assert BOARDS["pynq-z1"].facts.bus_widths == BOARDS["pynq-z2"].facts.bus_widths
+    assert cells.split(" | ") == [", ".join(map(str, widths(BOARDS[name].facts)))
+                                  for name in ("pynq-z2", "ultra96", "kv260")]
+
+
 def counted():
     """LUT, FF, RAMB36 and DSP of each pipeline in docs/boards-pynq.md, where Yosys's counts are."""
     text = Path(__file__).parents[3].joinpath("docs/boards-pynq.md").read_text("utf-8")
