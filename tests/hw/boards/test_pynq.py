@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -330,6 +332,23 @@ def test_flow_that_fails(tmp_path, install, options, message):
 def test_flow_that_hangs(tmp_path, install):
     with pytest.raises(ToolError, match=r"took more than .* hours .*--timeout"):
         run_flow(tmp_path, install(action="time.sleep(60)"), timeout_s=0.5)
+
+
+def test_flow_that_is_under_way(tmp_path, install):
+    """A second Vivado would delete what the first one works on."""
+    vivado = install(action="""for _ in range(600):
+        if pathlib.Path("go").exists(): break
+        time.sleep(0.1)""")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(run_flow, tmp_path, vivado)
+        while not (found := list((tmp_path / "work").glob("*/*/output.txt"))):
+            assert not first.done()
+            time.sleep(0.01)
+        with pytest.raises(ToolError, match=r"Another process builds in .*: wait until it ends"):
+            run_flow(tmp_path, vivado)
+        (found[0].parent / "go").touch()
+        path = first.result()
+    assert run_flow(tmp_path, install(action="raise SystemExit(1)")) == path
 
 
 TEXT = "bits=4,max_features=32,lookahead=0"         # SMALL
