@@ -31,10 +31,12 @@ from stubbed_vivado import (
 
 from bitstep.pipeline.boards import BoardFacts
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import ADDRESS_WIDTH
+from bitstep.pipeline.registers import ADDRESS_WIDTH, Loss
+from bitstep.training.pipelines import pipeline_for
 from bitstep_hw.axi.buses import MAX_BURST
 from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import pynq
+from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.vivado import ToolError
 from bitstep_hw.boards.vivado.flow import Vivado, build, find_vivado
 from bitstep_hw.boards.vivado.results import check_handoff, period_ns, utilization
@@ -73,6 +75,20 @@ def test_bus_widths_of_the_documentation(row, widths):
     assert BOARDS["pynq-z1"].facts.bus_widths == BOARDS["pynq-z2"].facts.bus_widths
     assert cells.split(" | ") == [", ".join(map(str, widths(BOARDS[name].facts)))
                                   for name in ("pynq-z2", "ultra96", "kv260")]
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 10, 20, 100, 4096])
+@pytest.mark.parametrize(("name", "bits", "encoding", "options"), [
+    ("32 bits", 32, "float", {}), ("`double`", 4, "double", {}),
+    ("refetching", 8, "nearest", {"loss": Loss.HINGE, "refetch": True}),
+    ("`--box`", 4, "nearest", {"proximal": True})])
+def test_bitstreams_of_their_own(name, bits, encoding, options, n_features):
+    """Those of the documentation run what `bitstep train` asks for."""
+    text = " ".join(Path(__file__).parents[3].joinpath("docs/boards-pynq.md").read_text(
+        "utf-8").split())
+    (fields,) = re.findall(rf"{name} \(`(\w+=[\w=,]+)`", text)
+    config = parse_config(fields if fields.startswith("bits=") else f"bits={bits},{fields}")
+    assert config.runs(pipeline_for(n_features=n_features, bits=bits, encoding=encoding, **options))
 
 
 def counted():
