@@ -41,7 +41,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         help="on the board, for bitstreams and data (default: %(default)s)")
     parser.add_argument("--no-check", dest="check", action="store_false",
                         help="do not load the bitstreams")
-    parser.add_argument("--timeout", type=number(0), default=STEP_TIMEOUT_S, metavar="S",
+    # The system's waits end at 2^31 ms.
+    parser.add_argument("--timeout", type=number(0, high=1e6), default=STEP_TIMEOUT_S, metavar="S",
                         help="limit of time for each step in seconds (default: 600)")
     return parser
 

@@ -160,13 +160,13 @@ class RegisterRun(Run):
             if not progress.finished and progress.idle_s > self.timeout_s:
                 raise self._timeout(progress)
         self._running = False
-        self._check_place()
         # A serial line takes a while for these, in which Ctrl-C must lose nothing either.
         status, error, self.overflow = map(self.read, ("STATUS", "ERROR", "OVERFLOW"))
+        done = self.epochs_done()
+        self._check_place()
         self.overflowed = error == Error.OVERFLOW
         if self.overflowed:
             return
-        done = self.epochs_done()
         if status & Status.FAILED or error != Error.NONE:
             raise run_error(error, self.overflow, self.result(), count)
         if done != count:
@@ -225,7 +225,10 @@ class RegisterRun(Run):
         return self.read("MODEL_OUT_ADDRESS_HI"), self.read("MODEL_OUT_ADDRESS_LO")
 
     def _check_place(self):
-        """Raise DeviceError if a reset or another program has replaced the run that was started."""
+        """Raise DeviceError if a reset or another program has replaced the run that was started.
+        It is called after registers were read, since they tell of that run only if it was there
+        until then.
+        """
         if self._started_at is not None and self._place() != self._started_at:
             raise self._lost("the registers are not those that it was started with")
 
@@ -245,14 +248,16 @@ class RegisterRun(Run):
 
     def outcomes(self):
         """See :meth:`bitstep.pipeline.device.Run.outcomes`."""
-        self._check_place()
         if not self.flags_models:
             result = self.result()
-            return [RangeOverflowError(Overflow(self.overflow), result) if self.overflowed
-                    else result]
-        flags, written = self._flags(), self._written()
-        return [joint_runs.outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
-                for number, result in enumerate(self._results_in(written))]
+            found = [RangeOverflowError(Overflow(self.overflow), result) if self.overflowed
+                     else result]
+        else:
+            flags, written = self._flags(), self._written()
+            found = [joint_runs.outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
+                     for number, result in enumerate(self._results_in(written))]
+        self._check_place()
+        return found
 
     def _flags(self):
         """Three bits for each job that left its range; 0 while they are of an earlier run."""

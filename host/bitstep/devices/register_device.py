@@ -211,6 +211,7 @@ class GradientRun(RegisterRun):
             return GradientSum(np.zeros(job.n_features, np.int64), 0, outcome.overflow,
                                counters=outcome.result.counters)
         low, high = self.results()
+        self._check_place()
         words = job.model - _joined(low.models[0], high.models[0])
         intercept = job.intercept - _joined(low.intercepts, high.intercepts)
         return GradientSum(words, int(intercept[0]), counters=low.counters)

@@ -1,6 +1,7 @@
 """Trainings of one data set at several widths, on the pipelines of a board."""
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from bitstep.cli.options import UsageError, is_quantized
@@ -55,8 +56,10 @@ def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
 
 def _changes(arguments, board, bits, chosen):
     """Options of the training at a width: an encoding that is not made for it is left out."""
-    changed: dict[str, Any] = {} if is_quantized(arguments.data) else {
-        "bits": bits, "bus_width": arguments.bus_width or board.bus_width(bits or USUAL_BITS)}
+    changed: dict[str, Any] = {
+        "bus_width": arguments.bus_width or board.bus_width(bits or USUAL_BITS)}
+    if not is_quantized(arguments.data):
+        changed["bits"] = bits
     encoding = ENCODINGS.get(arguments.encoding)
     if bits != chosen and (bits == FLOAT_BITS or (
             encoding and not encoding.min_bits <= bits <= encoding.max_bits)):
@@ -69,9 +72,11 @@ def _changes(arguments, board, bits, chosen):
 def _trained(request: Request, config: PipelineConfig, board: Board) -> dict[str, Any]:
     problem = request.problem
     rows = problem.outputs[0].rows
+    # Of floating-point rows the look-ahead is part of the result.
+    asked = replace(request.config, lookahead=config.lookahead) if config.rows.floating \
+        else request.config
     with open_device("cpu", config, clock_hz=board.clock_hz, **board.memory) as device:
-        model = train_model(problem.outputs, device, request.config, request.objective,
-                            request.training)
+        model = train_model(problem.outputs, device, asked, request.objective, request.training)
     if model.interrupted:
         raise KeyboardInterrupt
     cycles = (model.counters["cycles"] or 0) / model.epochs_done

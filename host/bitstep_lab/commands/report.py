@@ -114,6 +114,10 @@ def _chosen(arguments, board):
         return data.bits
     if arguments.planes is not None:
         raise _no_planes(arguments.data)
+    if board.manifest is not None and board.manifest.config.row_format == BIT_PLANES:
+        raise UsageError(f"{arguments.manifest} is of a pipeline for bit-plane rows, which "
+                         f"{arguments.data} has not: give a file of `bitstep quantize "
+                         "--bit-planes`, or another manifest")
     if arguments.bits is None and board.manifest is not None:
         return board.manifest.config.bits
     return arguments.bits

@@ -19,13 +19,15 @@ def main(arguments: list[str]) -> int:
               "or write the files of a release. "
               f"BOARD is one of {', '.join(BOARDS)};\nBOARD --help shows its options.")
         return 0
-    if arguments[:1] == ["release"]:
-        return release.main(arguments[1:])
-    if not arguments or arguments[0] not in BOARDS:
+    if not arguments or arguments[0] not in {*BOARDS, "release"}:
         print(f"The board must be one of {', '.join(BOARDS)}, "
               f"not {arguments[0] if arguments else 'nothing'}", file=sys.stderr)
         return 2
-    return BOARDS[arguments[0]](arguments[1:])
+    try:
+        return BOARDS.get(arguments[0], release.main)(arguments[1:])
+    except OSError as error:        # a folder that is none, or a full disk
+        print(f"{error}: free some space, or choose another folder", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ def main(name: str, arguments: list[str] | None = None) -> int:
         if chosen.collect is not None:
             if not chosen.configs and not chosen.bit_planes:    # as in the archives of a release
                 configs.append(board.facts.bit_plane_config())
-            folders = _finished(board, configs, chosen.collect, bool(chosen.configs))
+            folders = _finished(board, configs, chosen.collect,
+                                bool(chosen.configs) or chosen.bit_planes)
             actions = {config: functools.partial(collect, board, config, folder, BITSTREAMS,
                                                  tell=_tell)
                        for config, folder in folders.items()}
@@ -118,7 +119,8 @@ def _finished(board, configs, folder, named):
     present = {config: path for config, path in folders.items() if path.is_dir()}
     others = sorted(path.name for path in folder.glob(f"{board.name}-*")
                     if path.is_dir() and path not in folders.values())
-    left = f"{', '.join(others)}, of no default pipeline: name its CONFIG, as for --tcl-only"
+    whose = "a pipeline that was not named" if named else "no default pipeline"
+    left = f"{', '.join(others)}, of {whose}: name its CONFIG, as for --tcl-only"
     if not present:
         raise ToolError(f"{folder} must hold a folder that --tcl-only wrote, such as "
                         f"{next(iter(folders.values())).name}, and has "
@@ -134,7 +136,7 @@ def _run_all(actions):
     for config, action in actions.items():
         try:
             _tell(f"wrote {action()}, .bit and .hwh")
-        except ToolError as error:
+        except (ToolError, OSError) as error:
             failed[config.name] = error
             print(error, file=sys.stderr, flush=True)
     if failed:

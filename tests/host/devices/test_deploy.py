@@ -157,6 +157,14 @@ def test_host_or_local(arguments, capsys):
     assert "Either HOST or --local must be given" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", ["0", "nan", "3e6"])
+def test_bad_limit_of_time(value, capsys):
+    """The system cannot wait for a month."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["deploy", "pynq-z2", "board", "--timeout", value])
+    assert "argument --timeout: must be a number between 0 and 1e+06" in capsys.readouterr().err
+
+
 def test_unknown_board(capsys):
     assert main(["deploy", "pynq-z9", "--local"]) == 1
     assert "There is no board 'pynq-z9'; there are pynq-z1, pynq-z2, " in capsys.readouterr().err

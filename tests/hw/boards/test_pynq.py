@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -29,10 +31,12 @@ from stubbed_vivado import (
 
 from bitstep.pipeline.boards import BoardFacts
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import ADDRESS_WIDTH
+from bitstep.pipeline.registers import ADDRESS_WIDTH, Loss
+from bitstep.training.pipelines import pipeline_for
 from bitstep_hw.axi.buses import MAX_BURST
 from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import pynq
+from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.vivado import ToolError
 from bitstep_hw.boards.vivado.flow import Vivado, build, find_vivado
 from bitstep_hw.boards.vivado.results import check_handoff, period_ns, utilization
@@ -60,6 +64,31 @@ def test_default_pipelines(board):
     assert sorted(board.facts.bus_widths) == [1, 2, 4, 8]
     with pytest.raises(ValueError, match="are for 1, 2, 4, 8 bits, not 3"):
         board.facts.config(3)
+
+
+@pytest.mark.parametrize(("row", "widths"), [
+    ("1, 2, 4, 8 bits", lambda facts: facts.bus_widths.values()),
+    ("bit-plane rows", lambda facts: [facts.bit_plane_bus_width])])
+def test_bus_widths_of_the_documentation(row, widths):
+    text = Path(__file__).parents[3].joinpath("docs/boards-pynq.md").read_text("utf-8")
+    (cells,) = re.findall(rf"^\| bus width for {row} \| (.*) \|$", text, re.MULTILINE)
+    assert BOARDS["pynq-z1"].facts.bus_widths == BOARDS["pynq-z2"].facts.bus_widths
+    assert cells.split(" | ") == [", ".join(map(str, widths(BOARDS[name].facts)))
+                                  for name in ("pynq-z2", "ultra96", "kv260")]
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 10, 20, 100, 4096])
+@pytest.mark.parametrize(("name", "bits", "encoding", "options"), [
+    ("32 bits", 32, "float", {}), ("`double`", 4, "double", {}),
+    ("refetching", 8, "nearest", {"loss": Loss.HINGE, "refetch": True}),
+    ("`--box`", 4, "nearest", {"proximal": True})])
+def test_bitstreams_of_their_own(name, bits, encoding, options, n_features):
+    """Those of the documentation run what `bitstep train` asks for."""
+    text = " ".join(Path(__file__).parents[3].joinpath("docs/boards-pynq.md").read_text(
+        "utf-8").split())
+    (fields,) = re.findall(rf"{name} \(`(\w+=[\w=,]+)`", text)
+    config = parse_config(fields if fields.startswith("bits=") else f"bits={bits},{fields}")
+    assert config.runs(pipeline_for(n_features=n_features, bits=bits, encoding=encoding, **options))
 
 
 def counted():
@@ -301,6 +330,8 @@ def test_flow(tmp_path, install):
     ({"hold": "nan"}, r"must tell the slack of hold as WHS\(ns\), not 'nan'"),
     ({"setup": "inf"}, r"must tell the slack of setup as WNS\(ns\), not 'inf'"),
     ({"setup": "0.5", "period": "11.000"}, r"its setup slack is -0\.5 ns"),
+    ({"setup": "10"}, r"a slack of setup below the period of 10 ns, not 10 ns"),
+    ({"setup": "2", "period": "1.000"}, r"a slack of setup below the period of 10 ns, not 11 ns"),
     ({"action": "print('ERROR: [Synth 8-1]'); raise SystemExit(1)"},
      r"Vivado failed with code 1 in .*\nERROR: \[Synth 8-1\]"),
     ({"action": "raise SystemExit(0)"}, "Vivado failed with code 0"),
@@ -317,6 +348,23 @@ def test_flow_that_fails(tmp_path, install, options, message):
 def test_flow_that_hangs(tmp_path, install):
     with pytest.raises(ToolError, match=r"took more than .* hours .*--timeout"):
         run_flow(tmp_path, install(action="time.sleep(60)"), timeout_s=0.5)
+
+
+def test_flow_that_is_under_way(tmp_path, install):
+    """A second Vivado would delete what the first one works on."""
+    vivado = install(action="""for _ in range(600):
+        if pathlib.Path("go").exists(): break
+        time.sleep(0.1)""")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(run_flow, tmp_path, vivado)
+        while not (found := list((tmp_path / "work").glob("*/*/output.txt"))):
+            assert not first.done()
+            time.sleep(0.01)
+        with pytest.raises(ToolError, match=r"Another process builds in .*: wait until it ends"):
+            run_flow(tmp_path, vivado)
+        (found[0].parent / "go").touch()
+        path = first.result()
+    assert run_flow(tmp_path, install(action="raise SystemExit(1)")) == path
 
 
 TEXT = "bits=4,max_features=32,lookahead=0"         # SMALL
@@ -585,6 +633,16 @@ def test_collect_nothing(tmp_path, capsys):
         capsys.readouterr().err
 
 
+@pytest.mark.parametrize("named", [["2"], ["--bit-planes"]])
+def test_nothing_of_what_was_named(tmp_path, capsys, named):
+    """The folder of a default pipeline is not said to be of none."""
+    folder = f"pynq-z2-{BOARDS['pynq-z2'].facts.config(4).name}"
+    (tmp_path / folder).mkdir()
+    assert boards.main(["pynq-z2", "--collect", str(tmp_path), *named]) == 1
+    assert f"has {folder}, of a pipeline that was not named: name its CONFIG" in \
+        capsys.readouterr().err
+
+
 def test_what_is_not_collected_is_said(tmp_path, elsewhere, capsys, monkeypatch):
     """Beside a default pipeline, one that was written out."""
     monkeypatch.setattr(BoardFacts, "config", lambda board, bits: SMALL)
@@ -639,6 +697,18 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
     folder = tmp_path / f"pynq-z2-{SMALL.name}"
     assert sorted(path.name for path in folder.iterdir()) == sorted(SOURCES)
     assert "vivado -mode batch -source build.tcl" in capsys.readouterr().out
+
+
+def test_folder_that_cannot_be_written(tmp_path, elsewhere, capsys):
+    """That of the sources, and that of what is collected."""
+    (tmp_path / "file").touch()
+    assert boards.main(["pynq-z2", "--tcl-only", "file", TEXT]) == 1
+    assert "'file/pynq-z2-" in (said := capsys.readouterr().err)
+    assert said.endswith(": free some space, or choose another folder\n")
+    elsewhere()
+    (tmp_path / "bitstreams").touch()
+    assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 1
+    assert f"'bitstreams'\n1 of 1 failed: {SMALL.name}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("texts, config", [

@@ -154,6 +154,40 @@ def test_bit_plane_rows(two_classes, tmp_path, capsys):
             run(data, "--planes", 4)
 
 
+@pytest.mark.parametrize("bus", [[], ["--bus-width", 128]])
+def test_quantized_file_has_the_bus_of_the_board(two_classes, tmp_path, capsys, bus):
+    """As the values that it was made of."""
+    path = tmp_path / "codes.npz"
+    assert main(["quantize", two_classes, "--bits", "4", "--encoding", "nearest", "--out",
+                 str(path)]) == 0
+    said = []
+    for data in (path, two_classes):
+        assert run(data, *SVM, "--bits", 4, "--encoding", "nearest", "--compare", 4, "--board",
+                   "kv260", "--epochs", 1, *bus) == 0
+        said.append(capsys.readouterr().out.partition("\npipeline ")[2].partition("\nbits ")[0])
+    assert f"on a bus of {bus[-1] if bus else 512} bits" in said[0]
+    assert said[0] == said[1]
+
+
+def test_manifest_with_another_look_ahead_for_floating_point(two_classes, tmp_path, capsys):
+    """Which is part of the result, so the training takes it from the manifest."""
+    path = tmp_path / "board.json"
+    for config in (PipelineConfig(bits=32, row_format="float32", update_interval=4, lookahead=0),
+                   PipelineConfig(bits=4, lookahead=0)):
+        Manifest(board="pynq-z2", config=config, identity=1,
+                 clock_mhz={"constraint": 100}).write(path)
+        assert run(two_classes, *SVM, "--manifest", path, "--compare", 32, "--epochs", 1) == 0
+        assert re.search(r"^32 \(float\) +float +2 ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_manifest_of_bit_plane_rows(two_classes, tmp_path):
+    path = tmp_path / "board.json"
+    Manifest(board="pynq-z2", config=FACTS["pynq-z2"].bit_plane_config(), identity=1,
+             clock_mhz={"constraint": 100}).write(path)
+    with pytest.raises(UsageError, match=r"for bit-plane rows, which .*two\.csv has not: give a"):
+        run(two_classes, "--manifest", path)
+
+
 @pytest.mark.parametrize("options, message", [
     (("--board", "kv260", "--manifest", "x.json"), "leave one out"),
     (("--out", "report.pdf"), r"must be a file name that ends in \.html or \.txt"),

@@ -5,9 +5,12 @@ import time
 
 import numpy as np
 import pytest
+from bit_plane_runs import FAST
+from centred_runs import gradient_job
 from drawn_jobs import CONFIGS
 from simulated import check_models, open_board
 
+from bitstep.devices.register_device import ForwardingDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.results import DeviceError
 from bitstep_sim.testing.random_jobs import random_job
@@ -101,6 +104,35 @@ def test_reset_under_a_run_is_noticed_soon(board, length):
     assert time.monotonic() - started < 20
     assert not board._buffers
     check_models(board, [SHORT])
+
+
+class ResetAfterwards(ForwardingDevice):
+    """A board that is reset before one of the reads that follow the end of a run."""
+
+    reads, chosen = 0, 0
+
+    def read(self, offset):
+        if self.device.board.interrupt:
+            self.reads += 1
+            if self.reads == self.chosen:
+                self.device.board.reset(1)
+        return self.device.read(offset)
+
+
+@pytest.mark.parametrize(("config", "action"), [
+    (CONFIG, lambda device: device.train(SHORT)),
+    (FAST, lambda device: device.gradient(gradient_job(FAST, n_features=5, n_rows=30)))])
+def test_reset_while_results_are_read(config, action):
+    """Nothing of it is taken for a result: neither models of no epoch nor counters of 0."""
+    with open_board(config) as board:
+        device = ResetAfterwards(board)
+        action(device)
+        assert device.reads > 40
+        for number in range(1, device.reads + 1):
+            board.board.reset()
+            device.reads, device.chosen = 0, number
+            with pytest.raises(DeviceError, match=r"is gone .*the board was reset"):
+                action(device)
 
 
 def test_slow_memory_is_no_reset():

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import FileSum, Manifest
 from bitstep_hw.boards.vivado import IP_VLNV, ToolError
@@ -106,16 +108,21 @@ def build(board: PynqBoard, config: PipelineConfig, vivado: Vivado, *, folder: P
     ------
     ToolError
         If Vivado fails or takes too long, the clock is not met or the .hwh is not what the
-        driver needs.
+        driver needs, or another process builds the same.
     """
     found = digest(sources(board, config, jobs=jobs))
     key = hashlib.sha256(f"{vivado.version} {found}".encode()).hexdigest()[:16]
     work = write_sources(board, config, folder / key, jobs=jobs)
-    if not (work / RESULT).exists():
-        tell(f"building {work.name} with Vivado {vivado.version}; watch {work / OUTPUT}")
-        _run([vivado.program, "-mode", "batch", "-nojournal", "-log", "vivado.log", "-notrace",
-              "-source", "build.tcl"], work, timeout_s)
-    return collect(board, config, work, target, tell=tell)
+    try:        # a second Vivado would delete what the first one works on
+        with FileLock(work / "lock", timeout=0):
+            if not (work / RESULT).exists():
+                tell(f"building {work.name} with Vivado {vivado.version}; watch {work / OUTPUT}")
+                _run([vivado.program, "-mode", "batch", "-nojournal", "-log", "vivado.log",
+                      "-notrace", "-source", "build.tcl"], work, timeout_s)
+            return collect(board, config, work, target, tell=tell)
+    except Timeout as error:
+        raise ToolError(f"Another process builds in {work}: wait until it ends, then repeat the "
+                        "command, which collects what it has made") from error
 
 
 def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path, *,
@@ -181,6 +188,9 @@ def _slacks(board, report, tell):
              f"taken to be {wanted:g} ns")
     else:
         slack_ns["setup"] = round(slack_ns["setup"] + wanted - period, 3)
+    if slack_ns["setup"] >= wanted:     # no clock is so fast
+        raise ToolError(f"{report} must tell a slack of setup below the period of {wanted:g} ns, "
+                        f"not {slack_ns['setup']:g} ns: is it the report of the whole design?")
     return slack_ns
 
 

@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from amaranth import ClockDomain, Module, Signal
@@ -174,6 +175,16 @@ def test_usual_rates(clock_mhz, fastest):
         elif round(1e6 * clock_mhz / baud) >= MIN_DIVISOR:
             with pytest.raises(ValueError, match="within 2 %"):
                 SystemConfig(pipeline=TINY, clock_hz=round(1e6 * clock_mhz), baud=baud)
+
+
+def test_clocks_of_the_fastest_usual_rate():
+    """Those that docs/boards-ecp5.md names, of all that the PLL has."""
+    clocks_mhz = [*range(10, 165, 5), 175, 200]
+    assert [mhz for mhz in clocks_mhz if USUAL_RATES[-1] in usual_rates(1e6 * mhz)] == \
+        [30, *(mhz for mhz in clocks_mhz if mhz >= 45)]
+    text = Path(__file__).parents[4].joinpath("docs/boards-ecp5.md").read_text("utf-8")
+    assert f"but not {USUAL_RATES[-1]:,}, which 30 MHz have and all multiples of 5 MHz from 45 on" \
+        in text.replace("\n", " ")
 
 
 def test_choices_are_refused_before_anything_is_made_of_them():
