@@ -128,8 +128,9 @@ REGISTERS = tuple([
              "(number-formats.md)"),
     Register("INTERCEPT_LEVEL", 0x05C, "rw", 17, "Level of the intercept's constant 1 (1 for "
              "floating-point rows); 0 for none"),
-    Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's. D of "
-             "pipeline.md is always allowed; of long rows more only where the memories of rows hold it"),
+    Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's. "
+             "D of pipeline.md is always allowed; of long rows more only where the memories of "
+             "rows hold it"),
     Register("CORRECTION_PERIOD", 0x064, "rw", 32,
              "Rows between diagonal corrections, a multiple of BATCH; 0 for none"),
     Register("WARM_START", 0x068, "rw", 1, "1 loads the model at MODEL_IN, 0 starts from zero"),
@@ -154,7 +155,8 @@ REGISTERS = tuple([
     *_pair("FINE_ADDRESS", 0x0C0, "rw", "Address of the fine rows, aligned to 8 bytes"),
     Register("LOOKAHEAD_MARGIN", 0x0C8, "rw", 32, "Bound of what the updates in flight add to the "
              "reach of a row's cells, in units of K rounded up: CELL_HALF_LEVELS times "
-             "LOOKAHEAD times the number of features times the largest level; 0 without refetching"),
+             "LOOKAHEAD times the number of features times the largest level; 0 without "
+             "refetching"),
     *_pair("CODEBOOKS_ADDRESS", 0x0D0, "rw", "Address of the codebooks, aligned to 8 "
            "bytes; for pipelines that have them"),
     Register("MODELS", 0x0D8, "rw", 5, "Models of this run, 1 to the configuration's; not looked "
