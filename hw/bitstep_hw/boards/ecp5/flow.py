@@ -39,6 +39,7 @@ BIT_PLANE_DEFAULT = "lookahead=1,max_features=1024"
 SDRAM_DEFAULT = "bits=4,lookahead=3,update_interval=4,max_features=1024"
 SEED = 1
 PIPELINE_MHZ = 150.0
+LATE_NS = 9.0
 # Of bitstreams with each kind of memory. An SDRAM takes minutes to fill, so its line has the
 # highest rate of the board's USB bridge, to which its clock can be divided.
 BITSTREAM_MHZ = {"on-chip": 40.0, "sdram": 75.0}
@@ -167,7 +168,7 @@ def _print_measured(config, arguments):
         print(f"{config.name}, seed {seed}: {clock.achieved_mhz:.1f} MHz (aimed at "
               f"{clock.constraint_mhz:.0f}); {used}")
         print(describe_paths(report))
-        print(describe_endpoints(report, arguments.late_ns), flush=True)
+        print(describe_endpoints(report, _or(arguments.late_ns, LATE_NS)), flush=True)
 
 
 def _alpha(arguments, known):
@@ -258,9 +259,9 @@ def main(arguments: list[str] | None = None) -> int:
     kind.add_argument("--check", action="store_true",
                       help="build, and compare with the manifest in bitstreams/; what no option "
                       "says is as the manifest has it")
-    parser.add_argument("--late-ns", type=Number(0, above=False), default=9.0,
+    parser.add_argument("--late-ns", type=Number(0, above=False),
                         help="with --clock-only: list the registers whose data arrives later "
-                        "(%(default)s)")
+                        f"({LATE_NS:g})")
     parser.add_argument("--clock-mhz", type=Number(0, high=MAX_CLOCK_MHZ),
                         help="clock that place and route aims at, and "
                         f"which the bitstream has (default: {BITSTREAM_MHZ['on-chip']:g}, with "
@@ -289,6 +290,11 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.placer == "static" and chosen.placer_alpha is not None:
         parser.error("--placer-alpha is of the placer heap; leave one of the two out")
+    if chosen.clock_only and (chosen.memory_kib, chosen.baud) != (None, None):
+        parser.error("--memory-kib and --baud are of a bitstream, and --clock-only makes none; "
+                     "leave them out")
+    if chosen.late_ns is not None and not chosen.clock_only:
+        parser.error("--late-ns is of --clock-only; give both, or none")
     default = SDRAM_DEFAULT if chosen.memory == "sdram" else DEFAULT
     try:
         configs = [parse_config(text, bit_planes=chosen.bit_planes) for text in

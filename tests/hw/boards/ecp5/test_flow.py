@@ -435,10 +435,15 @@ def test_the_placer_is_in_the_manifest(seeds, tmp_path, more, alpha):
     assert [call["alpha"] for call in seeds] == [alpha, alpha, 0.3]
 
 
-def test_alpha_is_of_the_other_placer(capsys):
+@pytest.mark.parametrize("options, message", [
+    ("--placer static --placer-alpha 0.05", "--placer-alpha is of the placer heap; leave one"),
+    ("--clock-only --memory-kib 8", "--memory-kib and --baud are of a bitstream"),
+    ("--clock-only --baud 500000", "--memory-kib and --baud are of a bitstream"),
+    ("--late-ns 8", "--late-ns is of --clock-only; give both, or none")])
+def test_options_that_would_do_nothing(options, message, capsys):
     with pytest.raises(SystemExit):
-        ecp5.main(["--placer", "static", "--placer-alpha", "0.05"])
-    assert "--placer-alpha is of the placer heap; leave one" in capsys.readouterr().err
+        ecp5.main(options.split())
+    assert message in capsys.readouterr().err
 
 
 def test_no_seed_reaches_the_clock(seeds, tmp_path, capsys):
