@@ -5,6 +5,7 @@ from typing import Any
 
 from bitstep.cli.configuration import add_configuration_options, configuration
 from bitstep.cli.paths import check_writable
+from bitstep.cli.progress import StatusLine
 from bitstep.options.table import OPTIONS
 from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.writing import write_text
@@ -33,7 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
         from bitstep_hw.top import identity, verilog_of
     except ImportError as error:
         raise RuntimeError(f'RTL needs Amaranth ({error}): pip install "bitstep[hw]"') from error
-    text = verilog_of(config)
+    status = StatusLine("rtl")          # rows of a million features take minutes
+    status(f"generating {config.name}")
+    try:
+        text = verilog_of(config)
+    finally:
+        status.clear()
     write_text(arguments.out, text)
     print(f"wrote {arguments.out}: {config.name}, {len(text):,} characters, identity "
           f"{identity(config):032x}")

@@ -642,7 +642,9 @@ def test_rtl(tmp_path, capsys):
     assert main(["rtl", "--bits", "8", "--max-features", "16", "--lookahead", "0", "--no-minibatch",
                  "--no-corrections", "--out", str(path)]) == 0
     assert "module bitstep_top" in path.read_text()
-    assert "w64-b8-one-n16-d0-c2-nobatch-nocorr" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "w64-b8-one-n16-d0-c2-nobatch-nocorr" in shown.out
+    assert shown.err == "rtl: generating w64-b8-one-n16-d0-c2-nobatch-nocorr ...\n"
 
 
 def test_as_a_process(numbers, capsys):
