@@ -540,7 +540,8 @@ config = PipelineConfig(bits=3, max_features=64)
 fake = sys.modules["pynq"] = fake_pynq.FakePynq(config)
 device = PynqDevice(config, bitfile={str(path)!r})
 fake.pipeline.set("STATUS", 1)
-fake.pipeline.end = lambda error: (print("aborted", int(error)), fake.pipeline.set("STATUS", 2))
+fake.pipeline.end = lambda error: (print("aborted", int(error), flush=True),
+                                   fake.pipeline.set("STATUS", 2))
 {ending}
 """
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True,
