@@ -18,7 +18,6 @@ GOLDEN = (math.sqrt(5) - 1) / 2         # whose multiples lie far apart, without
 
 def pytest_configure(config):
     """Draw a seed unless there is one; workers of pytest-xdist inherit it."""
-    gc.disable()                        # what is collected stays: to look through it takes seconds
     os.environ.setdefault(SEED, str(secrets.randbits(32)))
     try:
         int(os.environ[SEED])
@@ -35,13 +34,20 @@ def pytest_configure(config):
         units.FAST = ("-O1", "-march=native")
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """What is collected stays: to look through it meanwhile takes seconds."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def pytest_collection_finish():
     """Leave what was collected to itself: to look through it for circles takes time, again and
     again while components are elaborated.
     """
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
-    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

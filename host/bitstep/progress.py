@@ -35,6 +35,15 @@ def _bar_class() -> Any:
         return None
 
 
+def _said(text: str) -> bool:
+    """Write to standard error; False if nobody reads it any more, which must end no work."""
+    try:
+        print(text, end="", file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 class Progress:
     """Progress of some work.
 
@@ -122,10 +131,7 @@ class Progress:
         self._shown = self._done, self._note
 
     def _print(self, line: str) -> None:
-        try:
-            print(line, file=sys.stderr, flush=True)
-        except (OSError, ValueError):       # nobody reads it any more
-            self._quiet = True
+        self._quiet |= not _said(f"{line}\n")
 
 
 class StatusLine:
@@ -152,13 +158,12 @@ class StatusLine:
             return
         if sys.stderr.isatty():
             width = shutil.get_terminal_size().columns - 1      # a line that wraps stays
-            print(f"\r\x1b[K{f'{self._label}: {line}'[:width]}", end="", file=sys.stderr,
-                  flush=True)
+            self._quiet |= not _said(f"\r\x1b[K{f'{self._label}: {line}'[:width]}")
         elif stage != self._stage:
-            print(f"{self._label}: {stage} ...", file=sys.stderr, flush=True)
+            self._quiet |= not _said(f"{self._label}: {stage} ...\n")
         self._stage = stage
 
     def clear(self) -> None:
         """Remove the line from a terminal."""
-        if self._stage and sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        if self._stage and not self._quiet and sys.stderr.isatty():
+            self._quiet |= not _said("\r\x1b[K")

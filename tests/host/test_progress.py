@@ -137,6 +137,17 @@ def test_status_is_quiet_if_asked(monkeypatch):
     assert lines.getvalue() == "sim: compiling ...\n"
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_status_that_nobody_reads_ends_no_work(monkeypatch, terminal):
+    stream = caught(monkeypatch, terminal=terminal)
+    stream.close()
+    stream.isatty = lambda: terminal        # as a closed pipe has it, not a closed StringIO
+    line = StatusLine("sim")
+    line("compiling: 3 s")
+    line("running: 4 s")
+    line.clear()
+
+
 # Trainings
 
 class Recorder:

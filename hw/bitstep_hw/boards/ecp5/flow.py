@@ -293,6 +293,9 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.clock_only and (chosen.memory_kib, chosen.baud) != (None, None):
         parser.error("--memory-kib and --baud are of a bitstream, and --clock-only makes none; "
                      "leave them out")
+    if chosen.clock_only and chosen.configs and chosen.memory == "sdram":
+        parser.error("--memory chooses the CONFIG that --clock-only measures where none is named; "
+                     "leave one of the two out")
     if chosen.late_ns is not None and not chosen.clock_only:
         parser.error("--late-ns is of --clock-only; give both, or none")
     default = SDRAM_DEFAULT if chosen.memory == "sdram" else DEFAULT

@@ -112,16 +112,18 @@ def build(board: PynqBoard, config: PipelineConfig, vivado: Vivado, *, folder: P
     """
     found = digest(sources(board, config, jobs=jobs))
     key = hashlib.sha256(f"{vivado.version} {found}".encode()).hexdigest()[:16]
-    work = write_sources(board, config, folder / key, jobs=jobs)
+    place = folder / key
+    place.mkdir(parents=True, exist_ok=True)
     try:        # a second Vivado would delete what the first one works on
-        with FileLock(work / "lock", timeout=0):
+        with FileLock(place / "lock", timeout=0):
+            work = write_sources(board, config, place, jobs=jobs)
             if not (work / RESULT).exists():
                 tell(f"building {work.name} with Vivado {vivado.version}; watch {work / OUTPUT}")
                 _run([vivado.program, "-mode", "batch", "-nojournal", "-log", "vivado.log",
                       "-notrace", "-source", "build.tcl"], work, timeout_s)
             return collect(board, config, work, target, tell=tell)
     except Timeout as error:
-        raise ToolError(f"Another process builds in {work}: wait until it ends, then repeat the "
+        raise ToolError(f"Another process builds in {place}: wait until it ends, then repeat the "
                         "command, which collects what it has made") from error
 
 

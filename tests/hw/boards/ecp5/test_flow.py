@@ -439,6 +439,7 @@ def test_the_placer_is_in_the_manifest(seeds, tmp_path, more, alpha):
     ("--placer static --placer-alpha 0.05", "--placer-alpha is of the placer heap; leave one"),
     ("--clock-only --memory-kib 8", "--memory-kib and --baud are of a bitstream"),
     ("--clock-only --baud 500000", "--memory-kib and --baud are of a bitstream"),
+    ("--clock-only --memory sdram bits=8", "--memory chooses the CONFIG that --clock-only"),
     ("--late-ns 8", "--late-ns is of --clock-only; give both, or none")])
 def test_options_that_would_do_nothing(options, message, capsys):
     with pytest.raises(SystemExit):
