@@ -23,28 +23,28 @@ _BYTES, _CODES = (ir.VectorType(kind, GROUP) for kind in (_BYTE, _SHORT))
 _SIGN = -1 << 15        # the bit by which a code of 16 bits and a code less 2^15 differ
 
 
-def _array(context, builder, signature, arguments, number):
+def array_of(context, builder, signature, arguments, number):
     return context.make_array(signature.args[number])(context, builder, arguments[number])
 
 
-def _columns(builder, array):
+def width_of(builder, array):
     return cgutils.unpack_tuple(builder, array.shape, 2)[1]
 
 
-def _at(builder, start, place, kind):
+def address(builder, start, place, kind):
     """Address of a vector at a place of an array, which need not be aligned."""
     return builder.bitcast(builder.gep(start, [place]), kind.as_pointer())
 
 
-def _same(kind, value):
+def same(kind, value):
     return ir.Constant(kind, [value] * kind.count)
 
 
-def _spread(builder, value, kind):
+def spread(builder, value, kind):
     """A vector of which every lane is a value."""
     none = ir.Constant(kind, ir.Undefined)
     return builder.shuffle_vector(builder.insert_element(none, value, _INT(0)), none,
-                                  _same(ir.VectorType(_INT, kind.count), 0))
+                                  same(ir.VectorType(_INT, kind.count), 0))
 
 
 def _write_planes(typing_context, codes, group, planes, plane_bytes):
@@ -59,18 +59,18 @@ def _write_planes(typing_context, codes, group, planes, plane_bytes):
     plane_bytes : int
     """
     def generate(context, builder, signature, arguments):
-        codes, planes = (_array(context, builder, signature, arguments, number)
+        codes, planes = (array_of(context, builder, signature, arguments, number)
                          for number in (0, 2))
         _, group, _, plane_bytes = arguments
         found = builder.load(
-            _at(builder, codes.data, builder.mul(group, _LONG(GROUP)), _CODES), align=2)
+            address(builder, codes.data, builder.mul(group, _LONG(GROUP)), _CODES), align=2)
         place = builder.mul(group, _LONG(GROUP // 8))
-        for byte in (builder.trunc(builder.lshr(found, _same(_CODES, 8)), _BYTES),
+        for byte in (builder.trunc(builder.lshr(found, same(_CODES, 8)), _BYTES),
                      builder.trunc(found, _BYTES)):
             for _ in range(8):
-                first = builder.icmp_signed("<", byte, _same(_BYTES, 0))
+                first = builder.icmp_signed("<", byte, same(_BYTES, 0))
                 builder.store(builder.bitcast(first, _WORD),
-                              _at(builder, planes.data, place, _WORD), align=1)
+                              address(builder, planes.data, place, _WORD), align=1)
                 place = builder.add(place, plane_bytes)
                 byte = builder.add(byte, byte)
         return context.get_dummy_value()
@@ -91,11 +91,11 @@ def _read_planes(typing_context, planes, n_planes, plane_bytes, group, codes):
         Changed.
     """
     def generate(context, builder, signature, arguments):
-        planes, codes = (_array(context, builder, signature, arguments, number)
+        planes, codes = (array_of(context, builder, signature, arguments, number)
                          for number in (0, 4))
         _, n_planes, plane_bytes, group, _ = arguments
         place = builder.mul(group, _LONG(GROUP // 8))
-        whole = _same(_CODES, 0)
+        whole = same(_CODES, 0)
         for first in (0, 8):
             left = builder.sub(n_planes, _LONG(first))
             left = builder.select(builder.icmp_signed("<", left, _LONG(0)), _LONG(0), left)
@@ -107,8 +107,8 @@ def _read_planes(typing_context, planes, n_planes, plane_bytes, group, codes):
             # Of no planes the byte is 0, which no shift changes.
             shift = builder.select(builder.icmp_signed("==", left, _LONG(0)), _SHORT(0), shift)
             whole = builder.or_(whole, builder.shl(builder.zext(byte, _CODES),
-                                                   _spread(builder, shift, _CODES)))
-        builder.store(builder.xor(whole, _same(_CODES, _SIGN)), _at(
+                                                   spread(builder, shift, _CODES)))
+        builder.store(builder.xor(whole, same(_CODES, _SIGN)), address(
             builder, codes.data, builder.mul(group, _LONG(GROUP)), _CODES), align=2)
         return context.get_dummy_value()
 
@@ -118,10 +118,10 @@ def _read_planes(typing_context, planes, n_planes, plane_bytes, group, codes):
 def _first_bits(builder, planes, n_planes, place, plane_bytes):
     """Codes of so many planes, one in each byte."""
     bits = cgutils.alloca_once(builder, _BYTES)
-    builder.store(_same(_BYTES, 0), bits)
+    builder.store(same(_BYTES, 0), bits)
     with cgutils.for_range(builder, n_planes) as loop:
         at = builder.add(place, builder.mul(plane_bytes, loop.index))
-        word = builder.load(_at(builder, planes.data, at, _WORD), align=1)
+        word = builder.load(address(builder, planes.data, at, _WORD), align=1)
         before = builder.load(bits)
         builder.store(builder.sub(builder.add(before, before), _masks(builder, word)), bits)
     return builder.load(bits)
@@ -129,7 +129,7 @@ def _first_bits(builder, planes, n_planes, place, plane_bytes):
 
 def _masks(builder, word):
     """A byte of each bit of a word, 0 or -1. (A cast to a vector of bits compiles to scalars.)"""
-    words = builder.bitcast(_spread(builder, word, ir.VectorType(_WORD, 8)), _BYTES)
+    words = builder.bitcast(spread(builder, word, ir.VectorType(_WORD, 8)), _BYTES)
     # The word's byte with the bit of each lane, from a copy in the same half of the vector.
     picks = ir.Constant(ir.VectorType(_INT, GROUP),
                         [lane // 16 * 16 + lane // 8 for lane in range(GROUP)])
@@ -151,14 +151,14 @@ def _turn_tile(typing_context, codes, row, column, columns, place):
     place : int
     """
     def generate(context, builder, signature, arguments):
-        codes, columns = (_array(context, builder, signature, arguments, number)
+        codes, columns = (array_of(context, builder, signature, arguments, number)
                           for number in (0, 3))
         _, row, column, _, place = arguments
         kind, picks = ir.VectorType(_SHORT, TILE), ir.VectorType(_INT, TILE)
-        width, length = _columns(builder, codes), _columns(builder, columns)
+        width, length = width_of(builder, codes), width_of(builder, columns)
         at, lines = builder.add(builder.mul(row, width), column), []
         for _ in range(TILE):
-            lines.append(builder.load(_at(builder, codes.data, at, kind), align=2))
+            lines.append(builder.load(address(builder, codes.data, at, kind), align=2))
             at = builder.add(at, width)
         half = TILE // 2
         for _ in range(TILE.bit_length() - 1):
@@ -167,8 +167,8 @@ def _turn_tile(typing_context, codes, row, column, columns, place):
                         for pick in (lane, TILE + lane)]))
                 for line in range(half) for first in (0, half)]
         for line in lines:
-            builder.store(builder.xor(line, _same(kind, _SIGN)),
-                          _at(builder, columns.data, place, kind), align=2)
+            builder.store(builder.xor(line, same(kind, _SIGN)),
+                          address(builder, columns.data, place, kind), align=2)
             place = builder.add(place, length)
         return context.get_dummy_value()
 
@@ -194,21 +194,21 @@ def _sums_of(room_bits):
         (int, int)
         """
         def generate(context, builder, signature, arguments):
-            columns = _array(context, builder, signature, arguments, 0)
+            columns = array_of(context, builder, signature, arguments, 0)
             _, column, groups, drop = arguments
             start = builder.gep(columns.data,
-                                [builder.mul(column, _columns(builder, columns))])
+                                [builder.mul(column, width_of(builder, columns))])
             kind = ir.VectorType(_SHORT, LANES)
-            drops = _spread(builder, builder.trunc(drop, _SHORT), kind)
+            drops = spread(builder, builder.trunc(drop, _SHORT), kind)
             room = ir.VectorType(ir.IntType(room_bits), LANES // 2)
             totals = [cgutils.alloca_once(builder, vector)
                       for vector in (ir.VectorType(_INT, LANES // 2), room)]
             for total in totals:
-                builder.store(_same(total.type.pointee, 0), total)
+                builder.store(same(total.type.pointee, 0), total)
             with cgutils.for_range(builder, groups) as loop:
                 at = builder.mul(loop.index, _LONG(LANES))
                 values = builder.sext(
-                    builder.ashr(builder.load(_at(builder, start, at, kind), align=2), drops),
+                    builder.ashr(builder.load(address(builder, start, at, kind), align=2), drops),
                     ir.VectorType(_INT, LANES))
                 squares = _pairs(builder, builder.mul(values, values))
                 if room_bits > 32:
@@ -219,7 +219,7 @@ def _sums_of(room_bits):
             first, second = map(builder.load, totals)
             second = second if room_bits > 32 else builder.zext(second, wide)
             return cgutils.pack_array(
-                builder, [_total(builder, builder.sext(first, wide)), _total(builder, second)])
+                builder, [total_of(builder, builder.sext(first, wide)), total_of(builder, second)])
 
         return types.UniTuple(types.int64, 2)(columns, types.int64, types.int64,
                                               types.int64), generate
@@ -240,7 +240,7 @@ def _pairs(builder, values):
     return builder.add(even, odd)
 
 
-def _total(builder, values):
+def total_of(builder, values):
     kind = values.type
     add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(_LONG, [kind]),

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from bitstep.compiling import assign, compiled, kernel
+from bitstep.compiling import assign, compiled, kernel, uncounted
 from bitstep.golden.rounded_model import FEATURES_PER_WORD, STREAM, TURN, WORDS_PER_BLOCK
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, WEIGHT_TURN
@@ -28,7 +28,7 @@ FAR = 1 << 62               # what stands for larger results of :func:`scaled`
 _UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
 _NODES = np.array(NODES, np.int64)
 _SIGMOID_LIMIT = RANGE << SIGMOID_FRACTION
-_LEAST_SQUARES, _HINGE, _LOGISTIC, _HUBER = (
+LEAST_SQUARES, _HINGE, _LOGISTIC, _HUBER = (
     int(Loss.LEAST_SQUARES), int(Loss.HINGE), int(Loss.LOGISTIC), int(Loss.HUBER))
 _ROTATIONS = np.array([ROTATIONS[number % len(ROTATIONS)] for number in range(ROUNDS)], np.uint32)
 
@@ -81,6 +81,14 @@ def _scaled(typing_context, factor, high, low, addend, shift):
 
 # Compiled code calls this without the typing context, which a type checker cannot know.
 scaled: Any = intrinsic(_scaled)
+
+
+@compiled
+def scaled_in_64(factor, high, low, addend, shift):
+    """:func:`scaled` in 64 bits: of a factor of 25 bits, ``high`` of 38, ``low`` of 25 with its
+    sign, and a shift from 24 to 56; in a loop it compiles to vectors.
+    """
+    return factor * high + (factor * low + addend >> PAIR_BITS) >> shift - PAIR_BITS
 
 
 @compiled
@@ -171,7 +179,7 @@ def update_of(rule, high, low, target, dither):
             above = high > rule.bound_high or (high == rule.bound_high and low > rule.bound_low)
             below = high + rule.bound_high + (low + rule.bound_low >> PAIR_BITS) < 0
             bounded, turn = above or below, np.int64(-1) if below else np.int64(1)
-        elif rule.loss != _LEAST_SQUARES:
+        elif rule.loss != LEAST_SQUARES:
             active = high < 0 if target > 0 else high > 0 or (high == 0 and low > 0)
             if not active:
                 return np.int64(0)
@@ -198,11 +206,20 @@ def fill_dithers(key, first, dithers):
     dithers : ndarray of int64, shape (n_rows,)
         Overwritten.
     """
-    for block in range((dithers.size + 3) // 4):
-        x, y = threefry(np.uint32(key), np.uint32(0), np.uint32(first // 4 + block), np.uint32(0))
-        for place in range(min(4, dithers.size - 4 * block)):
-            word = y if place >= 2 else x
-            dithers[4 * block + place] = word >> np.uint32(16 * (place & 1)) & np.uint32(0xFFFF)
+    dithers = uncounted(dithers)
+    key, stream = np.uint32(key), np.uint32(0)
+    half, low = np.uint32(16), np.uint32(0xFFFF)
+    blocks = dithers.size // 4          # whole ones, whose loop compiles to vectors
+    for block in range(blocks):
+        x, y = threefry(key, stream, np.uint32(first // 4 + block), stream)
+        dithers[4 * block] = x & low
+        dithers[4 * block + 1] = x >> half
+        dithers[4 * block + 2] = y & low
+        dithers[4 * block + 3] = y >> half
+    x, y = threefry(key, stream, np.uint32(first // 4 + blocks), stream)
+    for place in range(dithers.size % 4):
+        word = y if place >= 2 else x
+        dithers[4 * blocks + place] = word >> np.uint32(16 * (place & 1)) & low
 
 
 @compiled

@@ -7,7 +7,15 @@ import numpy as np
 
 from bitstep.compiling import assign, compiled, kernel, uncounted
 from bitstep.devices.cpu import words
-from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, rule_of_row, update_of
+from bitstep.devices.cpu.arithmetic import (
+    LEAST_SQUARES,
+    LOW_MASK,
+    PAIR_BITS,
+    Rule,
+    rule_of_row,
+    scaled_in_64,
+    update_of,
+)
 from bitstep.devices.cpu.codes import write_levels
 from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.derivatives import (
@@ -18,12 +26,15 @@ from bitstep.devices.cpu.derivatives import (
     fine_update,
 )
 from bitstep.devices.cpu.numbers import epoch_numbers, weights_of
+from bitstep.devices.cpu.products import ROWS, add_rows, dot_rows, whole
 from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT
+
+BLOCK = 8 * ROWS        # rows of a full pass whose updates are computed together
 
 
 @kernel
@@ -88,23 +99,27 @@ class GradientSums(NamedTuple):
 
     Attributes
     ----------
-    features : ndarray of int64, shape (n_features,)
+    features : ndarray of int64, shape (whole(n_features),)
         Of updates times codes.
     updates : ndarray of int64, shape (2,)
         Of updates, and of their magnitudes.
+    products, block : ndarray of int64, shape (BLOCK,)
+        Room for dot products and updates of some rows.
     """
 
     features: np.ndarray
     updates: np.ndarray
+    products: np.ndarray
+    block: np.ndarray
 
     @classmethod
     def zeros(cls, n_features: int) -> "GradientSums":
         """Sums over no rows."""
-        return cls(np.zeros(n_features, np.int64), np.zeros(2, np.int64))
+        return cls(*(np.zeros(size, np.int64) for size in (whole(n_features), 2, BLOCK, BLOCK)))
 
-    def of_levels(self) -> np.ndarray:
+    def of_levels(self, n_features: int) -> np.ndarray:
         """Sums of updates times levels: a level is twice the code, and 1."""
-        return 2 * self.features + self.updates[0]
+        return 2 * self.features[:n_features] + self.updates[0]
 
 
 @kernel
@@ -115,10 +130,12 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
     Parameters
     ----------
     codes, place, drop, rule, targets, dithers
-        See :func:`take_bit_plane_rows`.
+        See :func:`take_bit_plane_rows`; ``codes`` are of
+        :func:`bitstep.devices.cpu.products.empty_codes`.
     level : int
         Level of the intercept's input.
-    model : ndarray of int32, shape (n_features,)
+    model : ndarray of int32, shape (whole(n_features),)
+        Zeros beyond the features.
     intercept : int
     sums : GradientSums
         Changed.
@@ -136,48 +153,82 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
     int
         0, or the Overflow of the row that left a range.
     """
-    codes, model, features, updates = (uncounted(codes), uncounted(model),
-                                       uncounted(sums.features), uncounted(sums.updates))
-    weights = uncounted(weights)
-    drop, left = np.int32(drop), np.int32(16 - planes)
+    codes, model, weights = uncounted(codes), uncounted(model), uncounted(weights)
+    targets, dithers, written = uncounted(targets), uncounted(dithers), uncounted(written)
+    products, updates = uncounted(sums.products), uncounted(sums.block)
+    features, totals = uncounted(sums.features), uncounted(sums.updates)
+    left = 16 - planes
     # A dot product of levels is twice that of codes, and the sum of the weights.
     always = level * intercept
     for j in range(model.size):
         always += np.int64(model[j])
-    for i in range(targets.size):
-        product = 2 * _dot(codes, place + i, drop, model) + always
-        high, low = product >> PAIR_BITS, product & LOW_MASK
-        own = rule_of_row(rule, weights, first + i, key)
-        if own.derivative_step < 0:
+    always_of_fewer = always - (level - (level >> left - drop)) * intercept
+    for start in range(0, targets.size, BLOCK):
+        count = min(BLOCK, targets.size - start)
+        row, last = place + start, place + start + count - 1
+        _block_products(codes, row, last, drop, model, always, products)
+        if not _block_updates(rule, weights, key, first, start, count, products, targets, dithers,
+                              updates):
             return words.UPDATE
-        if rule.loss == LOGISTIC:
-            update = fine_update(own, high, low, targets[i], dithers[i])
-        else:
-            update = update_of(own, high, low, targets[i], dithers[i])
-        if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
+        largest = np.int64(0)
+        for k in range(count):
+            largest = max(largest, updates[k] ^ updates[k] >> 63)
+            totals[0] += updates[k]
+            totals[1] += abs(updates[k])
+        if largest >= words.UPDATE_LIMIT or totals[1] >= UPDATES_LIMIT:
             return words.UPDATE
-        updates[1] += abs(update)
-        if updates[1] >= UPDATES_LIMIT:
-            return words.UPDATE
-        updates[0] += update
-        for j in range(model.size):
-            features[j] += update * np.int64(np.int32(codes[place + i, j]) >> drop)
-        if i < written.size:
+        for k in range(count, BLOCK):
+            updates[k] = 0
+        for k in range(0, count, ROWS):
+            add_rows(codes, row + k, last, drop, updates, k, features)
+        if start < written.size:
             # The first planes of a code are the code of fewer bits.
-            product = 2 * _dot(codes, place + i, left, model) + always
-            product -= (level - (level >> left - drop)) * intercept
-            written[i] = derivative_label(rule, product >> PAIR_BITS, product & LOW_MASK,
-                                          targets[i], left - drop)
+            _block_products(codes, row, last, left, model, always_of_fewer, products)
+            for k in range(min(count, written.size - start)):
+                written[start + k] = derivative_label(
+                    rule, products[k] >> PAIR_BITS, products[k] & LOW_MASK, targets[start + k],
+                    left - drop)
     return 0
 
 
 @compiled
-def _dot(codes, row, drop, model):
-    """Exact sum of products of codes and weights."""
-    total = np.int64(0)
-    for j in range(model.size):
-        total += np.int64(np.int32(codes[row, j]) >> drop) * np.int64(model[j])
-    return total
+def _block_products(codes, row, last, drop, model, always, products):
+    """Dot products of levels, of the rows up to the last."""
+    for k in range(0, last - row + 1, ROWS):
+        dot_rows(codes, row + k, last, drop, model, products, k)
+    for k in range(BLOCK):
+        products[k] = 2 * products[k] + always
+
+
+@compiled
+def _block_updates(rule, weights, key, first, start, count, products, targets, dithers, updates):
+    """Updates of a block's rows; return False if the step of one does not fit.
+
+    The first two loops compile to vectors, and take a fifth of the third's time.
+    """
+    if rule.loss == LOGISTIC and weights.size == 0:
+        for k in range(count):
+            updates[k] = fine_update(rule, products[k] >> PAIR_BITS, products[k] & LOW_MASK,
+                                     targets[start + k], dithers[start + k])
+    elif rule.loss == LEAST_SQUARES and weights.size == rule.update_bits == 0 \
+            and rule.shift >= PAIR_BITS:
+        for k in range(count):
+            target = targets[start + k]
+            updates[k] = scaled_in_64(
+                rule.mantissa, (products[k] >> PAIR_BITS) - (target >> PAIR_BITS),
+                (products[k] & LOW_MASK) - (target & LOW_MASK),
+                2 * dithers[start + k] + 1 << rule.shift - 17, rule.shift)
+    else:
+        for k in range(count):
+            high, low, row = products[k] >> PAIR_BITS, products[k] & LOW_MASK, start + k
+            own = rule_of_row(rule, weights, first + row, key)
+            if own.derivative_step < 0:
+                return False
+            if rule.loss == LOGISTIC:
+                updates[k] = fine_update(own, high, low, targets[row], dithers[row])
+            else:
+                updates[k] = update_of(own, high, low, targets[row], dithers[row])
+    return True
 
 
 class BitPlaneModel:

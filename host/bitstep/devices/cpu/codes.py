@@ -15,6 +15,7 @@ import numpy as np
 
 from bitstep.compiling import compiled
 from bitstep.devices.cpu.portions import portions, shares
+from bitstep.devices.cpu.products import empty_codes
 from bitstep.machine import available_cores, available_memory, in_threads
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
@@ -83,10 +84,10 @@ class DecodedRows:
         if kept is not None:
             yield from _all_of(kept, portions(job))
             return
-        codes = np.empty((0, job.n_features), np.int16)
+        codes = empty_codes(0, job.n_features)
         for first, n_rows in portions(job, values=PORTION_VALUES):
             if len(codes) < n_rows:
-                codes = np.empty((n_rows, job.n_features), np.int16)
+                codes = empty_codes(n_rows, job.n_features)
             unpacked_codes(job.rows[number], planes, first, codes[:n_rows])
             yield Portion(codes, 0, first, n_rows)
 
@@ -114,7 +115,7 @@ class DecodedRows:
         size = 2 * job.n_rows * job.n_features
         if size > SMALL and size > ROOM * available_memory():
             return None
-        codes = np.empty((job.n_rows, job.n_features), np.int16)
+        codes = empty_codes(job.n_rows, job.n_features)
         parts = [slice(first, first + n_rows)
                  for first, n_rows in shares(job, available_cores())]
         for _ in in_threads(lambda part: unpacked_codes(stored, PLANES, part.start, codes[part]),

@@ -11,6 +11,7 @@ from bitstep.devices.cpu.arithmetic import (
     TOO_LARGE,
     dither_addend,
     scaled,
+    scaled_in_64,
     sigmoid,
 )
 from bitstep.golden.sigmoid import (
@@ -58,10 +59,11 @@ def _shifted(sign, high, low, shift):
 def fine_update(rule, high, low, target, dither):
     """The update of a row in the gradient of the logistic loss, whose dot product is a pair."""
     sign = np.int64(1) if target > 0 else np.int64(-1)
-    shift = rule.label_shift - FINE_ARGUMENT
+    shift, step = rule.label_shift - FINE_ARGUMENT, rule.derivative_step
     argument = _shifted(-sign, high, low, shift)
     addend = dither_addend(dither, np.int64(_FINE_SHIFT))
-    return -sign * scaled(rule.derivative_step, 0, _fine_sigmoid(argument), addend, _FINE_SHIFT)
+    return -sign * scaled_in_64(_fine_sigmoid(argument), step >> PAIR_BITS, step & LOW_MASK,
+                                addend, _FINE_SHIFT)
 
 
 @compiled

@@ -17,6 +17,7 @@ from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of, weights_of
 from bitstep.devices.cpu.portions import dithers_of, portions
+from bitstep.devices.cpu.products import whole
 from bitstep.devices.cpu.softmax import class_sums, compile_passes, train_classes
 from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
@@ -191,7 +192,8 @@ class CpuDevice(SoftwareDevice):
         check_gradient(job, self.config, derivative_planes, derivative_rows)
         steps = job.epochs[0]
         then = job.at(steps)
-        model = np.ascontiguousarray(job.model, np.int32)
+        model = np.zeros(whole(job.n_features), np.int32)
+        model[:job.n_features] = job.model
         written = np.zeros((derivative_rows or job.n_rows) if derivative_planes else 0, np.int64)
         rule, weights = rule_of(then, steps), weights_of(job)
 
@@ -218,7 +220,7 @@ class CpuDevice(SoftwareDevice):
         counters = self._count_passes(job, derivative_planes, derivative_rows) \
             if self.config.stages.full_passes else dict.fromkeys(COUNTER_NAMES)
         return GradientSum(
-            sums.of_levels(), int(sums.updates[0]) * then.intercept_level,
+            sums.of_levels(job.n_features), int(sums.updates[0]) * then.intercept_level,
             derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None,
             counters=counters)
 
