@@ -144,7 +144,7 @@ class Problem:
         ``test_metric``.
         """
         none: list[Any] = [None] * model.epochs_done
-        losses, shares = self._of_codes(model) if self.train_set is None else self._measured(
+        losses, shares = self.of_codes(model) if self.train_set is None else self._measured(
             self.train_set.features, self.train_set.labels, model, self.weights)
         held, held_shares = (none, none) if self.held is None else self._measured(
             self.held.features, self.held.targets, model, self.held.weights)
@@ -180,8 +180,8 @@ class Problem:
         shares = self._measured(rows.features[known], rows.labels[known], model)[1]
         return [share * float(known.mean()) for share in shares]
 
-    def _of_codes(self, model: TrainedModel) -> tuple[list[Any], list[Any]]:
-        """The same on the codes that are trained on."""
+    def of_codes(self, model: TrainedModel) -> tuple[list[Any], list[Any]]:
+        """Loss and accuracy of each epoch's model on the codes that are trained on."""
         if formula_of(self.loss).joint:
             losses = joint_code_losses(self.outputs, model.weights, model.scaled_intercepts,
                                        self.loss)
