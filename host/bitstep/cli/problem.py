@@ -24,7 +24,7 @@ from bitstep.devices import default_device
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
+from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
@@ -34,17 +34,14 @@ from bitstep.quantization import (
     QuantizedRows,
     label_bits_of,
     load_quantized,
-    quantize_bit_planes,
     quantize_labels,
-    quantize_rows,
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, check_candidates, resolve
 from bitstep.training.copies import Pass, go_along
 from bitstep.training.losses import (
     code_accuracies,
-    code_losses,
-    joint_code_losses,
+    losses_of_codes,
     measures,
 )
 from bitstep.training.objective import Objective, Training, loss_of
@@ -182,14 +179,7 @@ class Problem:
 
     def of_codes(self, model: TrainedModel) -> tuple[list[Any], list[Any]]:
         """Loss and accuracy of each epoch's model on the codes that are trained on."""
-        if formula_of(self.loss).joint:
-            losses = joint_code_losses(self.outputs, model.weights, model.scaled_intercepts,
-                                       self.loss)
-        else:
-            losses = np.mean([
-                code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
-                            self.loss)
-                for number, data in enumerate(self.outputs)], axis=0)
+        losses = losses_of_codes(self.outputs, model.weights, model.scaled_intercepts, self.loss)
         shares = [None] * len(losses) if self.task == "regression" else code_accuracies(
             self.outputs, model.weights, model.scaled_intercepts).tolist()
         return losses.tolist(), shares
@@ -306,9 +296,9 @@ def prepare(arguments: argparse.Namespace,
         labels = quantize_labels(train_set.labels, train_set.n_rows,
                                  center_labels=bool(asked["intercept"]),
                                  label_bits=label_bits_of(request.encoding))
-        outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
+        outputs = [QuantizedDataset(_rows_of(request, train_set), labels)]
     else:
-        rows = rows_of(request, train_set, fine_rows=request.refetch, weights=given.weights)
+        rows = _rows_of(request, train_set, given.weights)
         outputs = class_outputs(rows, train_set.labels, classes)
         _warn_of_other_classes(test_set, classes)
     clip = outputs[0].scaler.clip
@@ -347,28 +337,14 @@ def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
     return dataset
 
 
-def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool,
-            weights: np.ndarray | None = None) -> QuantizedRows | BitPlaneRows:
-    """Quantize the rows of a data set.
-
-    Parameters
-    ----------
-    fine_rows : bool
-        True for a copy with 16 bits a value, for refetching.
-    weights : ndarray of uint16, shape (n_rows,), or None
-        Weights of the rows.
-    """
+def _rows_of(request: RowChoice, dataset: Dataset,
+             weights: np.ndarray | None = None) -> QuantizedRows | BitPlaneRows:
+    """Quantize the rows of a data set, with a progress bar."""
     scaler = fit_scaler(dataset.features, request.scaler,
                         None if request.solver == "bit-centred" else warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
-        if request.encoding == BIT_PLANES:
-            return quantize_bit_planes(dataset.features, bus_width=request.bus_width, scaler=scaler,
-                              seed=request.seed, progress=bar.to, weights=weights)
-        return quantize_rows(
-            dataset.features, bits=request.bits, encoding=request.encoding,
-            bus_width=request.bus_width, scaler=scaler, copies=request.copies,
-            seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to,
-            weights=weights)
+        return request.quantize(dataset.features, scaler, seed=request.seed, weights=weights,
+                                progress=bar.to)
 
 
 def _from_codes(arguments, requests):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.views import RowView
 from bitstep.options.models import MODELS, Model, model_of
 from bitstep.options.rules import Request, RuleError, kept_if_alike, why_not_centred
 from bitstep.options.table import (
@@ -34,7 +35,14 @@ from bitstep.pipeline.parts.formats import (
 )
 from bitstep.pipeline.parts.widths import BUS_WIDTHS, USUAL_BUS_WIDTH
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
+from bitstep.quantization import (
+    ENCODINGS,
+    BitPlaneRows,
+    QuantizedRows,
+    Scaler,
+    quantize_bit_planes,
+    quantize_rows,
+)
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import resolve_planes
@@ -82,6 +90,17 @@ class RowChoice:
     seed: int = 0
     shuffle: bool | None = True
     solver: str = "sgd"
+
+    def quantize(self, features: np.ndarray | RowView, scaler: Scaler, *, seed: int,
+                 weights: np.ndarray | None = None,
+                 progress: Callable[[int], None] | None = None) -> QuantizedRows | BitPlaneRows:
+        """Rows of some features; parameters as of :func:`bitstep.quantization.quantize_rows`."""
+        shared: dict[str, Any] = {"bus_width": self.bus_width, "scaler": scaler, "seed": seed,
+                                  "weights": weights, "progress": progress}
+        if self.encoding == BIT_PLANES:
+            return quantize_bit_planes(features, **shared)
+        return quantize_rows(features, bits=self.bits, encoding=self.encoding, copies=self.copies,
+                             fine_rows=self.refetch, levels=self.levels, **shared)
 
 
 @dataclass(frozen=True)

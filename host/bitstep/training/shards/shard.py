@@ -17,7 +17,7 @@ from bitstep.quantization import BitPlaneRows, LevelSums, QuantizedDataset
 from bitstep.quantization.weights import WeightSums
 from bitstep.training.centred.passes import BitCentred, CentredPasses
 from bitstep.training.files.checkpoint import describe_data
-from bitstep.training.losses import code_accuracies, code_losses, joint_code_losses
+from bitstep.training.losses import code_accuracies, losses_of_codes
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period, centred_step
 
@@ -302,14 +302,10 @@ class Shard:
         classes : bool
         """
         del device
-        total, rule = self.rows.weight_sums.total, setup.objective.rule
-        if rule.joint:
-            found = joint_code_losses(self.outputs, weights, intercepts, rule)
-        else:
-            found = np.mean([code_losses(data, weights[:, number], intercepts[:, number], rule)
-                             for number, data in enumerate(self.outputs)], axis=0)
-        right = code_accuracies(self.outputs, weights, intercepts) if classes else None
-        return total * found, None if right is None else total * right
+        total = self.rows.weight_sums.total
+        losses = losses_of_codes(self.outputs, weights, intercepts, setup.objective.rule)
+        return total * losses, \
+            total * code_accuracies(self.outputs, weights, intercepts) if classes else None
 
     def _of(self, device: Device, setup: Setup, output: int) -> _OwnPasses:
         """Passes over the rows of an output."""
