@@ -22,8 +22,7 @@ from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training import stepping
-from bitstep.training.objective import Objective, Training
-from bitstep.training.planes import check_planes
+from bitstep.training.objective import Objective, Training, check_data
 from bitstep.training.ranges import Units, automatic_range, label_shift, largest_stored
 from bitstep.training.schedules import most_step
 
@@ -282,7 +281,4 @@ def _check(data, config, objective, training, first_epoch):
     Request(PYTHON, {"encoding": data.encoding, "model": model_of(objective.loss),
                      "refetch": objective.refetch},
             facts={} if data.fine_rows is not None else {"no_fine_rows": "the data set"}).check()
-    check_planes(data.encoding, training.planes, len(training.steps))
-    if not training.fit_intercept and data.label_offset != 0:
-        raise ValueError("A model without an intercept needs labels that are not centred; quantize "
-                         "with center_labels=False")
+    check_data(data, training)
