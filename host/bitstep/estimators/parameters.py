@@ -28,7 +28,7 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.training.choices import check_options
 from bitstep.training.scores.fits import check_verbose, status_of
-from bitstep.training.scores.stopping import check_fraction, check_stopping
+from bitstep.training.scores.stopping import check_fraction
 
 # Options whose parameters have other values, or a default that asks for nothing.
 OTHERWISE = ("model", "seed", "solver", "planes", "refetch", "validation_fraction",
@@ -139,7 +139,9 @@ class Parameters(BaseEstimator):
         OPTIONS["solver"].kind.check("solver", self.solver)     # None would be one, too
         check_verbose(self.verbose)
         check_fraction(self.validation_fraction)
-        check_stopping(0.0 if self.tol == "auto" else self.tol, self.n_iter_no_change)
+        if self.tol != "auto":      # as above
+            OPTIONS["tol"].kind.check("tol", self.tol)
+        OPTIONS["n_iter_no_change"].kind.check("n_iter_no_change", self.n_iter_no_change)
         if isinstance(self.random_state, (int, np.integer)):
             OPTIONS["seed"].kind.check("random_state", self.random_state)
         options = self._device_options()
