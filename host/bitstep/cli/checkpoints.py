@@ -27,6 +27,7 @@ from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.files.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.loop.precision import FIRST_PLANES
 from bitstep.training.planning import integers_of, plan
+from bitstep.writing import first_of
 
 # Settings that older checkpoints do not hold.
 LATER = ("levels",)
@@ -315,5 +316,4 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
 def _classes(values: Sequence[float] | np.ndarray) -> str:
     if not len(values):
         return "a regression"
-    shown = ", ".join(map(class_text, values[:10]))
-    return f"{len(values)} classes, {shown}" + (", ..." if len(values) > 10 else "")
+    return f"{len(values)} classes, {first_of(values, 10, class_text)}"

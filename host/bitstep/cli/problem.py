@@ -24,11 +24,11 @@ from bitstep.devices import default_device
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
-    ENCODINGS,
     BitPlaneRows,
     QuantizedDataset,
     QuantizedRows,
@@ -48,6 +48,7 @@ from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.scores.fits import hold_out
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
+from bitstep.writing import first_of
 
 
 @dataclass(frozen=True)
@@ -217,8 +218,6 @@ class Request:
         Pipeline of the jobs.
     device : str
         Name of the device.
-    step_asked : bool
-        True if the step was asked for.
     init : str or None
         File of the model that the first epoch started from; None for zeros.
     initial : (ndarray, ndarray) or None
@@ -236,7 +235,6 @@ class Request:
     schedule: str
     config: PipelineConfig
     device: str
-    step_asked: bool
     resolved: Resolved
     init: str | None = None
     initial: tuple[np.ndarray, np.ndarray] | None = None
@@ -296,9 +294,9 @@ def prepare(arguments: argparse.Namespace,
         labels = quantize_labels(train_set.labels, train_set.n_rows,
                                  center_labels=bool(asked["intercept"]),
                                  label_bits=label_bits_of(request.encoding))
-        outputs = [QuantizedDataset(_rows_of(request, train_set), labels)]
+        outputs = [QuantizedDataset(rows_of(request, train_set), labels)]
     else:
-        rows = _rows_of(request, train_set, given.weights)
+        rows = rows_of(request, train_set, given.weights)
         outputs = class_outputs(rows, train_set.labels, classes)
         _warn_of_other_classes(test_set, classes)
     clip = outputs[0].scaler.clip
@@ -317,8 +315,8 @@ def _warn_of_other_classes(test_set: Dataset, classes: np.ndarray) -> None:
         names = found.tolist() if test_set.class_names is None else \
             [test_set.class_names[int(one)] for one in found]
         print(f"bitstep train: note: {len(other)} of {test_set.n_rows} test rows are of classes "
-              f"that are not trained ({', '.join(map(class_text, names[:5]))}"
-              f"{', ...' * (len(names) > 5)}) and count as wrong", file=sys.stderr)
+              f"that are not trained ({first_of(names, 5, class_text)}) and count as "
+              "wrong", file=sys.stderr)
 
 
 def _clipped_loss(resolved, outputs):
@@ -337,8 +335,8 @@ def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
     return dataset
 
 
-def _rows_of(request: RowChoice, dataset: Dataset,
-             weights: np.ndarray | None = None) -> QuantizedRows | BitPlaneRows:
+def rows_of(request: RowChoice, dataset: Dataset,
+            weights: np.ndarray | None = None) -> QuantizedRows | BitPlaneRows:
     """Quantize the rows of a data set, with a progress bar."""
     scaler = fit_scaler(dataset.features, request.scaler,
                         None if request.solver == "bit-centred" else warn_of_waste)
@@ -356,8 +354,7 @@ def _from_codes(arguments, requests):
         for one in requests])]
     data = replace(data, rows=data.rows.for_bus(resolved[0].rows.bus_width))
     if LOSSES[MODELS[model].loss].one_sided and asked["refetch"] is None \
-            and not resolved[0].rows.refetch \
-            and data.encoding != BIT_PLANES and ENCODINGS[data.encoding].cell:
+            and not resolved[0].rows.refetch and encoding_of(data.encoding).cell:
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)

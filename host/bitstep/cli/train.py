@@ -247,8 +247,7 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
                     schedule=one.request["schedule"] or "constant", config=config,
                     device=getattr(arguments, "device", "cpu"),
-                    step_asked=one.request["step"] not in (None, "auto"), init=request["init"],
-                    resolved=one)
+                    init=request["init"], resolved=one)
             for one, (objective, training) in zip(resolved, wishes, strict=True)]
 
 

@@ -333,8 +333,7 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
         source=arguments.data, problem=problem, objective=objective,
         training=resolved.training(data.rows, objective), schedule=resolved.request["schedule"],
         config=data.config, device=arguments.device,
-        step_asked=resolved.request["step"] not in (None, "auto"), resolved=resolved,
-        init=arguments.init)
+        resolved=resolved, init=arguments.init)
     request, writer = started(start, arguments, request,
                               _description(data) if start.path is not None else None)
     epochs = len(request.training.steps)
@@ -345,7 +344,7 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
         with Bar(epochs, "training", " outer steps") as bar:
             model = train_shards(
                 data.shards, data.outputs, data.config, objective, request.training,
-                step_asked=request.step_asked, initial=request.initial,
+                step_asked=resolved.step_asked, initial=request.initial,
                 timeout_s=arguments.timeout, on_epoch=lambda done: bar.to(-(-done // several)),
                 checkpoint=writer)
         stop_signals.deferred = True        # what is left is short, and keeps the model

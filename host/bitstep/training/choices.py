@@ -26,6 +26,7 @@ from bitstep.options.table import (
 )
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import (
     BIT_PLANE_BITS,
@@ -143,10 +144,15 @@ class Resolved:
         built, schedule = _built_for(request), request["schedule"]
         alone = (self.solver == "bit-centred" or self.rows.refetch
                  or request.facts.get("partial_fit")
-                 or request["step"] not in (None, AUTO)
+                 or self.step_asked
                  or not _is_named(schedule)
                  or (built is not None and not any(one.minibatch for one in built)))
         return 1 if alone else automatic_batch(n_rows)
+
+    @property
+    def step_asked(self) -> bool:
+        """True if a step was asked for."""
+        return self.request["step"] not in (None, AUTO)
 
     @property
     def tol(self) -> float:
@@ -392,9 +398,8 @@ def _built_for(request: Request) -> list[PipelineConfig] | None:
     built, encoding = request.facts.get("built"), request["encoding"]
     if built is None or encoding is None:
         return None if built is None else []
-    row_format = encoding if encoding == BIT_PLANES else ENCODINGS[encoding].row_format
-    wanted = {"bits": request["bits"], "row_format": row_format, "packed": bool(request["packed"]),
-              "loss_family": _loss_family(request)}
+    wanted = {"bits": request["bits"], "row_format": encoding_of(encoding).row_format,
+              "packed": bool(request["packed"]), "loss_family": _loss_family(request)}
     parts = {"codebooks": request["levels"] == "optimal", "model_bits": request["model_bits"] or 0,
              "proximal": request["l1"] or request["box"], "refetch": request["refetch"],
              "rounded_updates": request["update_bits"]}
