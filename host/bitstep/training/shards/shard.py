@@ -155,8 +155,6 @@ class ShardFacts:
     n_rows, n_features : int
     level_sums : LevelSums
         Sums of the levels of columns at every precision, exactly.
-    where : str
-        Name of its part of the data.
     weight_sums : WeightSums
         Of its rows.
     """
@@ -164,7 +162,6 @@ class ShardFacts:
     n_rows: int
     n_features: int
     level_sums: LevelSums
-    where: str
     weight_sums: WeightSums
 
     @property
@@ -230,12 +227,9 @@ class Shard:
     ----------
     outputs : sequence of QuantizedDataset
         The same bit-plane rows, whose seed is that of the shard.
-    where : str
-        Name of the part of the data, for messages.
     """
 
     outputs: Sequence[QuantizedDataset]
-    where: str
     _passes: dict[int, _OwnPasses] = field(default_factory=dict, repr=False)
     _written: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
@@ -244,8 +238,7 @@ class Shard:
         """What others know of it."""
         rows = self.rows
         assert rows.level_sums is not None      # of rows that come from no file
-        return ShardFacts(rows.n_rows, rows.n_features, rows.level_sums, self.where,
-                          rows.weight_sums)
+        return ShardFacts(rows.n_rows, rows.n_features, rows.level_sums, rows.weight_sums)
 
     @property
     def rows(self) -> BitPlaneRows:
@@ -255,7 +248,7 @@ class Shard:
         return rows
 
     def __getstate__(self):
-        return {"outputs": self.outputs, "where": self.where, "_passes": {}, "_written": {}}
+        return {"outputs": self.outputs, "_passes": {}, "_written": {}}
 
     def joint_classes(self, device: Device) -> tuple[str, bool]:
         """Name of the device, and whether it has passes of all classes of a multinomial model."""
