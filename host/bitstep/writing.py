@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -198,6 +198,17 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         cell.rjust(width) if to_right else cell.ljust(width)
         for cell, width, to_right in zip(line, widths, right, strict=True)).rstrip()
         for line in lines)
+
+
+def first_of(values: Any, most: int, text: Callable[[Any], str] = str) -> str:
+    """Values of a sequence or array as a list in a sentence; of more than ``most`` the first ones.
+
+    Examples
+    --------
+    >>> first_of("abc", 3), first_of([1, 2, 3], 2)
+    ('a, b, c', '1, 2, ...')
+    """
+    return ", ".join([*map(text, values[:most]), *["..."] * (len(values) > most)])
 
 
 def shown_lines(count: int, most: int = MOST_LINES, also: Sequence[int] = ()) -> list[int]:

@@ -4,8 +4,8 @@ import numpy as np
 
 from bitstep.cli.problem import Problem, Request
 from bitstep.options.table import SCHEDULES
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import formula_of
-from bitstep.quantization import ENCODINGS
 from bitstep.training.losses import Moments
 from bitstep.training.noise_floor import advice, noise_floor
 from bitstep.training.scores.scoring import best_constant
@@ -61,9 +61,9 @@ def remedy(request: Request, *, swept: bool = False) -> str:
         ways = [f"--sweep step={rounded(step / 4, 2)},..."]
     else:
         ways = [f"--step {rounded(step / 4, 2)}"]
-        if request.step_asked:
+        if request.resolved.step_asked:
             ways.append("--step auto")
-    if rows.bits <= 3 and rows.encoding in ENCODINGS and ENCODINGS[rows.encoding].corrected:
+    if rows.bits <= 3 and encoding_of(rows.encoding).corrected:
         ways.append("more --bits")      # the noise of few bits, amplified, asks for short steps
     return f"the first step was {rounded(step, 3)}, try {' or '.join(ways)}"
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from bitstep.cli.options import UsageError, class_text
-from bitstep.cli.paths import check_readable, check_writable
+from bitstep.cli.paths import check_plot, check_readable, check_writable
 from bitstep.cli.problem import Request
-from bitstep.cli.validation import stopping_settings
+from bitstep.options.rules import Request as RuleRequest
 from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.manifest import read_manifest
 from bitstep.training.files.checkpoint import (
@@ -27,6 +27,7 @@ from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.files.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.loop.precision import FIRST_PLANES
 from bitstep.training.planning import integers_of, plan
+from bitstep.writing import first_of
 
 # Settings that older checkpoints do not hold.
 LATER = ("levels",)
@@ -72,6 +73,8 @@ def check_paths(arguments: argparse.Namespace, files: Sequence[str] = ()) -> Non
         If one cannot be read or written.
     DeviceError
         If the manifest is none.
+    RuntimeError
+        If matplotlib, which a drawing needs, is not installed.
     """
     beside = [] if not arguments.bitfile else [
         Path(arguments.bitfile).with_suffix(suffix) for suffix in (".bit", ".hwh", ".json")]
@@ -86,6 +89,8 @@ def check_paths(arguments: argparse.Namespace, files: Sequence[str] = ()) -> Non
                    sources=[source for source in sources if source is not None])
     if arguments.manifest:
         read_manifest(arguments.manifest, "a bitstream")
+    if arguments.plot:
+        check_plot(arguments.plot)
 
 
 def read_start(arguments: argparse.Namespace) -> Start:
@@ -143,7 +148,42 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         # Only floating-point rows are rounded by these two.
         "lookahead": config.ahead.of_result(beats) if floats else None,
         **({"bus-width": rows.bus_width} if floats else {}),
-        **stopping_settings(request.resolved.request)}
+        **_stopping_settings(request.resolved.request)}
+
+
+def _stopping_settings(request: RuleRequest) -> dict[str, Any]:
+    """Options that end a training early; None for those without effect."""
+    early = request["early_stopping"]
+    stops = bool(early or (request["tol"] and request["solver"] == "sgd"))
+    return {"tol": (request["tol"] or 0.0) if stops else request["tol"] or None,
+            "early-stopping": True if early else None,
+            "validation-fraction": request["validation_fraction"] if early else None,
+            "n-iter-no-change": request["n_iter_no_change"] if stops else None}
+
+
+def started(start: Start, arguments: argparse.Namespace, request: Request,
+            data: dict[str, Any] | None = None) -> tuple[Request, CheckpointWriter | None]:
+    """Request and checkpoint of a training that may have been begun earlier.
+
+    Parameters
+    ----------
+    data
+        See :func:`make_writer`.
+
+    Raises
+    ------
+    UsageError, ModelFileError
+        If checkpoint or model do not fit data and options.
+    """
+    writer = make_writer(start, arguments, request, data)
+    if writer is not None:
+        # An automatic step could differ in its last digit on another machine.
+        steps = np.array(writer.checkpoint.steps)
+        request = replace(request, training=replace(request.training, steps=steps),
+                          resumed=writer.checkpoint.epochs_done)
+    if start.model is not None:
+        request = replace(request, initial=initial_model(start.model, request))
+    return request, writer
 
 
 def make_writer(start: Start, arguments: argparse.Namespace, request: Request,
@@ -276,5 +316,4 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
 def _classes(values: Sequence[float] | np.ndarray) -> str:
     if not len(values):
         return "a regression"
-    shown = ", ".join(map(class_text, values[:10]))
-    return f"{len(values)} classes, {shown}" + (", ..." if len(values) > 10 else "")
+    return f"{len(values)} classes, {first_of(values, 10, class_text)}"

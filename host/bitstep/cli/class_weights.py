@@ -12,6 +12,7 @@ from bitstep.options.rules import Request
 from bitstep.options.table import weights_of
 from bitstep.training.copies import Pass, pass_rows
 from bitstep.training.weights import row_weights
+from bitstep.writing import first_of
 
 
 def asked_weight(request: Request) -> Any:
@@ -85,6 +86,6 @@ def label_of(text: str, classes: np.ndarray, names: Sequence[str] | None = None)
     if found is None or found not in classes:
         known = [names[int(one)] if names else one if isinstance(one, str) else class_text(one)
                  for one in classes.tolist()]
-        raise UsageError(f"--class-weight must name classes of the data, {', '.join(known[:10])}"
-                         f"{', ...' if len(known) > 10 else ''}, not {text!r}")
+        raise UsageError(f"--class-weight must name classes of the data, {first_of(known, 10)}, "
+                         f"not {text!r}")
     return found

@@ -1,23 +1,23 @@
 """Options that subcommands share: their types, declarations, defaults and checks."""
 
 import argparse
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bitstep.data import dataset_names
 from bitstep.data.columns.labels import LAST
+from bitstep.data.npz import has_arrays
 from bitstep.options.models import MODELS
 from bitstep.options.rules import Request
 from bitstep.options.table import OPTIONS
 from bitstep.options.types import Integer, Number
 from bitstep.options.types import or_auto as or_auto
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.parts.formats import BIT_PLANES, FLOAT_BITS
-from bitstep.quantization import ENCODINGS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
+from bitstep.writing import first_of
 
 
 class UsageError(Exception):
@@ -72,7 +72,7 @@ def default_model(task: str, encoding: str | None) -> str:
     """
     if task == "regression":
         return "linreg"
-    corrected = encoding in ENCODINGS and ENCODINGS[encoding].corrected
+    corrected = encoding is not None and encoding_of(encoding).corrected
     return "ls-svm" if corrected else "logistic"
 
 
@@ -101,13 +101,7 @@ def label_column(arguments: argparse.Namespace) -> str | int:
 
 def is_quantized(path: str) -> bool:
     """Return True for a file of `bitstep quantize`: an .npz with a header and rows."""
-    if not Path(path).is_file():    # a pipe would be waited for, and emptied
-        return False
-    try:
-        with zipfile.ZipFile(path) as file:
-            return {"header.npy", "rows_0.npy"} <= set(file.namelist())
-    except (OSError, zipfile.BadZipFile):
-        return False
+    return has_arrays(path, "header", "rows_0")
 
 
 def task_of(request: Request, source: str, name: str, task: str, labels: np.ndarray,
@@ -137,9 +131,9 @@ def task_of(request: Request, source: str, name: str, task: str, labels: np.ndar
     model = request["model"] or default_model(task, asked_encoding(request))
     if MODELS[model].task == "regression":
         if class_names:
-            raise ValueError(f"{name}: the labels are names ({_named(class_names)}), and {model} "
-                             "is a regression; leave --model out, or name the column of numbers "
-                             "(--label-column)")
+            raise ValueError(f"{name}: the labels are names ({first_of(class_names, 5)}), and "
+                             f"{model} is a regression; leave --model out, or name the column of "
+                             "numbers (--label-column)")
         return "regression"
     found = distinct(labels)
     # A file with more than two labels says nothing of its task; a name does.
@@ -164,8 +158,3 @@ def task_of(request: Request, source: str, name: str, task: str, labels: np.ndar
 def class_text(value: Any) -> str:
     """A class in a message: its name, or a number without digits that it does not need."""
     return str(value) if isinstance(value, str) else f"{value:g}"
-
-
-def _named(values: Sequence[str]) -> str:
-    """The first names, for a message."""
-    return ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")

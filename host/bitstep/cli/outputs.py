@@ -1,5 +1,6 @@
 """Files that a training writes: space for them in advance, and no model lost at the end."""
 
+import argparse
 import json
 import os
 import sys
@@ -18,23 +19,14 @@ CHARACTER_BYTES = 4         # of a model file's header
 NUMBER_BYTES, EPOCH_BYTES = 32, 256     # of a number and of an epoch's entry in JSON
 
 
-def output_sizes(problem: Problem, epochs: int, *, model: str | None, report: str | None,
-                 plot: str | None) -> dict[str, int]:
-    """About the bytes of a training's files, and no less.
-
-    Parameters
-    ----------
-    epochs : int
-        Epochs of the training.
-    model, report, plot : str or None
-        Names of the files; None for one that is not written.
-    """
+def output_sizes(arguments: argparse.Namespace, problem: Problem, epochs: int) -> dict[str, int]:
+    """About the bytes of the files that a training with so many epochs writes, and no less."""
     outputs = len(problem.outputs)
     numbers = outputs * (problem.outputs[0].n_features + 1) + len(problem.classes)
     named = CHARACTER_BYTES * len(json.dumps(problem.feature_names))
-    sizes = {model: 8 * numbers + named + HEADER_BYTES,
-             report: NUMBER_BYTES * numbers + EPOCH_BYTES * epochs + HEADER_BYTES,
-             plot: PLOT_BYTES}
+    sizes = {arguments.out: 8 * numbers + named + HEADER_BYTES,
+             arguments.report: NUMBER_BYTES * numbers + EPOCH_BYTES * epochs + HEADER_BYTES,
+             arguments.plot: PLOT_BYTES}
     return {path: n_bytes for path, n_bytes in sizes.items() if path is not None}
 
 

@@ -82,6 +82,25 @@ def report_folder(path: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def check_plot(path: str) -> None:
+    """Check, before any long work, that a drawing can be written to ``path``.
+
+    Raises
+    ------
+    UsageError
+        If the suffix is that of no image file.
+    RuntimeError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError as error:
+        raise RuntimeError("--plot needs matplotlib: pip install \"bitstep[sklearn]\"") from error
+    suffix, known = Path(path).suffix[1:], FigureCanvasAgg.get_supported_filetypes()
+    if suffix.lower() not in known:
+        raise UsageError(f"--plot needs a file name that ends in .png, .pdf or .svg, not {path!r}")
+
+
 def check_readable(**paths: Sequence[str | Path | None]) -> None:
     """Raise :class:`UsageError` for a file that cannot be read, before any long work.
 

@@ -28,7 +28,7 @@ from bitstep.training.files.model_file import (
     plain_names,
 )
 from bitstep.training.losses import CHUNK_VALUES, Moments
-from bitstep.writing import whole_file
+from bitstep.writing import first_of, whole_file
 
 _SHOWN = 5                  # classes that a message lists
 
@@ -285,5 +285,4 @@ class _Values:
 
 
 def _list(values):
-    return ", ".join(map(class_text, values[:_SHOWN])) + (
-        ", ..." if len(values) > _SHOWN else "")
+    return first_of(values, _SHOWN, class_text)

@@ -24,33 +24,31 @@ from bitstep.devices import default_device
 from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
+from bitstep.pipeline.encodings import encoding_of
+from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
-    ENCODINGS,
     BitPlaneRows,
     QuantizedDataset,
     QuantizedRows,
     label_bits_of,
     load_quantized,
-    quantize_bit_planes,
     quantize_labels,
-    quantize_rows,
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, check_candidates, resolve
 from bitstep.training.copies import Pass, go_along
 from bitstep.training.losses import (
     code_accuracies,
-    code_losses,
-    joint_code_losses,
+    losses_of_codes,
     measures,
 )
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.scores.fits import hold_out
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
+from bitstep.writing import first_of
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ class Problem:
         ``test_metric``.
         """
         none: list[Any] = [None] * model.epochs_done
-        losses, shares = self._of_codes(model) if self.train_set is None else self._measured(
+        losses, shares = self.of_codes(model) if self.train_set is None else self._measured(
             self.train_set.features, self.train_set.labels, model, self.weights)
         held, held_shares = (none, none) if self.held is None else self._measured(
             self.held.features, self.held.targets, model, self.held.weights)
@@ -180,16 +178,9 @@ class Problem:
         shares = self._measured(rows.features[known], rows.labels[known], model)[1]
         return [share * float(known.mean()) for share in shares]
 
-    def _of_codes(self, model: TrainedModel) -> tuple[list[Any], list[Any]]:
-        """The same on the codes that are trained on."""
-        if formula_of(self.loss).joint:
-            losses = joint_code_losses(self.outputs, model.weights, model.scaled_intercepts,
-                                       self.loss)
-        else:
-            losses = np.mean([
-                code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
-                            self.loss)
-                for number, data in enumerate(self.outputs)], axis=0)
+    def of_codes(self, model: TrainedModel) -> tuple[list[Any], list[Any]]:
+        """Loss and accuracy of each epoch's model on the codes that are trained on."""
+        losses = losses_of_codes(self.outputs, model.weights, model.scaled_intercepts, self.loss)
         shares = [None] * len(losses) if self.task == "regression" else code_accuracies(
             self.outputs, model.weights, model.scaled_intercepts).tolist()
         return losses.tolist(), shares
@@ -227,8 +218,6 @@ class Request:
         Pipeline of the jobs.
     device : str
         Name of the device.
-    step_asked : bool
-        True if the step was asked for.
     init : str or None
         File of the model that the first epoch started from; None for zeros.
     initial : (ndarray, ndarray) or None
@@ -246,7 +235,6 @@ class Request:
     schedule: str
     config: PipelineConfig
     device: str
-    step_asked: bool
     resolved: Resolved
     init: str | None = None
     initial: tuple[np.ndarray, np.ndarray] | None = None
@@ -306,9 +294,9 @@ def prepare(arguments: argparse.Namespace,
         labels = quantize_labels(train_set.labels, train_set.n_rows,
                                  center_labels=bool(asked["intercept"]),
                                  label_bits=label_bits_of(request.encoding))
-        outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
+        outputs = [QuantizedDataset(rows_of(request, train_set), labels)]
     else:
-        rows = rows_of(request, train_set, fine_rows=request.refetch, weights=given.weights)
+        rows = rows_of(request, train_set, given.weights)
         outputs = class_outputs(rows, train_set.labels, classes)
         _warn_of_other_classes(test_set, classes)
     clip = outputs[0].scaler.clip
@@ -327,8 +315,8 @@ def _warn_of_other_classes(test_set: Dataset, classes: np.ndarray) -> None:
         names = found.tolist() if test_set.class_names is None else \
             [test_set.class_names[int(one)] for one in found]
         print(f"bitstep train: note: {len(other)} of {test_set.n_rows} test rows are of classes "
-              f"that are not trained ({', '.join(map(class_text, names[:5]))}"
-              f"{', ...' * (len(names) > 5)}) and count as wrong", file=sys.stderr)
+              f"that are not trained ({first_of(names, 5, class_text)}) and count as "
+              "wrong", file=sys.stderr)
 
 
 def _clipped_loss(resolved, outputs):
@@ -347,28 +335,14 @@ def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
     return dataset
 
 
-def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool,
+def rows_of(request: RowChoice, dataset: Dataset,
             weights: np.ndarray | None = None) -> QuantizedRows | BitPlaneRows:
-    """Quantize the rows of a data set.
-
-    Parameters
-    ----------
-    fine_rows : bool
-        True for a copy with 16 bits a value, for refetching.
-    weights : ndarray of uint16, shape (n_rows,), or None
-        Weights of the rows.
-    """
+    """Quantize the rows of a data set, with a progress bar."""
     scaler = fit_scaler(dataset.features, request.scaler,
                         None if request.solver == "bit-centred" else warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
-        if request.encoding == BIT_PLANES:
-            return quantize_bit_planes(dataset.features, bus_width=request.bus_width, scaler=scaler,
-                              seed=request.seed, progress=bar.to, weights=weights)
-        return quantize_rows(
-            dataset.features, bits=request.bits, encoding=request.encoding,
-            bus_width=request.bus_width, scaler=scaler, copies=request.copies,
-            seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to,
-            weights=weights)
+        return request.quantize(dataset.features, scaler, seed=request.seed, weights=weights,
+                                progress=bar.to)
 
 
 def _from_codes(arguments, requests):
@@ -380,8 +354,7 @@ def _from_codes(arguments, requests):
         for one in requests])]
     data = replace(data, rows=data.rows.for_bus(resolved[0].rows.bus_width))
     if LOSSES[MODELS[model].loss].one_sided and asked["refetch"] is None \
-            and not resolved[0].rows.refetch \
-            and data.encoding != BIT_PLANES and ENCODINGS[data.encoding].cell:
+            and not resolved[0].rows.refetch and encoding_of(data.encoding).cell:
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)

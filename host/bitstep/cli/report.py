@@ -2,13 +2,11 @@
 
 import importlib.metadata
 import platform
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import MULTINOMIAL, loss_named
@@ -219,28 +217,9 @@ def _refetched(report):
             "again with 16 bits a value.")
 
 
-def check_plot(path: str) -> None:
-    """Check, before any long work, that a drawing can be written to ``path``.
-
-    Raises
-    ------
-    UsageError
-        If the suffix is that of no image file.
-    RuntimeError
-        If matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError as error:
-        raise RuntimeError("--plot needs matplotlib: pip install \"bitstep[sklearn]\"") from error
-    suffix, known = Path(path).suffix[1:], FigureCanvasAgg.get_supported_filetypes()
-    if suffix.lower() not in known:
-        raise UsageError(f"--plot needs a file name that ends in .png, .pdf or .svg, not {path!r}")
-
-
 def plot(report: dict[str, Any], path: str) -> None:
     """Draw loss, test metric and, of bit-plane rows, planes of every epoch to an image file (see
-    :func:`check_plot`).
+    :func:`bitstep.cli.paths.check_plot`).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

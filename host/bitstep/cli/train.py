@@ -7,16 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bitstep.cli.advice import noise_of, remedy, warning_of
-from bitstep.cli.checkpoints import (
-    Start,
-    check_paths,
-    initial_model,
-    make_writer,
-    read_start,
-)
+from bitstep.cli.checkpoints import check_paths, read_start, started
 from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.options import (
     UsageError,
@@ -30,7 +22,7 @@ from bitstep.cli.options import (
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
 from bitstep.cli.problem import Problem, Request, prepare
 from bitstep.cli.progress import Bar, CommandWatch, add_quiet_option
-from bitstep.cli.report import check_plot, final, make_report, plot, print_report
+from bitstep.cli.report import final, make_report, plot, print_report
 from bitstep.cli.request import check_early, request_of
 from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
@@ -48,7 +40,7 @@ from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.scores.watch import rows_to_look_at
 from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel
-from bitstep.writing import write_json
+from bitstep.writing import ReservedSpace, write_json
 
 # What is minimised, and by which steps.
 TRAINING = ("epochs", "step", "schedule", "batch", "l2", "l1", "box", "epsilon", "refetch",
@@ -111,31 +103,25 @@ def run(arguments: argparse.Namespace) -> int:
     _check_one_file(arguments.data)
     options = device_options(arguments)
     check_paths(arguments)
-    if arguments.plot:
-        check_plot(arguments.plot)
     start = read_start(arguments)
     requests = make_requests(arguments)
-    request, writer = _started(start, requests[0], arguments)
-    sizes = output_sizes(request.problem, len(request.training.steps) + len(requests),
-                         model=arguments.out, report=arguments.report, plot=arguments.plot)
+    request, writer = started(start, arguments, requests[0])
+    sizes = output_sizes(arguments, request.problem, len(request.training.steps) + len(requests))
     sweep: Sweep | None = None
     with reserve_outputs(sizes, writer) as space, \
             _opened(request, options, writer, any(
                 one.training.few_bits for one in requests)) as device:
         earlier_s = writer.checkpoint.seconds if writer else 0.0
-        started = time.perf_counter()
+        started_s = time.perf_counter()
         if arguments.sweep:
             request, model, sweep = _train_sweep(requests, device, arguments)
         else:
             model = _train(request, device, arguments.timeout, writer)
         stop_signals.deferred = True        # what is left is short, and keeps the model
-        wall_s = earlier_s + time.perf_counter() - started
-        outputs = Outputs(space)
-        outputs.write_model(arguments.out, final(request, model), writer)
-        report = make_report(request, model, clock_hz=device.clock_hz, wall_seconds=wall_s)
-        report |= {"sweep": sweep.entries} if sweep else {}
-        outputs.write(arguments.report, lambda path: write_json(path, report))
-        outputs.write(arguments.plot, lambda path: plot(report, path))
+        outputs, report = write_outputs(
+            space, arguments, request, model, writer, clock_hz=device.clock_hz,
+            wall_seconds=earlier_s + time.perf_counter() - started_s,
+            **({"sweep": sweep.entries} if sweep else {}))
         try:                # before the device closes, which a full disk under --wave may prevent
             if sweep:
                 sweep.print()
@@ -152,12 +138,39 @@ def run(arguments: argparse.Namespace) -> int:
     warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]])
     if warning:
         print(f"bitstep train: warning: {warning}", file=sys.stderr)
+    return ended(request, model, writer,
+                 of=" of every class" if len(request.problem.outputs) > 1 else "")
+
+
+def write_outputs(space: ReservedSpace, arguments: argparse.Namespace, request: Request,
+                  model: TrainedModel, writer: CheckpointWriter | None, *, clock_hz: float | None,
+                  wall_seconds: float, **more: Any) -> tuple[Outputs, dict[str, Any]]:
+    """Write the files that a training was asked for, the model first; return them and the report.
+
+    Parameters
+    ----------
+    space, writer
+        See :class:`Outputs` and :meth:`Outputs.write_model`.
+    clock_hz, wall_seconds
+        See :func:`bitstep.cli.report.make_report`.
+    more
+        Entries of the report that other trainings do not have.
+    """
+    outputs = Outputs(space)
+    outputs.write_model(arguments.out, final(request, model), writer)
+    report = make_report(request, model, clock_hz=clock_hz, wall_seconds=wall_seconds) | more
+    outputs.write(arguments.report, lambda path: write_json(path, report))
+    outputs.write(arguments.plot, lambda path: plot(report, path))
+    return outputs, report
+
+
+def ended(request: Request, model: TrainedModel, writer: CheckpointWriter | None,
+          of: str = "") -> int:
+    """Say if a training was interrupted, ``of`` what it has the epochs; the exit code."""
     if model.interrupted:
+        resume = f"; the same command goes on with --resume {writer.path}" if writer else ""
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
-              f"{len(request.training.steps)}"
-              + (" of every class" if len(request.problem.outputs) > 1 else "")
-              + (f"; the same command goes on with --resume {writer.path}" if writer else ""),
-              file=sys.stderr)
+              f"{len(request.training.steps)}{of}{resume}", file=sys.stderr)
     return stop_signals.code if model.interrupted or stop_signals.received else 0
 
 
@@ -180,20 +193,6 @@ def _cluster() -> Any:
     except (ImportError, KeyError) as error:
         raise RuntimeError(f"--scheduler and --workers need Dask ({error}): pip install "
                            "\"bitstep[dask]\"") from error
-
-
-def _started(start: Start, request: Request,
-             arguments: argparse.Namespace) -> tuple[Request, CheckpointWriter | None]:
-    """Request and checkpoint of a training that may have been begun earlier."""
-    writer = make_writer(start, arguments, request)
-    if writer is not None:
-        # An automatic step could differ in its last digit on another machine.
-        steps = np.array(writer.checkpoint.steps)
-        request = replace(request, training=replace(request.training, steps=steps),
-                          resumed=writer.checkpoint.epochs_done)
-    if start.model is not None:
-        request = replace(request, initial=initial_model(start.model, request))
-    return request, writer
 
 
 def _opened(request: Request, options: dict[str, Any], writer: CheckpointWriter | None,
@@ -248,8 +247,7 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
                     schedule=one.request["schedule"] or "constant", config=config,
                     device=getattr(arguments, "device", "cpu"),
-                    step_asked=one.request["step"] not in (None, "auto"), init=request["init"],
-                    resolved=one)
+                    init=request["init"], resolved=one)
             for one, (objective, training) in zip(resolved, wishes, strict=True)]
 
 

@@ -15,16 +15,17 @@ from dask.delayed import delayed
 from distributed import Client
 from distributed.comm.addressing import get_address_host
 
-from bitstep.cli.checkpoints import Start, check_paths, initial_model, make_writer, read_start
+from bitstep.cli.checkpoints import Start, check_paths, read_start, started
 from bitstep.cli.class_weights import asked_weight, label_of
 from bitstep.cli.device import named_options
 from bitstep.cli.options import UsageError, label_column
-from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
+from bitstep.cli.outputs import output_sizes, reserve_outputs
 from bitstep.cli.problem import Problem, Request
 from bitstep.cli.progress import Bar, shown
-from bitstep.cli.report import check_plot, final, make_report, plot, print_report
+from bitstep.cli.report import print_report
 from bitstep.cli.request import check_early, request_of
 from bitstep.cli.signals import stop_signals
+from bitstep.cli.train import ended, write_outputs
 from bitstep.dask.devices import DeviceChoice
 from bitstep.dask.engine import Engine, on_worker
 from bitstep.dask.local import start_cluster
@@ -42,11 +43,9 @@ from bitstep.devices import default_device
 from bitstep.options.models import MODELS
 from bitstep.pipeline.losses import MULTINOMIAL
 from bitstep.training.choices import resolve
-from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.shards.parts import Part
 from bitstep.training.shards.passes import shard_losses, train_shards
 from bitstep.training.trained import TrainedModel
-from bitstep.writing import write_json
 
 CONNECT_S = 30.0            # at most, to reach a scheduler
 # Options that need all rows in one place, with the reason.
@@ -63,32 +62,17 @@ class ShardedProblem(Problem):
 
     Attributes
     ----------
-    scores : (list of float, list of float or None) or None
-        Loss and accuracy after each epoch.
-    parts : int
-        Files.
-    names : tuple of str or None
-        Of the columns.
+    scores : (ndarray of float64, ndarray of float64 or None) or None
+        Loss and accuracy after each epoch; None before the training.
     """
 
-    scores: tuple[Any, Any] | None = None
-    parts: int = 0
-    names: tuple[str, ...] | None = None
+    scores: tuple[np.ndarray, np.ndarray | None] | None = None
 
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """See :attr:`bitstep.cli.problem.Problem.feature_names`."""
-        return self.names
-
-    def history(self, model: TrainedModel) -> list[dict[str, Any]]:
-        """See :meth:`bitstep.cli.problem.Problem.history`."""
+    def of_codes(self, model: TrainedModel) -> tuple[list[Any], list[Any]]:
+        """See :meth:`bitstep.cli.problem.Problem.of_codes`."""
         assert self.scores is not None
         losses, shares = self.scores
-        return [{"epoch": epoch + 1, "step": float(model.steps[epoch]),
-                 "train_loss": float(losses[epoch]),
-                 "train_accuracy": None if shares is None else float(shares[epoch]),
-                 "validation_loss": None, "validation_accuracy": None, "test_metric": None, **facts}
-                for epoch, facts in enumerate(model.facts())]
+        return losses.tolist(), [None] * len(losses) if shares is None else shares.tolist()
 
 
 @dataclass(frozen=True)
@@ -263,8 +247,6 @@ def run(arguments: argparse.Namespace) -> int:
     check_scheduler(arguments.scheduler)
     files = files_of(arguments.data)
     check_paths(arguments, files)
-    if arguments.plot:
-        check_plot(arguments.plot)
     start = read_start(arguments)
     request = request_of(arguments, many_machines=way_of(arguments)).asking(solver="bit-centred")
     check_early([request])      # before anything is done with the data
@@ -346,44 +328,33 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
     problem = ShardedProblem(
         Path(arguments.data).name, resolved.request["model"], resolved.rows, outputs,
         classes.astype(np.float64) if classes.dtype.kind in "iub" else classes, None, None,
-        asked_weight(resolved.request), parts=parts, names=data.summary.names,
-        rule=MULTINOMIAL if objective.multinomial else None)
+        asked_weight(resolved.request), rule=MULTINOMIAL if objective.multinomial else None)
     request = Request(
         source=arguments.data, problem=problem, objective=objective,
         training=resolved.training(data.rows, objective), schedule=resolved.request["schedule"],
         config=data.config, device=arguments.device,
-        step_asked=resolved.request["step"] not in (None, "auto"), resolved=resolved,
-        init=arguments.init)
-    writer = _writer(start, arguments, request, data)
-    if writer is not None:
-        request = replace(request, resumed=writer.checkpoint.epochs_done, training=replace(
-            request.training, steps=np.array(writer.checkpoint.steps)))
-    if start.model is not None:
-        request = replace(request, initial=initial_model(start.model, request))
+        resolved=resolved, init=arguments.init)
+    request, writer = started(start, arguments, request,
+                              _description(data) if start.path is not None else None)
     epochs = len(request.training.steps)
-    sizes = output_sizes(problem, epochs, model=arguments.out, report=arguments.report,
-                         plot=arguments.plot)
     several = len(outputs)
-    with reserve_outputs(sizes, writer) as space:
-        started = time.perf_counter()
+    with reserve_outputs(output_sizes(arguments, problem, epochs), writer) as space:
+        started_s = time.perf_counter()
         earlier_s = writer.checkpoint.seconds if writer else 0.0
         with Bar(epochs, "training", " outer steps") as bar:
             model = train_shards(
                 data.shards, data.outputs, data.config, objective, request.training,
-                step_asked=request.step_asked, initial=request.initial,
+                step_asked=resolved.step_asked, initial=request.initial,
                 timeout_s=arguments.timeout, on_epoch=lambda done: bar.to(-(-done // several)),
                 checkpoint=writer)
         stop_signals.deferred = True        # what is left is short, and keeps the model
         scores = shard_losses(data.shards, objective, data.config, model,
                               classes=problem.task == "classification")
-        wall_s = earlier_s + time.perf_counter() - started
+        wall_s = earlier_s + time.perf_counter() - started_s
         request = replace(request, problem=replace(problem, scores=scores))
-        written = Outputs(space)
-        written.write_model(arguments.out, final(request, model), writer)
-        report = make_report(request, model, clock_hz=None, wall_seconds=wall_s)
-        report["shards"] = {"parts": parts, "shards": len(data.shards.facts)}
-        written.write(arguments.report, lambda path: write_json(path, report))
-        written.write(arguments.plot, lambda path: plot(report, path))
+        written, report = write_outputs(
+            space, arguments, request, model, writer, clock_hz=None, wall_seconds=wall_s,
+            shards={"parts": parts, "shards": len(data.shards.facts)})
     try:
         print_report(report)
         print(f"Shards: {len(data.shards.facts)}, of {parts} files.")
@@ -393,21 +364,10 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
         written.check()
     if short := model.short_of(request.training.tol, epochs, request.objective.l2):
         print(f"bitstep train: warning: {short}", file=sys.stderr)
-    if model.interrupted:
-        print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
-              f"{epochs}" + (f"; the same command goes on with --resume {writer.path}"
-                             if writer else ""), file=sys.stderr)
-    return stop_signals.code if model.interrupted or stop_signals.received else 0
+    return ended(request, model, writer)
 
 
-def _writer(start: Start, arguments: argparse.Namespace, request: Request,
-            data: Collected) -> CheckpointWriter | None:
-    """Checkpoint of a training; the shards' digests stand for the rows."""
-    if start.path is None:
-        return None
-    digests = data.shards.each("digests", "digest")
-    return make_writer(start, arguments, request, data={
-        "rows": data.rows.n_rows, "features": data.rows.n_features,
-        "classes": len(data.outputs), "shards": digests})
-
-
+def _description(data: Collected) -> dict[str, Any]:
+    """Rows as a checkpoint describes them; the shards' digests stand for them."""
+    return {"rows": data.rows.n_rows, "features": data.rows.n_features,
+            "classes": len(data.outputs), "shards": data.shards.each("digests", "digest")}

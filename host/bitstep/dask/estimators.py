@@ -24,6 +24,7 @@ from bitstep.dask.scores import PartScore, accuracy_of, part_score, r2_of
 from bitstep.dask.sources import Sources, is_array, is_frame, numbers_of, part_of, sources_of
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data.dataset import DataError
+from bitstep.estimators.classifier import has_probabilities
 from bitstep.options.types import Number
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.progress import Progress
@@ -116,7 +117,7 @@ class _DaskModel(BaseEstimator):
             several = len(data.outputs)
             trained = train_shards(
                 data.shards, data.outputs, data.config, objective, training,
-                step_asked=self.step != "auto", timeout_s=self.timeout,
+                step_asked=resolved.step_asked, timeout_s=self.timeout,
                 on_epoch=lambda done: progress.to(-(-done // several)))
             losses, shares = shard_losses(data.shards, objective, data.config, trained,
                                           classes=local._is_classifier)
@@ -363,12 +364,6 @@ class LowPrecisionRegressor(RegressorMixin, _DaskModel):
         return r2_of(self._scores(X, y, sample_weight))
 
 
-def _has_probabilities(estimator):
-    if estimator.loss != "log_loss":
-        raise AttributeError(f"Probabilities need loss='log_loss', not {estimator.loss!r}")
-    return True
-
-
 class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
     """Logistic regression, or another smooth loss of classes, of a Dask collection.
 
@@ -455,7 +450,7 @@ class LowPrecisionClassifier(ClassifierMixin, _DaskModel):
             return super().score(X, y, sample_weight)
         return accuracy_of(self._scores(X, y, sample_weight))
 
-    @available_if(_has_probabilities)
+    @available_if(has_probabilities)
     def predict_proba(self, X) -> Any:
         """Probabilities of the classes, with loss ``log_loss``; lazy as :meth:`predict`."""
         check_is_fitted(self, "local_")

@@ -150,7 +150,7 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
     try:
         together = summed_rows(shards.facts, plan.scaler, plan.bus_width, plan.seed)
         yield Collected(shards, config, summary, plan, together,
-                        summed_outputs(together, plan.labels()),
+                        summed_outputs(together, plan.labels(), summary.names),
                         # Factors that make classes even are no numbers of rows.
                         (summary.weighed.rule() if isinstance(class_weight, str)
                          else plan.rule).rows_meant, raised_values_note(plan.rule))

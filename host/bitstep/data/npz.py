@@ -37,6 +37,17 @@ class StoredArray(NamedTuple):
         return self.dtype.itemsize * int(np.prod(self.shape, dtype=object))
 
 
+def has_arrays(path: str | Path, *names: str) -> bool:
+    """True if a file is an .npz that holds arrays of these names."""
+    if not Path(path).is_file():    # a pipe would be waited for, and emptied
+        return False
+    try:
+        with zipfile.ZipFile(path) as file:
+            return {f"{name}.npy" for name in names} <= set(file.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def read_array_header(file: BinaryIO) -> StoredArray:
     """Read the header of an array in NumPy's format; the file is at its start.
 

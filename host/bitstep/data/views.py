@@ -71,10 +71,6 @@ class RowView:
             return RowView(self._source, np.sort(self._order), self._ends)
         return RowView(self._source[first:first + len(self)], None, self._ends)     # no copy
 
-    def sources(self) -> np.ndarray:
-        """Number of the source's row of each row, shape (n_rows,)."""
-        return np.arange(len(self)) if self._order is None else self._order
-
     def within(self, low: np.ndarray, high: np.ndarray) -> "RowView":
         """The same rows, in which what is beyond two ends counts as the nearer one."""
         return RowView(self._source, self._order, (*self._ends, (low, high)))

@@ -92,7 +92,6 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     plain.
     """
     batch = 4 if config.minibatch else 1
-    logistic = config.loss_family == "logistic"
     jobs = {"plain": make_job(config, n_features=features_of(config, 3), n_rows=60)}
     copies = 1 if config.row_format == BIT_PLANES else 2
     titles = ["started from a model", *["two copies"] * (copies > 1)]
@@ -100,7 +99,7 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     jobs[", ".join(titles)] = make_job(
         config, n_features=features_of(config, 2), n_rows=50, copies=copies, initial=True,
         batch=batch, l2=0.01 if config.corrections else 0.0)
-    if not logistic:
+    if config.loss_family != "logistic":
         jobs["hinge, labels of 1 bit"] = make_job(config, n_features=config.rows.lanes, n_rows=70,
                                                   loss=Loss.HINGE)
         jobs["clipped residuals"] = make_job(config, n_features=config.rows.lanes, n_rows=70,
@@ -146,7 +145,6 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
     model : ndarray of int32, shape (n_features,), optional
         Default: zeros.
     """
-    logistic = config.loss_family == "logistic"
     bit_planes, layout = config.row_format == BIT_PLANES, BitPlaneLayout(n_features)
     shape = (layout.blocks(n_rows), layout.block_bytes) if bit_planes \
         else (n_rows, config.rows.beats(n_features) * config.rows.beat_bytes)
@@ -156,7 +154,6 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
         job, rows=(rows,), bit_plane_rows=n_rows * bit_planes, intercept=0,
         labels=np.zeros(ceil_div(n_rows, 64) * 8, np.uint8), label_format=LabelFormat.SIGN,
         epochs=(EpochSteps(0, 1, planes=PLANES * bit_planes),) * epochs,
-        loss=Loss.LOGISTIC if logistic else Loss.LEAST_SQUARES,
         model=np.zeros(n_features, np.int32) if model is None else model)
 
 

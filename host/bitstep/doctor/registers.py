@@ -126,8 +126,7 @@ def empty_run(session: Session) -> None:
         session.write(register.name, 0)
     session.write("CONTROL", Control.START)
     expected = f"STATUS 0x{Status.DONE | Status.FAILED:x}, ERROR {Error.BAD_CONFIGURATION.value}"
-    ended = session.device.wait(lambda: bool(session.read("STATUS") & Status.DONE),
-                                min(session.timeout_s, 5.0))
+    ended = session.wait_done(min(session.timeout_s, 5.0))
     status, error = session.read("STATUS"), session.read("ERROR")
     refused = ended and status == Status.DONE | Status.FAILED and error == Error.BAD_CONFIGURATION
     session.report.check(

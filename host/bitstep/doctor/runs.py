@@ -53,7 +53,7 @@ def interrupt(session: Session) -> None:
                         found=f"it cannot be waited for: {error}", remedy=remedy)
             return
         if not came:
-            device.wait(lambda: bool(session.read("STATUS") & Status.DONE), session.timeout_s)
+            session.wait_done(session.timeout_s)
         status = session.read("STATUS")
         session.stop()
     if came:
@@ -286,7 +286,7 @@ def measure_clock(session: Session, longest_s: float) -> MeasuredClock | None:
     span = min(max(LOOK_S, 40 * (after - before)), longest_s / 2)
     limit = time.monotonic() + span         # a simulated board's time may go more slowly
     while session.seconds() < before + span and time.monotonic() < limit:
-        if session.device.wait(lambda: bool(session.read("STATUS") & Status.DONE), span / 20):
+        if session.wait_done(span / 20):
             break
     begun, last, ended = _cycles(session)
     if session.read("STATUS") & Status.DONE:

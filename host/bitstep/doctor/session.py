@@ -70,6 +70,10 @@ class Session:
         """Wait until the pipeline is not busy; False if it takes longer."""
         return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, timeout_s)
 
+    def wait_done(self, timeout_s: float) -> bool:
+        """Wait until a run is over; False if it takes longer."""
+        return self.device.wait(lambda: bool(self.read("STATUS") & Status.DONE), timeout_s)
+
     def stop(self) -> bool:
         """Stop a run; False if it goes on, which is a finding when it is first seen."""
         status = self.read("STATUS")
@@ -110,7 +114,7 @@ class Session:
             If it does not end in time, and is aborted, or ends with an error.
         """
         run.start()
-        if not self.device.wait(lambda: bool(self.read("STATUS") & Status.DONE), self.timeout_s):
+        if not self.wait_done(self.timeout_s):
             status, beats = self.read("STATUS"), self.read("BEATS_LO")
             stopped = "it was aborted" if self.stop() else "it was told to abort and did not"
             raise DeviceError(f"{what} did not end within {self.timeout_s:g} s (STATUS "

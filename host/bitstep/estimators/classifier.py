@@ -20,7 +20,7 @@ CLASSIFIERS = {kind.sklearn_loss: kind for kind in MODELS.values()
                if kind.task == "classification"}
 
 
-def _has_probabilities(estimator):
+def has_probabilities(estimator):
     """True if a classifier's outputs are log odds."""
     if estimator.loss != "log_loss":
         raise AttributeError(f"Probabilities need loss='log_loss', not {estimator.loss!r}")
@@ -241,7 +241,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         chosen = decide(self._values(X))
         return self.classes_[chosen]
 
-    @available_if(_has_probabilities)
+    @available_if(has_probabilities)
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities of the classes, shape (n_rows, n_classes); with loss ``log_loss`` only.
 
@@ -257,7 +257,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         positive = 1 / (1 + np.exp(-np.clip(values, -700, 700)))    # never all of them 0
         return positive / positive.sum(axis=1, keepdims=True)
 
-    @available_if(_has_probabilities)
+    @available_if(has_probabilities)
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithms of :meth:`predict_proba`."""
         if getattr(self, "multinomial_", False):        # where a probability is 0, its log is not

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.options.models import MODELS, Model
+from bitstep.options.models import Model
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.results import COUNTER_NAMES
 from bitstep.training.choices import RowChoice
@@ -49,8 +49,8 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
     learned = {name: value for name, value in vars(estimator).items()
                if name.endswith("_") and not name.startswith("_") and name not in ARRAYS}
     config = {
-        "model": next(name for name, model in MODELS.items() if model is kind),
-        "loss": kind.sklearn_loss, "epochs": estimator.n_iter_, "step": estimator.step_,
+        "model": kind.name, "loss": kind.sklearn_loss, "epochs": estimator.n_iter_,
+        "step": estimator.step_,
         **{name: _stored(getattr(estimator, name)) for name in PARAMETERS},
         "bits": rows.bits, "encoding": rows.encoding, "refetch": rows.refetch,
         "scaler": rows.scaler, "solver": estimator.solver_, "l2": estimator.l2_,

@@ -18,7 +18,7 @@ from bitstep.devices import (
     has_bit_planes,
     open_device,
 )
-from bitstep.options.models import MODELS, Model
+from bitstep.options.models import Model
 from bitstep.options.rules import Request
 from bitstep.options.table import OPTIONS, PATIENCE, VALIDATION_FRACTION
 from bitstep.options.words import PYTHON
@@ -28,7 +28,7 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.training.choices import check_options
 from bitstep.training.scores.fits import check_verbose, status_of
-from bitstep.training.scores.stopping import check_fraction, check_stopping
+from bitstep.training.scores.stopping import check_fraction
 
 # Options whose parameters have other values, or a default that asks for nothing.
 OTHERWISE = ("model", "seed", "solver", "planes", "refetch", "validation_fraction",
@@ -97,16 +97,15 @@ class Parameters(BaseEstimator):
         """Options that the parameters ask for; ``facts`` are those of
         :data:`bitstep.options.rules.FACTS`.
         """
-        options, kind = self._device_options(), self._kind()
+        options = self._device_options()
         asked = {name: given(getattr(self, option.python, None))
                  for name, option in OPTIONS.items() if option.python and name not in OTHERWISE}
         if asked["tol"] is not None and getattr(self, "n_iter_no_change", PATIENCE) != PATIENCE:
             # Without tol it asks for nothing, as in scikit-learn.
             asked["n_iter_no_change"] = self.n_iter_no_change
         asked |= {name: options[name] for name in ("bus_width", "lookahead", "packed")}
-        asked |= {"model": next(name for name, model in MODELS.items() if model is kind),
-                  "device_models": options.get("models"), "planes": self.planes,
-                  "refetch": self._asked_refetch(), "solver": self.solver}
+        asked |= {"model": self._kind().name, "device_models": options.get("models"),
+                  "planes": self.planes, "refetch": self._asked_refetch(), "solver": self.solver}
         if self.warm_start:
             facts = {**facts, "warm_start": True}
         if (name := self._no_bit_planes(options)) is not None:
@@ -139,7 +138,9 @@ class Parameters(BaseEstimator):
         OPTIONS["solver"].kind.check("solver", self.solver)     # None would be one, too
         check_verbose(self.verbose)
         check_fraction(self.validation_fraction)
-        check_stopping(0.0 if self.tol == "auto" else self.tol, self.n_iter_no_change)
+        if self.tol != "auto":      # as above
+            OPTIONS["tol"].kind.check("tol", self.tol)
+        OPTIONS["n_iter_no_change"].kind.check("n_iter_no_change", self.n_iter_no_change)
         if isinstance(self.random_state, (int, np.integer)):
             OPTIONS["seed"].kind.check("random_state", self.random_state)
         options = self._device_options()

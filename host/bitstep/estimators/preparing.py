@@ -10,13 +10,10 @@ from sklearn.utils.validation import validate_data
 from bitstep.data.dataset import shuffled
 from bitstep.data.views import RowView
 from bitstep.estimators.parameters import Parameters
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.quantization import (
     BitPlaneRows,
     QuantizedDataset,
     QuantizedRows,
-    quantize_bit_planes,
-    quantize_rows,
     scaler_of_ranges,
 )
 from bitstep.quantization.bounds import Bounds, given_bounds
@@ -176,13 +173,7 @@ class Preparing(Parameters):
         if isinstance(self.random_state, (int, np.integer)) and kept and seed >= 0:
             seed = chunk_seed(seed, features, self.first_rows_)
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, choice.scaler)
-        if choice.encoding == BIT_PLANES:
-            return quantize_bit_planes(columns.values, bus_width=choice.bus_width, scaler=scaler,
-                                       seed=seed, weights=weights)
-        return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
-                             bus_width=choice.bus_width, scaler=scaler, copies=self.copies,
-                             seed=seed, fine_rows=choice.refetch, levels=choice.levels,
-                             weights=weights)
+        return choice.quantize(columns.values, scaler, seed=seed, weights=weights)
 
     def _outputs(self, rows: QuantizedRows | BitPlaneRows,
                  labels: Clipped) -> list[QuantizedDataset]:

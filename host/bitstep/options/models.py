@@ -30,6 +30,11 @@ class Model:
     text: str
 
     @property
+    def name(self) -> str:
+        """Its key in :data:`MODELS`."""
+        return next(name for name, model in MODELS.items() if model is self)
+
+    @property
     def sklearn_loss(self) -> str:
         """Name of the loss in scikit-learn's SGD estimators."""
         return LOSSES[self.loss].name

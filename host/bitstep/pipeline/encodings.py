@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bitstep.pipeline.parts.formats import FLOAT_BITS
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES, FLOAT_BITS
 
 LEVELS = ("uniform", "optimal")
 SCALERS = ("quantile", "minmax", "maxabs")
@@ -59,3 +59,11 @@ ENCODINGS = {
     "float": Encoding(row_format="float32", draws=0, min_bits=FLOAT_BITS, max_bits=FLOAT_BITS,
                       label_bits=32),
 }
+# Codes of bit-plane rows: nobody chooses an encoding for these.
+_OF_BIT_PLANES = Encoding(row_format=BIT_PLANES, draws=0, min_bits=BIT_PLANE_BITS,
+                          max_bits=BIT_PLANE_BITS)
+
+
+def encoding_of(name: str) -> Encoding:
+    """Properties of the encoding of some rows: one of :data:`ENCODINGS`, or that of bit planes."""
+    return _OF_BIT_PLANES if name == BIT_PLANES else ENCODINGS[name]

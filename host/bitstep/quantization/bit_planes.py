@@ -18,7 +18,7 @@ from bitstep.pipeline.bit_planes import (
     to_bit_planes,
 )
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.encodings import ENCODINGS, SCALERS
+from bitstep.pipeline.encodings import SCALERS, encoding_of
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.shapes import check_rows, check_weights
 from bitstep.quantization.scaling import Scaler
@@ -31,7 +31,7 @@ _CHECKED_BYTES = 1 << 23    # of rows that are checked at a time
 
 def label_bits_of(encoding: str) -> int:
     """Stored bits of a regression's label, if nothing else is asked for."""
-    return 16 if encoding == BIT_PLANES else ENCODINGS[encoding].label_bits
+    return encoding_of(encoding).label_bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,6 @@ class BitPlaneOptions:
     scaler: str = "minmax"
     seed: int = 0
 
-    levels = "uniform"
     copies = 1
     fine_rows = False
 
@@ -248,7 +247,6 @@ class BitPlaneRows:
     def values(self, rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scaled features of some rows, as exactly as they are known: :meth:`levels`."""
         return self.levels(rows)
-
 
     def check_padding(self, release: Callable[[], None] = lambda: None) -> None:
         """Raise ValueError unless all bits without a feature of a row are 0.

@@ -9,7 +9,7 @@ from bitstep.data.blocks import row_blocks
 from bitstep.data.views import RowView
 from bitstep.machine import in_threads
 from bitstep.pipeline.bit_planes import BitPlaneLayout
-from bitstep.pipeline.encodings import ENCODINGS
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.shapes import check_weights
 from bitstep.quantization.bit_planes import BitPlaneEncoder, BitPlaneOptions, BitPlaneRows
 from bitstep.quantization.dataset import QuantizedDataset
@@ -222,6 +222,6 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
     # First, since rows may take minutes.
     stream = quantize_labels(
         labels, len(features), task=task, center_labels=center_labels,
-        label_bits=ENCODINGS[encoding].label_bits if label_bits is None else label_bits)
+        label_bits=encoding_of(encoding).label_bits if label_bits is None else label_bits)
     return QuantizedDataset(quantize_rows(features, bits=bits, encoding=encoding, **options),
                             stream)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.views import RowView
 from bitstep.options.models import MODELS, Model, model_of
 from bitstep.options.rules import Request, RuleError, kept_if_alike, why_not_centred
 from bitstep.options.table import (
@@ -25,6 +26,7 @@ from bitstep.options.table import (
 )
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import (
     BIT_PLANE_BITS,
@@ -34,7 +36,14 @@ from bitstep.pipeline.parts.formats import (
 )
 from bitstep.pipeline.parts.widths import BUS_WIDTHS, USUAL_BUS_WIDTH
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
+from bitstep.quantization import (
+    ENCODINGS,
+    BitPlaneRows,
+    QuantizedRows,
+    Scaler,
+    quantize_bit_planes,
+    quantize_rows,
+)
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import resolve_planes
@@ -83,6 +92,17 @@ class RowChoice:
     shuffle: bool | None = True
     solver: str = "sgd"
 
+    def quantize(self, features: np.ndarray | RowView, scaler: Scaler, *, seed: int,
+                 weights: np.ndarray | None = None,
+                 progress: Callable[[int], None] | None = None) -> QuantizedRows | BitPlaneRows:
+        """Rows of some features; parameters as of :func:`bitstep.quantization.quantize_rows`."""
+        shared: dict[str, Any] = {"bus_width": self.bus_width, "scaler": scaler, "seed": seed,
+                                  "weights": weights, "progress": progress}
+        if self.encoding == BIT_PLANES:
+            return quantize_bit_planes(features, **shared)
+        return quantize_rows(features, bits=self.bits, encoding=self.encoding, copies=self.copies,
+                             fine_rows=self.refetch, levels=self.levels, **shared)
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -124,10 +144,15 @@ class Resolved:
         built, schedule = _built_for(request), request["schedule"]
         alone = (self.solver == "bit-centred" or self.rows.refetch
                  or request.facts.get("partial_fit")
-                 or request["step"] not in (None, AUTO)
+                 or self.step_asked
                  or not _is_named(schedule)
                  or (built is not None and not any(one.minibatch for one in built)))
         return 1 if alone else automatic_batch(n_rows)
+
+    @property
+    def step_asked(self) -> bool:
+        """True if a step was asked for."""
+        return self.request["step"] not in (None, AUTO)
 
     @property
     def tol(self) -> float:
@@ -373,9 +398,8 @@ def _built_for(request: Request) -> list[PipelineConfig] | None:
     built, encoding = request.facts.get("built"), request["encoding"]
     if built is None or encoding is None:
         return None if built is None else []
-    row_format = encoding if encoding == BIT_PLANES else ENCODINGS[encoding].row_format
-    wanted = {"bits": request["bits"], "row_format": row_format, "packed": bool(request["packed"]),
-              "loss_family": _loss_family(request)}
+    wanted = {"bits": request["bits"], "row_format": encoding_of(encoding).row_format,
+              "packed": bool(request["packed"]), "loss_family": _loss_family(request)}
     parts = {"codebooks": request["levels"] == "optimal", "model_bits": request["model_bits"] or 0,
              "proximal": request["l1"] or request["box"], "refetch": request["refetch"],
              "rounded_updates": request["update_bits"]}

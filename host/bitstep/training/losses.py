@@ -175,6 +175,17 @@ def joint_code_losses(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
     return total / (_count(first) * len(datasets))
 
 
+def losses_of_codes(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
+                    intercepts: np.ndarray, loss: Loss | LossFunction) -> np.ndarray:
+    """Loss of every model, the mean over the outputs, from quantized rows alone: one of all outputs
+    together, or :func:`code_losses` of each; parameters as of :func:`code_accuracies`.
+    """
+    if formula_of(loss).joint:
+        return joint_code_losses(datasets, weights, intercepts, loss)
+    return np.mean([code_losses(data, weights[:, number], intercepts[:, number], loss)
+                    for number, data in enumerate(datasets)], axis=0)
+
+
 def outputs(features: np.ndarray, coefs: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
     """Outputs of models for every row.
 

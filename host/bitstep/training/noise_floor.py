@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
+from bitstep.quantization import BitPlaneRows, QuantizedRows
 from bitstep.training.objective import Objective, Training
 
 MAX_FEATURES = 256          # eigenvectors of more may take longer than the training
@@ -75,10 +75,9 @@ def noise_floor(rows: QuantizedRows | BitPlaneRows, objective: Objective, traini
         without corrections, bit-plane rows, a model or updates of few bits, penalties or a box, and
         more than 256 features.
     """
-    if objective.loss != Loss.LEAST_SQUARES or rows.encoding == BIT_PLANES \
-            or not ENCODINGS[rows.encoding].corrected or training.few_bits \
-            or rows.weights is not None or objective.proximal or objective.l2 \
-            or rows.n_features > MAX_FEATURES:
+    if objective.loss != Loss.LEAST_SQUARES or not encoding_of(rows.encoding).corrected \
+            or training.few_bits or rows.weights is not None or objective.proximal \
+            or objective.l2 or rows.n_features > MAX_FEATURES:
         return None
     noise = np.asarray(rows.variance)
     values, vectors = _spectrum(rows, training.fit_intercept)

@@ -14,6 +14,7 @@ from bitstep.pipeline.losses import LOSSES, MULTINOMIAL, LossFunction
 from bitstep.pipeline.parts.widths import BOUND_WIDTH
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import BitPlaneRows, QuantizedDataset
+from bitstep.training.planes import check_planes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,3 +206,11 @@ class Training:
     def few_bits(self) -> bool:
         """True if the model that dot products meet, or updates, have few bits."""
         return bool(self.model_bits or self.update_bits)
+
+
+def check_data(data: QuantizedDataset, training: Training) -> None:
+    """Raise ValueError unless planes and intercept of a training suit the data."""
+    check_planes(data.encoding, training.planes, len(training.steps))
+    if not training.fit_intercept and data.label_offset != 0:
+        raise ValueError("A model without an intercept needs labels that are not centred; quantize "
+                         "with center_labels=False")

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from bitstep.checks import check_choice, check_integer
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
@@ -58,7 +59,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     """
     check_integer("n_features", n_features, 1)
     check_choice("encoding", encoding, (*ENCODINGS, BIT_PLANES))
-    row_format = BIT_PLANES if encoding == BIT_PLANES else ENCODINGS[encoding].row_format
+    row_format = encoding_of(encoding).row_format
     automatic, family = lookahead == "auto", LOSSES[loss].loss_family
     features = int(n_features) if possible.get("packed") \
         else max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())

@@ -16,14 +16,14 @@ from bitstep.options.models import model_of
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.quantization import ENCODINGS, QuantizedDataset
+from bitstep.quantization import QuantizedDataset
 from bitstep.training import stepping
-from bitstep.training.objective import Objective, Training
-from bitstep.training.planes import check_planes
+from bitstep.training.objective import Objective, Training, check_data
 from bitstep.training.ranges import Units, automatic_range, label_shift, largest_stored
 from bitstep.training.schedules import most_step
 
@@ -230,7 +230,7 @@ def _corrections(data, config, objective, training, between_epochs):
     """
     steps, batch = np.asarray(training.steps), training.batch
     variance = np.asarray(data.variance, np.float64)
-    corrected = data.encoding != BIT_PLANES and ENCODINGS[data.encoding].corrected
+    corrected = encoding_of(data.encoding).corrected
     weights = (variance if corrected else np.zeros_like(variance)) - objective.l2
     largest = float(np.abs(weights).max(initial=0.0))
     if largest == 0.0:
@@ -282,7 +282,4 @@ def _check(data, config, objective, training, first_epoch):
     Request(PYTHON, {"encoding": data.encoding, "model": model_of(objective.loss),
                      "refetch": objective.refetch},
             facts={} if data.fine_rows is not None else {"no_fine_rows": "the data set"}).check()
-    check_planes(data.encoding, training.planes, len(training.steps))
-    if not training.fit_intercept and data.label_offset != 0:
-        raise ValueError("A model without an intercept needs labels that are not centred; quantize "
-                         "with center_labels=False")
+    check_data(data, training)

@@ -85,12 +85,10 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     if training.solver == "bit-centred":
         kind = SoftmaxRun if objective.multinomial else \
             BitCentredRun if objective.rule.quadratic else SmoothRun
-        run = partial(kind, config=config, objective=objective, timeout_s=timeout_s)
         with device.keep_rows():
-            return train_centred(device, run, outputs, config, training,
-                                 starts_of(outputs, initial), first_epoch=first_epoch,
-                                 on_epoch=on_epoch, checkpoint=checkpoint,
-                                 joint=objective.multinomial)
+            return train_centred(kind, outputs, device, config, objective, training,
+                                 initial=initial, first_epoch=first_epoch, timeout_s=timeout_s,
+                                 on_epoch=on_epoch, checkpoint=checkpoint)
     if objective.multinomial:
         raise ValueError("multinomial needs solver 'bit-centred', not 'sgd', whose classes are "
                          "trained one-vs-rest")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.training.weighing import exact_sum
+from bitstep.writing import first_of
 
 NO_WEIGHT = ("sample_weight must hold at least one number above 0: all weights are zero, which "
              "leaves no row to train on")
@@ -99,8 +100,8 @@ def class_factors(class_weight: Any, classes: np.ndarray,
     whole = all(one in class_weight for one in known)
     for label, weight in class_weight.items():
         if label not in known and not whole:
-            raise ValueError(f"class_weight must hold classes of y only, {_some(known)}, not "
-                             f"{label!r}")
+            raise ValueError("class_weight must hold classes of y only, "
+                             f"{first_of(known, 5, repr)}, not {label!r}")
         if not isinstance(weight, (int, float, np.number)) or isinstance(weight, bool) \
                 or not (np.isfinite(weight) and weight >= 0):
             raise ValueError("class_weight must hold finite numbers of at least 0, not "
@@ -168,8 +169,3 @@ def products(weights: np.ndarray | None, labels: np.ndarray, classes: np.ndarray
         raise ValueError("sample_weight times class_weight must fit 64-bit floating point; divide "
                          "one of them by a number")
     return found
-
-
-def _some(values: list[Any]) -> str:
-    """Values as a list for a message; the first five of many."""
-    return ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")

@@ -21,7 +21,6 @@ from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tails import ColumnTails
 
 PIECE_VALUES = 1 << 20      # of a piece of rows: 8 MB in float64
-MAX_FEATURES = 1 << 20      # columns of a data set
 
 Progress = Callable[[int], None]
 _Item = TypeVar("_Item")

@@ -13,11 +13,12 @@ from numba import types
 from numba.extending import intrinsic
 
 from bitstep.compiling import assign, compiled, kernel, uncounted
+from bitstep.devices.cpu.words import UPDATE_LIMIT
 from bitstep.golden.rounded_model import FEATURES_PER_WORD, STREAM, TURN, WORDS_PER_BLOCK
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, WEIGHT_TURN
 from bitstep.golden.threefry import GROUP, PARITY, ROTATIONS, ROUNDS
-from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import SIGMOID_FRACTION
 from bitstep.pipeline.registers import Loss
 
 PAIR_BITS = 24              # bits of the low part of a pair
@@ -25,7 +26,6 @@ LOW_MASK = (1 << PAIR_BITS) - 1
 TOO_LARGE = 1 << 40         # an update that does not fit
 FAR = 1 << 62               # what stands for larger results of :func:`scaled`
 
-_UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
 _NODES = np.array(NODES, np.int64)
 _SIGMOID_LIMIT = RANGE << SIGMOID_FRACTION
 LEAST_SQUARES, _HINGE, _LOGISTIC, _HUBER = (
@@ -128,7 +128,7 @@ def rounded(factor, high, low, dither, shift, bits):
     whole = scaled(factor, high, low, 0, shift)
     # Down to twice the least update, a number may be rounded up to it: in 2 bits -1.1 * 2**31 is
     # -2 * 2**31 or -1 * 2**31. Beyond that nothing is an update, however it is rounded.
-    if whole < -2 * _UPDATE_LIMIT or whole >= _UPDATE_LIMIT:
+    if whole < -2 * UPDATE_LIMIT or whole >= UPDATE_LIMIT:
         return whole
     size, drop = whole if whole >= 0 else ~whole, 0
     while size >> drop >= np.int64(1) << bits - 1:
@@ -188,12 +188,13 @@ def update_of(rule, high, low, target, dither):
         if bounded:
             factor, shift = rule.derivative_step, np.int64(16)
             high, low = np.int64(0), np.int64(1)
-    return _fitting(turn * rounded(factor, high, low, dither, shift, rule.update_bits))
+    return fitting(turn * rounded(factor, high, low, dither, shift, rule.update_bits))
 
 
 @compiled
-def _fitting(update):
-    return update if -_UPDATE_LIMIT <= update < _UPDATE_LIMIT else TOO_LARGE
+def fitting(update):
+    """An update, or TOO_LARGE."""
+    return update if -UPDATE_LIMIT <= update < UPDATE_LIMIT else TOO_LARGE
 
 
 @kernel

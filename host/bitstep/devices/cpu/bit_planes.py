@@ -25,9 +25,9 @@ from bitstep.devices.cpu.derivatives import (
     derivative_label,
     fine_update,
 )
-from bitstep.devices.cpu.numbers import epoch_numbers, weights_of
+from bitstep.devices.cpu.numbers import arrays_of, epoch_numbers
 from bitstep.devices.cpu.products import ROWS, add_rows, dot_rows, whole
-from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
+from bitstep.devices.cpu.rows import correct, uncounted_arrays
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
@@ -241,19 +241,9 @@ class BitPlaneModel:
 
     def __init__(self, job: TrainingJob):
         self.job = job
-        length, n_features = padded(job.n_features), job.n_features
-        levels, none = np.zeros(length, np.int32), np.empty(0, np.uint64)
-        self.arrays = Arrays(
-            **{name: np.zeros(length, np.int32) for name in ("model", "seen", "pending")},
-            **{name: np.zeros(length, np.int64) for name in ("coefficients", "constants")},
-            dot_levels=levels, gradient_levels=levels, lookup=none,
-            codebooks=np.empty((0, 1), np.int8), state=np.zeros(words.STATE, np.int64),
-            weights=weights_of(job))
-        self.arrays.model[:n_features] = job.model
-        self.arrays.coefficients[:n_features] = job.coefficients
-        if job.constants is not None:
-            self.arrays.constants[:n_features] = job.constants
-        self.arrays.state[words.INTERCEPT] = job.intercept
+        levels = np.zeros(padded(job.n_features), np.int32)
+        self.arrays = arrays_of(job, levels, levels, np.empty(0, np.uint64),
+                                np.empty((0, 1), np.int8))
 
     def begin(self, rule: Rule, steps) -> Callable[..., int]:
         """Begin an epoch; return the function that takes a portion of codes."""

@@ -8,8 +8,8 @@ from bitstep.compiling import compiled
 from bitstep.devices.cpu.arithmetic import (
     LOW_MASK,
     PAIR_BITS,
-    TOO_LARGE,
     dither_addend,
+    fitting,
     scaled,
     scaled_in_64,
     sigmoid,
@@ -23,13 +23,12 @@ from bitstep.golden.sigmoid import (
     FINE_VALUE,
 )
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
-from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import SIGMOID_FRACTION
 from bitstep.pipeline.registers import Loss
 
 CENTRED = 16                # added to the loss of a rule whose labels are derivatives at a centre
 LOGISTIC = int(Loss.LOGISTIC)
 
-_UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
 _NODES, _BOWS = np.array(FINE_NODES, np.int64), np.array(BOWS, np.int64)
 _FINE_LIMIT = FINE_RANGE << FINE_ARGUMENT
 _FINE_SHIFT = 16 + FINE_VALUE
@@ -96,7 +95,7 @@ def centred_update(rule, high, low, label, dither):
         high += (low >> PAIR_BITS) - (derivative >> PAIR_BITS)
         update = scaled(rule.mantissa, high, low & LOW_MASK, dither_addend(dither, rule.shift),
                         rule.shift)
-    return update if -_UPDATE_LIMIT <= update < _UPDATE_LIMIT else TOO_LARGE
+    return fitting(update)
 
 
 @compiled

@@ -6,9 +6,8 @@ import numpy as np
 
 from bitstep.compiling import assign, compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, rule_of_row, update_of
-from bitstep.devices.cpu.words import LIMIT, correction, proximal
+from bitstep.devices.cpu.words import CORRECTION, LIMIT, MODEL, UPDATE, correction, proximal
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
-from bitstep.pipeline.registers import Overflow
 
 # Numbers that go on from one call to the next, in the array ``state``; SINCE counts the rows since
 # the last boundary, -1 before the first one.
@@ -16,8 +15,6 @@ INTERCEPT, PENDING, SINCE, SEEN_INTERCEPT, OLDEST = range(5)
 
 _BIAS = 150                 # exponent field of m 2^0, with m's 23 fraction bits counted in
 _FAR = 62                   # a shift beyond every product's width: what is left rounds to 0
-_UPDATE, _MODEL, _CORRECTION = (
-    int(Overflow.UPDATE), int(Overflow.MODEL), int(Overflow.CORRECTION))
 
 
 class FloatArrays(NamedTuple):
@@ -89,7 +86,7 @@ def take_float_rows(rows, rule, epoch, arrays, targets, dithers, first):
         own = rule_of_row(rule, arrays.weights, row, epoch.key)
         update = update_of(own, high, low, targets[i], dithers[i])
         if update == TOO_LARGE or own.derivative_step < 0:
-            return _UPDATE
+            return UPDATE
         _append(arrays, update)
         last = row + 1 == epoch.n_rows
         if epoch.proximal_period and ((row + 1) % epoch.proximal_period == 0 or last):
@@ -201,7 +198,7 @@ def _apply_oldest(epoch, arrays):
     if epoch.level:
         state[INTERCEPT] -= update
     outside |= state[INTERCEPT] < -LIMIT or state[INTERCEPT] >= LIMIT
-    return _MODEL if outside else 0
+    return MODEL if outside else 0
 
 
 @compiled
@@ -222,7 +219,7 @@ def _settle_correction(epoch, arrays, row):
         arrays.correction[j] = 0
     state[PENDING] = 0
     if outside:
-        return _MODEL
+        return MODEL
     boundary = min(row, epoch.n_rows - 1) // period * period
     if boundary + period < epoch.n_rows:
         for j in range(model.size):
@@ -231,7 +228,7 @@ def _settle_correction(epoch, arrays, row):
                 epoch.correction_shift)
             outside |= arrays.pending[j] < -LIMIT or arrays.pending[j] >= LIMIT
         state[PENDING] = 1
-    return _CORRECTION if outside else 0
+    return CORRECTION if outside else 0
 
 
 @compiled

@@ -9,9 +9,14 @@ from bitstep.cycles import OpenRows
 from bitstep.devices.cpu import float32, integer, portions, words
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
-from bitstep.devices.cpu.numbers import codebooks_of, epoch_numbers, read_only, weights_of
+from bitstep.devices.cpu.numbers import (
+    arrays_of,
+    codebooks_of,
+    epoch_numbers,
+    read_only,
+    weights_of,
+)
 from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
-from bitstep.devices.cpu.rows import Arrays
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Overflow
@@ -41,16 +46,8 @@ class IntegerModel:
         self.shape = row_format(job.config, job.n_features)
         length = padded(job.n_features)
         levels = np.zeros(length, np.int8)
-        self.arrays = Arrays(
-            model=np.zeros(length, np.int32), seen=np.zeros(length, np.int32),
-            pending=np.zeros(length, np.int32), coefficients=np.zeros(length, np.int64),
-            constants=np.zeros(length, np.int64), dot_levels=levels,
-            gradient_levels=levels.copy() if self.shape.two_levels else levels,
-            lookup=byte_tables(job.config), codebooks=codebooks_of(job),
-            state=np.zeros(words.STATE, np.int64), weights=weights_of(job))
-        self.arrays.model[:job.n_features] = job.model
-        self.arrays.coefficients[:job.n_features] = job.coefficients
-        self.arrays.state[words.INTERCEPT] = job.intercept
+        self.arrays = arrays_of(job, levels, levels.copy() if self.shape.two_levels else levels,
+                                byte_tables(job.config), codebooks_of(job))
         self.fine = read_only(np.empty((0, job.n_features), np.int16) if job.fine_rows is None
                                else job.fine_rows)
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from bitstep.devices.cpu import words
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule
 from bitstep.devices.cpu.derivatives import CENTRED
-from bitstep.devices.cpu.rows import Epoch
+from bitstep.devices.cpu.rows import Arrays, Epoch
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import EpochSteps, TrainingJob
@@ -37,6 +38,22 @@ def read_only(array: np.ndarray) -> np.ndarray:
 def weights_of(job: TrainingJob) -> np.ndarray:
     """Weights of the rows of a job; of no rows if it has none."""
     return read_only(np.empty(0, np.uint16) if job.weights is None else job.weights)
+
+
+def arrays_of(job: TrainingJob, levels: np.ndarray, gradient_levels: np.ndarray,
+              lookup: np.ndarray, codebooks: np.ndarray) -> Arrays:
+    """Arrays of a run that begins with the model of a job."""
+    arrays = Arrays(
+        **{name: np.zeros(levels.size, np.int32) for name in ("model", "seen", "pending")},
+        **{name: np.zeros(levels.size, np.int64) for name in ("coefficients", "constants")},
+        dot_levels=levels, gradient_levels=gradient_levels, lookup=lookup, codebooks=codebooks,
+        state=np.zeros(words.STATE, np.int64), weights=weights_of(job))
+    arrays.model[:job.n_features] = job.model
+    arrays.coefficients[:job.n_features] = job.coefficients
+    if job.constants is not None:
+        arrays.constants[:job.n_features] = job.constants
+    arrays.state[words.INTERCEPT] = job.intercept
+    return arrays
 
 
 def codebooks_of(job: TrainingJob) -> np.ndarray:

@@ -74,8 +74,16 @@ def manifests_of(bitfile: str | Path | None) -> list[Manifest]:
     """Return the manifest of a .bit file; without one, those of :func:`bitstream_folder`."""
     if bitfile is not None:
         return [_manifest(Path(bitfile).with_suffix(".json"))]
-    return [_manifest(manifest) for manifest in sorted(bitstream_folder().glob("*.json"))
-            if manifest.with_suffix(".bit").is_file()]
+    return list(_manifests(bitstream_folder()).values())
+
+
+def _manifests(folder):
+    """Manifests of a folder by their .bit files, in the order of names; not those of boards without
+    .bit files, as a clone's bitstreams/ has them.
+    """
+    return {manifest.with_suffix(".bit"): _manifest(manifest)
+            for manifest in sorted(folder.glob("*.json"))
+            if manifest.with_suffix(".bit").is_file()}
 
 
 def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
@@ -96,23 +104,18 @@ def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
         If there is none; the message lists what there is.
     """
     folder = bitstream_folder() if folder is None else folder
-    present, fitting = [], []
-    for manifest in sorted(folder.glob("*.json")):
-        if not manifest.with_suffix(".bit").is_file():
-            continue                    # of another kind of board, as in a clone's bitstreams/
-        found = _manifest(manifest).config
-        present.append(found.name)
-        if found.runs(config):
-            extras = (found.minibatch, found.corrections, found.max_features, found.models)
-            fitting.append((extras, manifest.with_suffix(".bit")))
-    if not fitting:
+    present = {path: manifest.config for path, manifest in _manifests(folder).items()}
+    extras = {path: (built.minibatch, built.corrections, built.max_features, built.models)
+              for path, built in present.items() if built.runs(config)}
+    if not extras:
+        names = ", ".join(built.name for built in present.values())
         raise DeviceError(
             f"No bitstream in {folder} is for {config.bits} bits, a {config.bus_width}-bit bus, "
             f"row format {config.row_format!r} and loss family {config.loss_family!r}"
-            f"{_parts_of(config)}; there are: "
-            f"{', '.join(present) or 'none'}. {_REMEDY[config.row_format == BIT_PLANES]}, copy "
-            "another with `bitstep deploy`, or name one as bitfile")
-    return max(fitting, key=lambda entry: entry[0])[1]
+            f"{_parts_of(config)}; there are: {names or 'none'}. "
+            f"{_REMEDY[config.row_format == BIT_PLANES]}, copy another with `bitstep deploy`, or "
+            "name one as bitfile")
+    return max(extras, key=lambda path: extras[path])
 
 
 def _parts_of(config):

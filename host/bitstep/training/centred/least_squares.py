@@ -36,7 +36,6 @@ import numpy as np
 
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred.certificates import quadratic_gap
 from bitstep.training.centred.curvature import Curvature, Inverse
 from bitstep.training.centred.passes import WORD_LIMIT, FullPass
@@ -134,9 +133,7 @@ class BitCentredRun(CentredRun):
 
     def gap(self) -> float:
         """See :class:`bitstep.training.centred.run.CentredRun`."""
-        rows = self.data.rows
-        assert isinstance(rows, BitPlaneRows)
-        return quadratic_gap(self.slope, self.penalties, rows.column_moments[0],
+        return quadratic_gap(self.slope, self.penalties, self.rows.column_moments[0],
                              MEASURABLE * self.error, fit_intercept=self.choice.fit_intercept)
 
     def combine(self, point: np.ndarray, slope: np.ndarray, rounding: float) -> None:
@@ -206,10 +203,8 @@ class BitCentredRun(CentredRun):
 
     def _inner(self, planes: int) -> np.ndarray:
         """Run the inner passes with room for offsets of ``reach``."""
-        rows = self.data.rows
-        assert isinstance(rows, BitPlaneRows)
         if planes not in self._weights:
-            self._weights[planes] = np.minimum(rows.excess[planes - 1], 0) - self.penalties
+            self._weights[planes] = np.minimum(self.rows.excess[planes - 1], 0) - self.penalties
         # A sign is never 0, so the labels of classes have another format here.
         return self.train(planes, self.reach / WORD_LIMIT, self._weights[planes], self.slope,
                           labels=[_NO_LABELS], label_format=LabelFormat.INT16, label_shift=PLANES)

@@ -3,12 +3,12 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from bitstep.machine import one_blas_thread
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import Counters, RangeOverflowError, RunError, sum_counters
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred.passes import BitCentred
@@ -16,35 +16,33 @@ from bitstep.training.centred.run import CentredRun, OuterStep
 from bitstep.training.endings import named, nothing_kept
 from bitstep.training.files.checkpoint import CentredState
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
-from bitstep.training.objective import Training
-from bitstep.training.planes import check_planes
+from bitstep.training.objective import Objective, Training, check_data
+from bitstep.training.plans import starts_of
 from bitstep.training.ranges import largest_stored
 from bitstep.training.trained import TrainedModel, in_feature_units
 
 
-def train_centred(device: Device, run_of: Callable[..., CentredRun],
-                  outputs: Sequence[QuantizedDataset],
-                  config: PipelineConfig, training: Training,
-                  starts: Sequence[tuple[np.ndarray, float] | None], *, first_epoch: int,
-                  on_epoch: Callable[[int], None] | None,
-                  checkpoint: CheckpointWriter | None = None,
-                  joint: bool = False) -> TrainedModel:
+def train_centred(kind: Callable[..., CentredRun], outputs: Sequence[QuantizedDataset],
+                  device: Any, config: PipelineConfig, objective: Objective, training: Training, *,
+                  initial: tuple[np.ndarray, Any] | None = None, first_epoch: int = 0,
+                  timeout_s: float = 60.0, on_epoch: Callable[[int], None] | None = None,
+                  checkpoint: CheckpointWriter | None = None, **options: Any) -> TrainedModel:
     """Train every output.
 
     Parameters
     ----------
-    device : Device
-    run_of : callable
-        From data, ``device``, ``choice`` and ``start`` to the run of an output:
-        :class:`bitstep.training.centred.least_squares.BitCentredRun` of least squares,
-        :class:`bitstep.training.centred.smooth.SmoothRun` of other losses.
-    joint : bool
-        True if ``run_of`` takes all outputs and their starts instead
+    kind : type
+        Class of the run of an output, such as
+        :class:`bitstep.training.centred.least_squares.BitCentredRun` of least squares and
+        :class:`bitstep.training.centred.smooth.SmoothRun` of other losses; of a multinomial model
+        one that takes all outputs and their starts
         (:class:`bitstep.training.centred.softmax.SoftmaxRun`).
-    outputs, config, training, first_epoch, on_epoch, checkpoint
+    outputs, device, config, objective, training, initial, first_epoch, timeout_s
         See :func:`bitstep.training.train.train_model`; epochs are outer steps.
-    starts : sequence of (ndarray of float64, float) or None
-        Weights for scaled features and intercept that each output starts from.
+    on_epoch, checkpoint
+        See there.
+    options
+        Others of ``kind``.
 
     Raises
     ------
@@ -53,10 +51,7 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
     TrainingInterrupted
         On Ctrl-C before every output had an outer step.
     """
-    check_planes(outputs[0].encoding, training.planes, len(training.steps))
-    if not training.fit_intercept and outputs[0].label_offset != 0:
-        raise ValueError("A model without an intercept needs labels that are not centred; quantize "
-                         "with center_labels=False")
+    check_data(outputs[0], training)
     assert isinstance(training.planes, tuple)
     choice = BitCentred(planes=training.planes[first_epoch:], step=float(training.steps[0]),
                         tol=training.tol, fit_intercept=training.fit_intercept,
@@ -64,13 +59,13 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
     found: list[list[OuterStep]] = []
     interrupted = False
     counters: list[Mapping[str, int | None]] = []
-    if joint:
-        runs = [functools.partial(run_of, outputs, start=None if starts[0] is None else starts)]
-    else:
-        runs = [functools.partial(run_of, data, start=start)
-                for data, start in zip(outputs, starts, strict=True)]
-    for number, make in enumerate(runs):
-        run = make(device=device, choice=choice)
+    starts = starts_of(outputs, initial)
+    runs: list[tuple[Any, Any]] = list(zip(outputs, starts, strict=True))
+    if objective.multinomial:
+        runs = [(outputs, None if initial is None else starts)]
+    for number, (data, start) in enumerate(runs):
+        run = kind(data, start=start, device=device, config=config, objective=objective,
+                   choice=choice, timeout_s=timeout_s, **options)
         found.append(run.found)
         run.counters = counters
         kept = None if checkpoint is None else checkpoint.centred(number)

@@ -153,11 +153,10 @@ class CentredPasses:
         self.period = ceil_div(choice.period or centred_period(data.n_rows),
                                choice.batch) * choice.batch
         self.shares = choice.shares or self.SHARES
-        assert isinstance(data.rows, BitPlaneRows)
-        self.penalties = objective.penalties(data.rows, choice.fit_intercept)
+        self.penalties = objective.penalties(self.rows, choice.fit_intercept)
         # Of columns, to standardize them; without an intercept they are not centred.
-        self._roots = np.sqrt(data.rows.penalty_units(choice.fit_intercept))
-        means, variances = data.rows.column_moments
+        self._roots = np.sqrt(self.rows.penalty_units(choice.fit_intercept))
+        means, variances = self.rows.column_moments
         self._means = choice.fit_intercept * means
         # Those that training moves; a column of zeros has the codes next to 0.
         self._varies = (variances > 0) | (
@@ -169,6 +168,13 @@ class CentredPasses:
         self.mean_weight = data.rows.weight_sums.mean
         self._full_jobs: dict[tuple[int, int, int], TrainingJob] = {}
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
+
+    @property
+    def rows(self) -> BitPlaneRows:
+        """The rows, with their moments."""
+        rows = self.data.rows
+        assert isinstance(rows, BitPlaneRows)
+        return rows
 
     def full_pass(self, point: np.ndarray, largest: float, residual: float,
                   derivative_planes: int = 0, planes: int = PLANES) -> FullPass:
@@ -395,7 +401,6 @@ class CentredPasses:
 
     def _job(self, epochs, **parts) -> TrainingJob:
         data = self.data
-        assert isinstance(data.rows, BitPlaneRows)
         return TrainingJob(**{
             "config": self.config, "n_features": data.n_features, "rows": data.rows.stored,
             "label_format": data.label_format, "batch": 1, "correction_period": 0,

@@ -13,7 +13,7 @@ from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RangeOverflowError
-from bitstep.quantization import BitPlaneRows, QuantizedDataset
+from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred.curvature import Curvature, Inverse, finds_curvature
 from bitstep.training.centred.passes import BitCentred, CentredPasses
 from bitstep.training.objective import Objective
@@ -107,7 +107,6 @@ class CentredRun(CentredPasses, ABC):
         if start is not None:
             self.point[:-1], self.point[-1] = start[0], start[1] - data.label_offset
         self.slope = np.zeros_like(self.point)
-        assert isinstance(data.rows, BitPlaneRows)
         self.moves: Any = np.empty((0, len(self.point)))
         self.changes: Any = self.moves      # of the slope, by these moves
         self.reach = self.first = 0.0
@@ -142,18 +141,14 @@ class CentredRun(CentredPasses, ABC):
     @property
     def curvature(self) -> Curvature | None:
         """What takes the place of inner passes; None where it may not, or rows are too many."""
-        rows = self.data.rows
-        assert isinstance(rows, BitPlaneRows)
         if not self.choice.curvature or not finds_curvature(
-                rows, len(self.outputs), slow=self.is_slow):
+                self.rows, len(self.outputs), slow=self.is_slow):
             return None
         return self._curvature
 
     @cached_property
     def _curvature(self) -> Curvature:
-        rows = self.data.rows
-        assert isinstance(rows, BitPlaneRows)
-        return Curvature(rows, self._means, self._roots, self._varies, self.penalties,
+        return Curvature(self.rows, self._means, self._roots, self._varies, self.penalties,
                          self.choice.fit_intercept)
 
     @property

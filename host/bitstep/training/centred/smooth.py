@@ -47,7 +47,6 @@ from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RangeOverflowError
-from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred.certificates import convex_gap
 from bitstep.training.centred.code_columns import CodeColumns
 from bitstep.training.centred.curvature import Curvature, Inverse
@@ -417,9 +416,7 @@ class SmoothRun(CentredRun):
     def _pass_on_codes(self, point: np.ndarray, planes: int) -> FullPass:
         """Gradient of the objective whose rows are the columns of so many planes."""
         if planes not in self._columns:
-            rows = self.data.rows
-            assert isinstance(rows, BitPlaneRows)
-            self._columns[planes] = CodeColumns.of(rows, planes, self.choice.fit_intercept)
+            self._columns[planes] = CodeColumns.of(self.rows, planes, self.choice.fit_intercept)
         columns = self._columns[planes]
         codes = columns.to_codes(self._by_output(point)).ravel()
         room = max(self.room, ROOM * float(np.abs(codes).max()))

@@ -19,7 +19,7 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import probabilities
 from bitstep.pipeline.results import GradientSum, RunResult
-from bitstep.quantization import BitPlaneRows, QuantizedDataset
+from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred.certificates import softmax_gap
 from bitstep.training.centred.curvature import Curvature, Inverse
 from bitstep.training.centred.passes import FullPass
@@ -98,8 +98,6 @@ class SoftmaxRun(SmoothRun):
 
     def gap(self) -> float:
         """See :class:`bitstep.training.centred.run.CentredRun`."""
-        rows = self.data.rows
-        assert isinstance(rows, BitPlaneRows)
         return softmax_gap(self._by_output(self.slope), self.passed, self.penalties,
-                           rows.column_moments, self.error,
+                           self.rows.column_moments, self.error,
                            fit_intercept=self.choice.fit_intercept)

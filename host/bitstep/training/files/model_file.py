@@ -1,6 +1,5 @@
 """Model files: a trained model in one file, without pickle, checked when it is loaded."""
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.npz import has_arrays
 from bitstep.quantization.scaling import check_clip, clipped_features
 from bitstep.training.files.checked_file import FileKind
 from bitstep.training.losses import decide, outputs
@@ -162,13 +162,7 @@ def _stored(array: Any) -> np.ndarray:
 
 def is_model(path: str | Path) -> bool:
     """True if a file is an .npz with the members of a model file."""
-    if not Path(path).is_file():    # a pipe would be waited for, and emptied
-        return False
-    try:
-        with zipfile.ZipFile(path) as file:
-            return {"header.npy", "checksum.npy", "coef.npy"} <= set(file.namelist())
-    except (OSError, zipfile.BadZipFile):
-        return False
+    return has_arrays(path, "header", "checksum", "coef")
 
 
 def load_model(path: str | Path) -> LinearModel:

@@ -44,37 +44,21 @@ and ends as this loop does (:mod:`bitstep.training.endings`).
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 
 from bitstep.pipeline.device import Device, Run
-from bitstep.pipeline.results import Outcome, RunError, RunResult, TrainingInterrupted
+from bitstep.pipeline.results import Outcome, RunError, TrainingInterrupted
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.loop.growing import Growth
 from bitstep.training.loop.passes import passes_of, run_together
 from bitstep.training.loop.tracks import Track
 from bitstep.training.planning import Plan
+from bitstep.training.scores.stopping import EarlyStopping
 
 # Called with the number of a job, its plan, and the weights and intercept word of its last
 # epoch.
 OnWords = Callable[[int, Plan, np.ndarray, int], None]
-
-
-class Stopping(Protocol):
-    """What may end a training early (:class:`bitstep.training.scores.stopping.EarlyStopping`)."""
-
-    @property
-    def until(self) -> int:
-        """Epochs after which the next round ends, if there are as many."""
-        ...
-
-    def restart(self) -> None:
-        """Begin again, since a job has."""
-
-    def ends(self, plans: list[Plan], results: list[RunResult], until: int) -> bool:
-        """Look at the epochs up to ``until``, which all jobs have; True if the training ends."""
-        ...
 
 
 class TrainingLoop:
@@ -97,7 +81,7 @@ class TrainingLoop:
     checkpoint : CheckpointWriter or None
         Keeps every epoch; those that it holds are not trained again. Jobs are trained one after the
         other.
-    stopping : Stopping or None
+    stopping : EarlyStopping or None
     to_the_end : bool
         False: a job that leaves its range, and cannot start again, ends the training.
 
@@ -110,7 +94,7 @@ class TrainingLoop:
     def __init__(self, device: Device, tracks: Sequence[Track], growth: Growth | None = None, *,
                  timeout_s: float = 60.0, on_epoch: Callable[[int], None] | None = None,
                  on_words: OnWords | None = None, checkpoint: CheckpointWriter | None = None,
-                 stopping: Stopping | None = None, to_the_end: bool = False):
+                 stopping: EarlyStopping | None = None, to_the_end: bool = False):
         self.device, self.tracks = device, tracks
         self.growth = growth or Growth(tracks)
         self.timeout_s, self.to_the_end = timeout_s, to_the_end
@@ -161,7 +145,7 @@ class TrainingLoop:
             return False
         return not self._ends(self.stopping, until)
 
-    def _ends(self, stopping: Stopping, until: int) -> bool:
+    def _ends(self, stopping: EarlyStopping, until: int) -> bool:
         return stopping.ends([track.plan for track in self.tracks],
                              [track.result for track in self.tracks], until)
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.checks import check_integer, is_number
-from bitstep.options.table import PATIENCE
+from bitstep.checks import is_number
+from bitstep.options.table import OPTIONS, PATIENCE
 from bitstep.pipeline.results import RunResult
 from bitstep.training.planning import Plan
 from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows
@@ -53,7 +53,8 @@ class Stopping:
     patience: int = PATIENCE
 
     def __post_init__(self):
-        check_stopping(self.tol, self.patience)
+        OPTIONS["tol"].kind.check("tol", self.tol)
+        OPTIONS["n_iter_no_change"].kind.check("n_iter_no_change", self.patience)
         if not self.held_out:
             object.__setattr__(self, "rows", self.rows.some(SCORED_ROWS))
         object.__setattr__(self, "_baseline", self.rows.baseline)
@@ -141,13 +142,6 @@ class EarlyStopping:
     def best(self) -> int | None:
         """Epoch of the least score, counted from 0; None without held-out rows."""
         return self.rule.best if self.stopping.held_out and self.rule.epochs else None
-
-
-def check_stopping(tol: float, patience: int) -> None:
-    """Raise ValueError unless these can be ``tol`` and ``n_iter_no_change``."""
-    if not is_number(tol, 0):
-        raise ValueError(f"tol must be a number of at least 0, not {tol!r}")
-    check_integer("n_iter_no_change", patience, 1)
 
 
 def check_fraction(fraction: float) -> None:

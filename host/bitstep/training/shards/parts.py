@@ -513,5 +513,5 @@ def make_shards(part: Part, plan: ShardPlan, first: int, summary: Summary) -> li
         rows = quantize_bit_planes(piece.features, bus_width=plan.bus_width,
                                    scaler=plan.scaler, seed=seed, weights=stored)
         found.append(Shard([QuantizedDataset(rows, stream)
-                            for stream in plan.streams(piece.targets)], part.where))
+                            for stream in plan.streams(piece.targets)]))
     return found

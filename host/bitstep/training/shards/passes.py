@@ -14,7 +14,6 @@ What follows a move, such as conjugate directions or BFGS, is that of one shard 
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,6 @@ from bitstep.training.centred.smooth import SmoothRun
 from bitstep.training.centred.softmax import SoftmaxRun
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective, Training
-from bitstep.training.plans import starts_of
 from bitstep.training.shards.shard import InnerPasses, Move, Order, Setup, Sums, Written
 from bitstep.training.shards.shards import Shards
 from bitstep.training.shards.summed import SummedDataset, mean_of
@@ -172,12 +170,9 @@ def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: Pipel
         penalty=float(objective.penalties(rows, training.fit_intercept).max()), timeout_s=timeout_s)
     kind = ShardedSoftmax if objective.multinomial else \
         ShardedLeastSquares if objective.rule.quadratic else ShardedSmooth
-    run: Any = partial(kind, config=config, objective=objective, timeout_s=timeout_s, shards=shards,
-                       setup=setup)
-    unused: Any = None
-    return train_centred(unused, run, outputs, config, training, starts_of(outputs, initial),
-                         first_epoch=0, on_epoch=on_epoch, checkpoint=checkpoint,
-                         joint=objective.multinomial)
+    return train_centred(kind, outputs, None, config, objective, training, initial=initial,
+                         timeout_s=timeout_s, on_epoch=on_epoch, checkpoint=checkpoint,
+                         shards=shards, setup=setup)
 
 
 def shard_losses(shards: Shards, objective: Objective, config: PipelineConfig,

@@ -17,7 +17,7 @@ from bitstep.quantization import BitPlaneRows, LevelSums, QuantizedDataset
 from bitstep.quantization.weights import WeightSums
 from bitstep.training.centred.passes import BitCentred, CentredPasses
 from bitstep.training.files.checkpoint import describe_data
-from bitstep.training.losses import code_accuracies, code_losses, joint_code_losses
+from bitstep.training.losses import code_accuracies, losses_of_codes
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import centred_period, centred_step
 
@@ -155,8 +155,6 @@ class ShardFacts:
     n_rows, n_features : int
     level_sums : LevelSums
         Sums of the levels of columns at every precision, exactly.
-    where : str
-        Name of its part of the data.
     weight_sums : WeightSums
         Of its rows.
     """
@@ -164,7 +162,6 @@ class ShardFacts:
     n_rows: int
     n_features: int
     level_sums: LevelSums
-    where: str
     weight_sums: WeightSums
 
     @property
@@ -230,12 +227,9 @@ class Shard:
     ----------
     outputs : sequence of QuantizedDataset
         The same bit-plane rows, whose seed is that of the shard.
-    where : str
-        Name of the part of the data, for messages.
     """
 
     outputs: Sequence[QuantizedDataset]
-    where: str
     _passes: dict[int, _OwnPasses] = field(default_factory=dict, repr=False)
     _written: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
@@ -244,8 +238,7 @@ class Shard:
         """What others know of it."""
         rows = self.rows
         assert rows.level_sums is not None      # of rows that come from no file
-        return ShardFacts(rows.n_rows, rows.n_features, rows.level_sums, self.where,
-                          rows.weight_sums)
+        return ShardFacts(rows.n_rows, rows.n_features, rows.level_sums, rows.weight_sums)
 
     @property
     def rows(self) -> BitPlaneRows:
@@ -255,7 +248,7 @@ class Shard:
         return rows
 
     def __getstate__(self):
-        return {"outputs": self.outputs, "where": self.where, "_passes": {}, "_written": {}}
+        return {"outputs": self.outputs, "_passes": {}, "_written": {}}
 
     def joint_classes(self, device: Device) -> tuple[str, bool]:
         """Name of the device, and whether it has passes of all classes of a multinomial model."""
@@ -302,14 +295,10 @@ class Shard:
         classes : bool
         """
         del device
-        total, rule = self.rows.weight_sums.total, setup.objective.rule
-        if rule.joint:
-            found = joint_code_losses(self.outputs, weights, intercepts, rule)
-        else:
-            found = np.mean([code_losses(data, weights[:, number], intercepts[:, number], rule)
-                             for number, data in enumerate(self.outputs)], axis=0)
-        right = code_accuracies(self.outputs, weights, intercepts) if classes else None
-        return total * found, None if right is None else total * right
+        total = self.rows.weight_sums.total
+        losses = losses_of_codes(self.outputs, weights, intercepts, setup.objective.rule)
+        return total * losses, \
+            total * code_accuracies(self.outputs, weights, intercepts) if classes else None
 
     def _of(self, device: Device, setup: Setup, output: int) -> _OwnPasses:
         """Passes over the rows of an output."""

@@ -69,9 +69,13 @@ def summed_rows(facts: Sequence[ShardFacts], scaler: Scaler, bus_width: int,
         of_codes=found[-1] + (found - found[-1]), sums=sums)
 
 
-def summed_outputs(rows: SummedRows, labels: Sequence[LabelStream]) -> list[SummedDataset]:
-    """Data sets of the outputs whose labels these are, without the labels themselves."""
-    return [SummedDataset(rows, one, number) for number, one in enumerate(labels)]
+def summed_outputs(rows: SummedRows, labels: Sequence[LabelStream],
+                   names: tuple[str, ...] | None = None) -> list[SummedDataset]:
+    """Data sets of the outputs whose labels these are, without the labels themselves; ``names``
+    are those of the columns.
+    """
+    return [SummedDataset(rows, one, number, feature_names=names)
+            for number, one in enumerate(labels)]
 
 
 def class_labels() -> LabelStream:

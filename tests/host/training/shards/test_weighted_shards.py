@@ -164,7 +164,7 @@ def test_moments_at_every_precision_are_those_of_rows_in_one_place(weights, ends
         rows = quantize_bit_planes(COLUMNS[start:stop], scaler=whole.scaler,
                                    weights=None if stored is None else stored[start:stop])
         labels = quantize_labels(np.arange(float(rows.n_rows)), rows.n_rows)
-        facts.append(Shard([QuantizedDataset(rows, labels)], "here").facts)
+        facts.append(Shard([QuantizedDataset(rows, labels)]).facts)
     found = summed_rows(facts, whole.scaler, 64, 0)
     for planes in range(1, 17):
         np.testing.assert_array_equal(found.code_moments(planes), whole.code_moments(planes))
@@ -180,7 +180,7 @@ def test_one_row_of_many_that_differs():
     scaler = fit_scaler(features, "minmax")
     facts = [Shard([QuantizedDataset(
         quantize_bit_planes(part, scaler=scaler), quantize_labels(np.arange(len(part)), len(part))
-        )], "here").facts for part in np.array_split(features, 10)]
+        )]).facts for part in np.array_split(features, 10)]
     found = summed_rows(facts, scaler, 64, 0).column_moments
     share = 1e-6
     step = 2 - 2.0 ** -15               # from the first level to the last
