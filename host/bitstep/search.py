@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from bitstep.checks import check_bool
+from bitstep.data.dataset import check_unmasked
 from bitstep.data.views import is_sparse
 from bitstep.pipeline.results import RangeOverflowError
 
@@ -107,6 +108,8 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError("scoring must be a name, a function or None, which give one score, "
                              f"not {self.scoring!r}; scikit-learn's GridSearchCV has several")
+        for name, values in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+            check_unmasked(name, values)        # folds have no masks
         X, y, groups = indexable(X, y, groups)
         if isinstance(sample_weight, Number):       # of every row
             sample_weight = np.full(_num_samples(X), sample_weight)

@@ -76,18 +76,20 @@ def load_samples(source: str, *, side: int = 0, rows: int | None = None,
         raise DataError(f"{source}: there must be at least {TEST_SHARE} rows, one to test the "
                         f"model, not {data.dataset.n_rows}")
     train, test = split(data.dataset, data.dataset.n_rows - n_test)
-    parts = [part.features.astype(np.float32) for part in (train, test)]
     size = isqrt(train.n_features) if source in IMAGES else 0
     if size:
+        parts = [part.features.astype(np.float32) for part in (train, test)]
         most = max(float(parts[0].max()), 1.0)
         parts = [resized(part / np.float32(most), size, side or size) for part in parts]
     else:
+        parts = [part.astype(np.float32) for part in _near_one(train.features, test.features)]
         mean, deviation = parts[0].mean(axis=0), parts[0].std(axis=0)
         deviation[deviation == 0] = 1
         parts = [(part - mean) / deviation for part in parts]
     if data.dataset.task == "regression":
-        centre, spread = train.labels.mean(), train.labels.std() or 1.0
-        labels = [((part.labels - centre) / spread).astype(np.float32) for part in (train, test)]
+        values = _near_one(train.labels, test.labels)
+        centre, spread = values[0].mean(), values[0].std() or 1.0
+        labels = [((part - centre) / spread).astype(np.float32) for part in values]
         n_classes = 0
     else:
         classes = np.unique(data.dataset.labels)
@@ -95,6 +97,14 @@ def load_samples(source: str, *, side: int = 0, rows: int | None = None,
         n_classes = len(classes)
     return Samples(data.title, parts[0], labels[0], parts[1], labels[1], n_classes,
                    size and (side or size))
+
+
+def _near_one(*parts: np.ndarray) -> list[np.ndarray]:
+    """Columns divided by powers of two, so that neither float32 nor a square overflows; digits stay
+    as they are.
+    """
+    most = np.max([np.abs(part).max(axis=0) for part in parts], axis=0)
+    return [np.ldexp(part, -np.frexp(most)[1]) for part in parts]
 
 
 def resized(images: np.ndarray, size: int, side: int) -> np.ndarray:

@@ -16,7 +16,13 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bitstep.estimators
-from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep import (
+    LowPrecisionClassifier,
+    LowPrecisionRegressor,
+    LowPrecisionSearchCV,
+    quantize,
+)
+from bitstep.data import Dataset
 from bitstep.devices import DeviceError
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.results import RangeOverflowError
@@ -314,7 +320,8 @@ def test_devices(diabetes):
     ({"step": 100.0}, RangeOverflowError, "left the number range in epoch 1.* smaller step"),
     ({"step": "fast"}, ValueError, "step must be a number above 0, or auto, not 'fast'"),
     ({"step": -1.0}, ValueError, "step must be a number above 0, or auto, not -1.0"),
-    ({"epochs": 0}, ValueError, r"epochs must be an integer from 1 to 2\*\*32 - 1, or auto, not 0"),
+    ({"epochs": 0}, ValueError, "epochs must be an integer from 1 to 1000000, or auto, not 0"),
+    ({"epochs": 1 << 31}, ValueError, "from 1 to 1000000, or auto, not 2147483648"),
     ({"bits": 9}, ValueError, "bits must be an integer from 1 to 8"),
     ({"bits": "few"}, ValueError, "8, or 32 for floating-point rows, or auto, not 'few'"),
     ({"l1": -1}, ValueError, "l1 must be a number of at least 0, not -1"),
@@ -323,7 +330,7 @@ def test_devices(diabetes):
     ({"box": "1"}, ValueError, "box must be a number above 0, not '1'"),
     ({"model_range": "wide"}, ValueError, "model_range must be a number above 0, or auto, not 'w"),
     ({"tol": None}, ValueError, "tol must be a number of at least 0, not None"),
-    ({"epochs": "20"}, ValueError, r"integer from 1 to 2\*\*32 - 1, or auto, not '20'"),
+    ({"epochs": "20"}, ValueError, "integer from 1 to 1000000, or auto, not '20'"),
     ({"early_stopping": True, "validation_fraction": "a"}, ValueError, "without either, not 'a'"),
     ({"encoding": "fp4"}, ValueError, "encoding must be one of 'nearest'"),
     ({"batch": 0}, ValueError, "batch must be an integer from 1"),
@@ -380,6 +387,30 @@ def test_labels_of_two_kinds(missing):
         LowPrecisionClassifier().fit(np.eye(3), names)
     with pytest.raises(ValueError, match=f"classes {message}"):
         LowPrecisionClassifier().partial_fit(np.eye(2), names[[0, 2]], classes=names)
+
+
+def test_masked_values_are_refused(diabetes):
+    X, y = diabetes
+    far, high, weights = np.ma.masked_greater(X, 0.1), np.ma.masked_greater(y, 300), np.ones(len(y))
+    model, message = LowPrecisionRegressor(random_state=0), "must have no masked values, but has"
+    search = LowPrecisionSearchCV(model, {"l2": [0.1, 1.0]})
+    for one in (model, search):
+        with pytest.raises(ValueError, match=rf"^X {message} {far.mask.sum()} \(the first in "
+                                             r"row 7, column 5, counted from 0\); fill them in"):
+            one.fit(far, y)
+        with pytest.raises(ValueError, match=rf"^y {message} 14 \(the first in row 9, counted"):
+            one.fit(X, high)
+        with pytest.raises(ValueError, match=f"^sample_weight {message} 14 "):
+            one.fit(X, y, np.ma.masked_array(weights, high.mask))
+    with pytest.raises(ValueError, match=f"^features {message}"):
+        quantize(far, y, bits=4)
+    with pytest.raises(ValueError, match=f"^labels {message}"):
+        quantize(X, high, bits=4)
+    with pytest.raises(ValueError, match=f"^diabetes: features {message}"):
+        Dataset("diabetes", far, y, "regression")
+    model.fit(np.ma.masked_array(X), y)         # nothing is masked
+    with pytest.raises(ValueError, match=f"^X {message}"):
+        model.predict(far)
 
 
 def test_overflow_names_the_class():

@@ -29,3 +29,14 @@ def test_samples_are_scaled_and_split_alike():
     np.testing.assert_allclose(table.features.std(axis=0), 1, atol=1e-5)
     assert (table.n_classes, table.side) == (0, 0)
     assert float(table.labels.std()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1e-320, 1e-300, 1e-46, 1e-20, 1.0, 1e20, 1e39, 1e300, 1e307])
+def test_units_of_columns_and_labels_do_not_count(tmp_path, unit):
+    rng = np.random.Generator(np.random.PCG64(4))
+    table = rng.integers(-15, 15, (60, 4)).astype(np.float64)
+    np.savetxt(tmp_path / "table.csv", table, delimiter=",")
+    np.savetxt(tmp_path / "far.csv", table * unit, delimiter=",")
+    usual, far = (load_samples(str(tmp_path / name)) for name in ("table.csv", "far.csv"))
+    for name in ("features", "test_features", "labels", "test_labels"):
+        np.testing.assert_allclose(getattr(far, name), getattr(usual, name), atol=1e-3)

@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection
 
-from bitstep.data.dataset import DataError
+from bitstep.data.dataset import DataError, check_unmasked
 from bitstep.training.shards.parts import Part
 
 KINDS = "a dask.array or a dask.dataframe"
@@ -135,6 +135,7 @@ def part_of(where: str, features: Any, targets: Any, weights: Any,
                             f"{', '.join(names or ())}; all partitions must have the same ones in "
                             "the same order")
         features = numbers_of(where, features)
+    check_unmasked(f"{where}: X", features)
     return Part(where, _array(features), values_of(where, "y", targets), names,
                 None if weights is None else values_of(where, "sample_weight", weights))
 
@@ -178,6 +179,7 @@ def values_of(where: str, name: str, data: Any) -> np.ndarray:
     DataError
         If a value is missing, or names stand among other values.
     """
+    check_unmasked(f"{where}: {name}", data)
     found = _array(data)
     if found.dtype.kind in "fiubU":         # which have no gaps but NaN, that a part refuses
         return found

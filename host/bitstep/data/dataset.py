@@ -1,6 +1,7 @@
 """A data set in memory, its split, and the synthetic sets of the ZipML paper."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -76,6 +77,8 @@ class Dataset:
         if self.labels.shape != (self.n_rows,) or self.labels.dtype != np.float64:
             raise DataError(f"{self.name}: labels must be float64 of shape ({self.n_rows},), one a "
                             f"row, not {self.labels.dtype} of shape {self.labels.shape}")
+        check_unmasked(f"{self.name}: features", self.features)
+        check_unmasked(f"{self.name}: labels", self.labels)
         if self.n_features < 1:
             raise DataError(f"{self.name}: a row must have at least one feature, not 0")
         if self.class_names is not None and self.task == "regression":
@@ -111,6 +114,26 @@ def first_not_finite(features: np.ndarray) -> tuple[int, int] | None:
             row, column = np.unravel_index(int(np.argmin(finite)), finite.shape)
             return start + int(row), int(column)
     return None
+
+
+def check_unmasked(name: str, values: Any) -> None:
+    """Raise DataError for a masked array of NumPy with masked values: other libraries read what is
+    behind the mask.
+
+    Parameters
+    ----------
+    name : str
+        Name of the values, for the message.
+    values : object
+        What was given.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        mask = np.ma.getmaskarray(values)
+        first = ", ".join(f"{axis} {place}" for axis, place in zip(
+            ("row", "column"), np.argwhere(mask)[0], strict=False))
+        raise DataError(f"{name} must have no masked values, but has {mask.sum()} (the first in "
+                        f"{first}, counted from 0); fill them in (numpy.ma.filled), or leave "
+                        "these rows out")
 
 
 def split(dataset: Dataset, train_rows: int | None = None, shuffle: bool = True,

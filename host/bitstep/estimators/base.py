@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bitstep.data.dataset import check_unmasked
 from bitstep.data.views import dense_blocks
 from bitstep.estimators.files import estimator_model, restore
 from bitstep.estimators.parameters import given
@@ -301,6 +302,7 @@ class LowPrecisionModel(Preparing):
     def _values(self, X) -> np.ndarray:
         """Output values, shape (n_rows, n_outputs)."""
         check_is_fitted(self, "coef_")
+        check_unmasked("X", X)
         rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False,
                                   accept_sparse="csr")
         model = np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None]

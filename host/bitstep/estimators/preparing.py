@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from bitstep.data.dataset import shuffled
+from bitstep.data.dataset import check_unmasked, shuffled
 from bitstep.data.views import RowView
 from bitstep.estimators.parameters import Parameters
 from bitstep.quantization import (
@@ -110,6 +110,8 @@ class Preparing(Parameters):
 
     def _validated(self, X, y, resume: bool, **options) -> tuple[np.ndarray, np.ndarray]:
         self._check()       # before anything is done with the data
+        check_unmasked("X", X)
+        check_unmasked("y", y)
         checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume,
                                      accept_sparse="csr", **options)
         return checked

@@ -32,6 +32,7 @@ SCHEDULES = ("constant", "inverse", "inverse-sqrt", "linear")
 PATIENCE = 5
 VALIDATION_FRACTION = 0.1
 DEFAULT_EPOCHS = 20
+MOST_EPOCHS = 1_000_000     # of one training: each takes some 400 bytes before it begins
 OUTER_STEPS = 100           # of bit-centred training, at most
 LEAST_OUTER_STEPS = 10      # of which some trainings need more to reach the optimum
 TOL = 1e-4                  # of bit-centred training
@@ -214,7 +215,7 @@ _ALL = (
            "read"),
 
     # Training
-    Option(name="epochs", kind=Integer(1, (1 << 32) - 1), metavar="N", python="epochs", auto=True,
+    Option(name="epochs", kind=Integer(1, MOST_EPOCHS), metavar="N", python="epochs", auto=True,
            sets="EPOCHS", help="sgd: passes over the rows; bit-centred: outer steps, at most",
            default_text="sgd: 100,000 divided by the rows, but at least "
            f"{DEFAULT_EPOCHS} and at most 1,000; {DEFAULT_EPOCHS} with a --step, --schedule, "

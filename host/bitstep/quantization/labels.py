@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bitstep.checks import check_choice
-from bitstep.data.dataset import MAX_CLASSES, TASKS, DataError
+from bitstep.data.dataset import MAX_CLASSES, TASKS, DataError, check_unmasked
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
@@ -174,6 +174,7 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression"
 
 def _finite(labels: np.ndarray, n_rows: int) -> np.ndarray:
     """Labels as float64; DataError unless there is a finite number for each row."""
+    check_unmasked("labels", labels)
     values = np.asarray(labels)
     if values.shape != (n_rows,):
         raise DataError(f"labels must have shape ({n_rows},), one a row of the features, "

@@ -9,7 +9,7 @@ import numpy as np
 
 from bitstep.checks import check_choice
 from bitstep.data.blocks import block_rows, row_blocks
-from bitstep.data.dataset import DataError, first_not_finite
+from bitstep.data.dataset import DataError, check_unmasked, first_not_finite
 from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tails import TAIL_ROWS, ColumnTails, tail_count
 from bitstep.data.views import RowView, in_any_order, rows_at
@@ -220,6 +220,7 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax",
 
 def checked_features(features: Any) -> Any:
     """Features as an array or a view of shape (n_rows, n_features); DataError for others."""
+    check_unmasked("features", features)
     if not isinstance(features, RowView):
         features = np.asarray(features)
     if features.ndim != 2 or features.dtype.kind not in "fiub":

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.dataset import check_unmasked
 from bitstep.training.weighing import exact_sum
 from bitstep.writing import first_of
 
@@ -37,6 +38,7 @@ def checked_weights(weights: Any, n_rows: int, *, part: bool = False) -> np.ndar
     """
     if weights is None:
         return None
+    check_unmasked("sample_weight", weights)
     try:
         found = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:

@@ -36,16 +36,22 @@ class RunStore:
         if self._folder is None:
             return None
         try:
-            return json.loads((self._folder / f"{key}.json").read_text("utf-8"))
-        except (OSError, ValueError):       # none, or cut off by a full disk: run again
+            found = json.loads((self._folder / f"{key}.json").read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):   # none, or cut off by a full disk
             return None
+        # A file that somebody changed is none, whatever it holds: run again.
+        whole = isinstance(found, dict) and set(found) == {"digest", "result"} \
+            and found["digest"] == digest(found["result"])
+        return found["result"] if whole else None
 
     def put(self, key: str, result: dict[str, Any]) -> None:
         """Store a result, whole or not at all."""
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_text(self._folder / f"{key}.json", json.dumps(result))
+        found = json.loads(json.dumps(result))      # what get reads: its names are strings
+        write_text(self._folder / f"{key}.json",
+                   json.dumps({"digest": digest(found), "result": found}))
 
 
 def digest(*parts: Any) -> str:

@@ -256,6 +256,13 @@ def test_a_missing_number_is_named_by_partition_and_column(client, column, kind)
         LowPrecisionClassifier(client=client, tol=0.0).fit(data, labels)
 
 
+def test_masked_values_are_refused(client):
+    X, y = load_diabetes(return_X_y=True)
+    data = da.ma.masked_less(da.from_array(X, chunks=(221, -1)), -0.137)
+    with pytest.raises(DataError, match="Partition 1: X must have no masked values"):
+        LowPrecisionRegressor(client=client).fit(data, da.from_array(y, chunks=221))
+
+
 def test_a_column_of_text(client):
     dd, frame = pytest.importorskip("dask.dataframe"), mixed_frame()
     data = dd.from_pandas(frame.assign(b="x"), npartitions=2)

@@ -245,8 +245,13 @@ def test_store(tmp_path):
     stored = store.get("a")
     assert stored is not None
     assert np.isnan(stored["losses"][1])
-    (tmp_path / "runs" / "a.json").write_text('{"loss')
-    assert store.get("a") is None
+    store.put("b", {"by_bits": {10: 1.0, 9: 2.0}})
+    assert store.get("b") == {"by_bits": {"10": 1.0, "9": 2.0}}
+    whole = (tmp_path / "runs" / "a.json").read_text()
+    for damaged in ('{"loss', "[" * 100_000, "null", "[]", "{}", '{"losses": [1.0]}',
+                    '{"digest": "", "result": {}}', whole.replace("1.0", "2.0")):
+        (tmp_path / "runs" / "a.json").write_text(damaged)
+        assert store.get("a") is None
     nothing = RunStore(None)
     nothing.put("a", {})
     assert nothing.get("a") is None
