@@ -12,7 +12,7 @@ from bitstep.data import load
 from bitstep.golden.sigmoid import FINE_ARGUMENT, FINE_LOSS_BOUND, FINE_VALUE, fine_sigmoid
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, quantize_labels
-from bitstep.training.centred.certificates import convex_gap, quadratic_gap
+from bitstep.training.centred.certificates import convex_gap, quadratic_gap, softmax_gap
 
 LOSSES_OF_CLASSES = [Loss.LOGISTIC, Loss.SQUARED_HINGE, Loss.LEAST_SQUARES]
 
@@ -123,6 +123,63 @@ def test_bounds_of_the_gradient_alone():
     assert convex_gap(slope[None], slope[None], penalties) == math.inf
     flat = np.array([[3.0, -4.0, 0.0]])
     assert convex_gap(flat, flat, penalties, 1.0, fit_intercept=False) == pytest.approx(16 + 50)
+
+
+def pair_bound(points, slopes, penalties, error, rising, falling):
+    """The larger of the two ends, by the formulas of :func:`convex_gap` for one pair."""
+    far, bounds = error * math.sqrt(sum(1 / penalties)), []
+    for wrong in (-error, error):
+        share = (wrong - slopes[falling, -1]) / (slopes[rising, -1] - slopes[falling, -1])
+        across, tails = np.zeros(len(penalties)), 0.0
+        for part, one in ((share, rising), (1 - share, falling)):
+            move = points[-1] - points[one]
+            across += part * (slopes[one, :-1] + penalties * move[:-1])
+            tails += part * ((slopes[-1] - slopes[one]) @ move - penalties @ move[:-1] ** 2
+                             + 2 * error * np.abs(move).sum())
+        bounds.append((math.sqrt(across ** 2 @ (1 / penalties)) + far) ** 2 / 2 + tails)
+    return max(bounds)
+
+
+@pytest.mark.parametrize("n_points", [2, 5])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_bound_of_a_convex_loss_is_that_of_the_best_pair(seed, n_points):
+    rng = np.random.default_rng(seed)
+    points, root = rng.normal(0, 1, (n_points, 4)), rng.normal(0, 1, (4, 4))
+    points[:2, -1] = 8, -8              # so that there is a pair
+    penalties, error = rng.uniform(0.5, 2, 3), 0.03
+    slopes = points @ (root @ root.T + np.diag([*penalties, 0]))    # of a convex F
+    rising, falling = (np.flatnonzero(sign * slopes[:, -1] > error) for sign in (1, -1))
+    expected = min(pair_bound(points, slopes, penalties, error, up, down)
+                   for up in rising for down in falling)
+    assert convex_gap(points, slopes, penalties, error) == pytest.approx(expected, rel=1e-12)
+
+
+def test_of_two_classes_that_are_equally_likely_by_hand():
+    """A = [[1, -1], [-1, 1]] / 4, whose eigenvalue of (1, -1) is 1/2: s^2 = 2 (c1^2 + c2^2)."""
+    shared, penalties = np.full((2, 2), 0.25), np.array([4.0])
+    slope, moments = np.array([[0.75, 0.125], [0.25, -0.125]]), np.array([[3.0], [5.0]])
+    length = math.sqrt((0.375 ** 2 + 0.625 ** 2) / 4) + 0.25 * math.sqrt(5 / 4)
+    assert softmax_gap(slope, shared, penalties, moments) == pytest.approx(
+        0.25 ** 2 + length ** 2 / 2, rel=1e-7)
+    error, least_curvature = 0.01, 0.5 - 4 * (0.02 + 2 ** -30)
+    size = math.sqrt(0.03125 / least_curvature) + math.sqrt(2 / least_curvature) * error
+    length = math.sqrt((0.415 ** 2 + 0.665 ** 2) / 4) + size * math.sqrt(5 / 4)
+    assert softmax_gap(slope, shared, penalties, moments, error) == pytest.approx(
+        size ** 2 + length ** 2 / 2, rel=1e-12)
+    # 2 s^2 is the least eigenvalue at c = 1/4.
+    for intercept, finite in ((0.2499, True), (0.2501, False), (0.4, False)):
+        slope[:, 1] = intercept, -intercept
+        assert math.isfinite(softmax_gap(slope, shared, penalties, moments)) == finite
+
+
+def test_without_an_intercept_errors_count_for_each_weight():
+    penalties, error = np.array([4.0, 0.5]), 0.125
+    slope, none = np.array([0.375, -0.875, 0.0]), np.zeros((2, 2))
+    expected = (0.5 ** 2 / 4 + 1.0 ** 2 / 0.5) / 2
+    assert quadratic_gap(slope, penalties, none[0], error, fit_intercept=False) == expected
+    assert convex_gap(none, slope[None], penalties, error, fit_intercept=False) == expected
+    assert softmax_gap(np.array([slope, -slope]), none, penalties, none, error,
+                       fit_intercept=False) == 2 * expected
 
 
 def test_the_loss_of_the_fine_sigmoid_is_near_the_logistic_one():
