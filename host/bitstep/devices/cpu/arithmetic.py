@@ -207,7 +207,12 @@ def fill_dithers(key, first, dithers):
     dithers : ndarray of int64, shape (n_rows,)
         Overwritten.
     """
-    dithers = uncounted(dithers)
+    write_dithers(key, first, uncounted(dithers))
+
+
+@compiled
+def write_dithers(key, first, dithers):
+    """:func:`fill_dithers` for kernels."""
     key, stream = np.uint32(key), np.uint32(0)
     half, low = np.uint32(16), np.uint32(0xFFFF)
     blocks = dithers.size // 4          # whole ones, whose loop compiles to vectors

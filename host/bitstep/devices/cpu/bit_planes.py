@@ -15,6 +15,7 @@ from bitstep.devices.cpu.arithmetic import (
     rule_of_row,
     scaled_in_64,
     update_of,
+    write_dithers,
 )
 from bitstep.devices.cpu.codes import write_levels
 from bitstep.devices.cpu.decoding import padded
@@ -103,19 +104,21 @@ class GradientSums(NamedTuple):
         Of updates times codes.
     updates : ndarray of int64, shape (2,)
         Of updates, and of their magnitudes.
-    products, block : ndarray of int64, shape (BLOCK,)
-        Room for dot products and updates of some rows.
+    products, dithers, block : ndarray of int64, shape (BLOCK,)
+        Room for dot products, dithers and updates of some rows.
     """
 
     features: np.ndarray
     updates: np.ndarray
     products: np.ndarray
+    dithers: np.ndarray
     block: np.ndarray
 
     @classmethod
     def zeros(cls, n_features: int) -> "GradientSums":
         """Sums over no rows."""
-        return cls(*(np.zeros(size, np.int64) for size in (whole(n_features), 2, BLOCK, BLOCK)))
+        sizes = whole(n_features), 2, BLOCK, BLOCK, BLOCK
+        return cls(*(np.zeros(size, np.int64) for size in sizes))
 
     def of_levels(self, n_features: int) -> np.ndarray:
         """Sums of updates times levels: a level is twice the code, and 1."""
@@ -123,13 +126,13 @@ class GradientSums(NamedTuple):
 
 
 @kernel
-def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targets, dithers,
-                  weights, key, first, planes, written):
+def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targets, weights, key,
+                  first, planes, written):
     """Add the gradients of rows, one for each target; :mod:`bitstep.golden.gradient`.
 
     Parameters
     ----------
-    codes, place, drop, rule, targets, dithers
+    codes, place, drop, rule, targets
         See :func:`take_bit_plane_rows`; ``codes`` are of
         :func:`bitstep.devices.cpu.products.empty_codes`.
     level : int
@@ -142,7 +145,7 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
     weights : ndarray of uint16, shape (n_rows,) or (0,)
         Of all rows.
     key, first : int
-        Key of the epoch; number of the first row.
+        Key of the epoch; number of the first row, a multiple of 4.
     planes : int
         Planes at which derivatives are written, or 0.
     written : ndarray of int64, shape (at most rows,)
@@ -154,8 +157,9 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
         0, or the Overflow of the row that left a range.
     """
     codes, model, weights = uncounted(codes), uncounted(model), uncounted(weights)
-    targets, dithers, written = uncounted(targets), uncounted(dithers), uncounted(written)
-    products, updates = uncounted(sums.products), uncounted(sums.block)
+    targets, written = uncounted(targets), uncounted(written)
+    products, dithers, updates = (uncounted(sums.products), uncounted(sums.dithers),
+                                  uncounted(sums.block))
     features, totals = uncounted(sums.features), uncounted(sums.updates)
     left = 16 - planes
     # A dot product of levels is twice that of codes, and the sum of the weights.
@@ -167,6 +171,7 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
         count = min(BLOCK, targets.size - start)
         row, last = place + start, place + start + count - 1
         _block_products(codes, row, last, drop, model, always, products)
+        write_dithers(key, first + start, dithers)
         if not _block_updates(rule, weights, key, first, start, count, products, targets, dithers,
                               updates):
             return words.UPDATE
@@ -209,7 +214,7 @@ def _block_updates(rule, weights, key, first, start, count, products, targets, d
     if rule.loss == LOGISTIC and weights.size == 0:
         for k in range(count):
             updates[k] = fine_update(rule, products[k] >> PAIR_BITS, products[k] & LOW_MASK,
-                                     targets[start + k], dithers[start + k])
+                                     targets[start + k], dithers[k])
     elif rule.loss == LEAST_SQUARES and weights.size == rule.update_bits == 0 \
             and rule.shift >= PAIR_BITS:
         for k in range(count):
@@ -217,7 +222,7 @@ def _block_updates(rule, weights, key, first, start, count, products, targets, d
             updates[k] = scaled_in_64(
                 rule.mantissa, (products[k] >> PAIR_BITS) - (target >> PAIR_BITS),
                 (products[k] & LOW_MASK) - (target & LOW_MASK),
-                2 * dithers[start + k] + 1 << rule.shift - 17, rule.shift)
+                2 * dithers[k] + 1 << rule.shift - 17, rule.shift)
     else:
         for k in range(count):
             high, low, row = products[k] >> PAIR_BITS, products[k] & LOW_MASK, start + k
@@ -225,9 +230,9 @@ def _block_updates(rule, weights, key, first, start, count, products, targets, d
             if own.derivative_step < 0:
                 return False
             if rule.loss == LOGISTIC:
-                updates[k] = fine_update(own, high, low, targets[row], dithers[row])
+                updates[k] = fine_update(own, high, low, targets[row], dithers[k])
             else:
-                updates[k] = update_of(own, high, low, targets[row], dithers[row])
+                updates[k] = update_of(own, high, low, targets[row], dithers[k])
     return True
 
 

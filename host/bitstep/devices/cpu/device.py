@@ -202,8 +202,7 @@ class CpuDevice(SoftwareDevice):
             sums = GradientSums.zeros(job.n_features)
             return add_gradients(
                 codes, place, PLANES - steps.planes, rule, then.intercept_level, model,
-                job.intercept, sums, then.targets(first, n_rows),
-                dithers_of(steps.key, first, n_rows), weights, steps.key, first,
+                job.intercept, sums, then.targets(first, n_rows), weights, steps.key, first,
                 derivative_planes, written[first:first + n_rows]), sums
 
         sums, overflow = GradientSums.zeros(job.n_features), int(Overflow.UPDATE)
