@@ -384,8 +384,55 @@ def test_cpu_in_portions(short_portions, loss, planes):
     and no vector.
     """
     for n_rows, n_features in ((1, 1), (7, 3), (65, 5), (128, 100), (129, 33)):
-        _compare(make_job(planes, n_rows=n_rows, n_features=n_features, loss=loss,
-                          planes=(planes, 16)))
+        job = make_job(planes, n_rows=n_rows, n_features=n_features, loss=loss, planes=(planes, 16))
+        _compare(job)
+        weights = np.arange(65535, 65535 - 400 * n_rows, -400).astype(np.uint16)
+        _compare(replace(job, weights=weights, config=replace(job.config, row_weights=True)))
+
+
+@needs_cpu
+@pytest.mark.parametrize("shift", [3, 4])
+def test_cpu_is_golden_where_the_step_of_a_weight_does_not_fit(shift):
+    """The step of a derivative of 1 is mantissa 2^(55 - 8 shift), and has room below 2^47."""
+    job = make_job(2, n_rows=70, loss=Loss.LOGISTIC, planes=(16,))
+    job = replace(job, weights=np.full(70, 1 << 15, np.uint16),
+                  config=replace(job.config, row_weights=True),
+                  epochs=(EpochSteps(1 << 17, shift, planes=16),))
+    _compare(job)
+    assert gradient(job).overflow == (Overflow.UPDATE if shift == 3 else 0)
+
+
+@needs_cpu
+@pytest.mark.parametrize("mantissa, shift", [(1, 1), (1 << 16, 3)])
+@pytest.mark.parametrize("label, intercept, overflow", [
+    (-(1 << 15), -1, 0), (-(1 << 15), 0, Overflow.UPDATE),
+    ((1 << 15) - 1, -(1 << 8), 0), ((1 << 15) - 1, -(1 << 8) - 1, Overflow.UPDATE)])
+def test_cpu_takes_the_largest_updates(mantissa, shift, label, intercept, overflow):
+    """2^31 - 2^8 and -2^31 fit, 2^31 and -2^31 - 2^8 do not."""
+    from bitstep.devices.cpu.device import CpuDevice
+    job = replace(extreme_job(1), labels=pack_labels(np.array([label]), LabelFormat.INT16),
+                  intercept=intercept, epochs=(EpochSteps(mantissa, shift, planes=16),))
+    assert CpuDevice(job.config).gradient(job).overflow == overflow
+    assert gradient(job).overflow == overflow
+
+
+@needs_cpu
+def test_the_last_row_stands_for_rows_that_there_are_not():
+    """Vectors take four rows; nothing beyond the last one is read, but for a part of a vector."""
+    from bitstep.compiling import kernel
+    from bitstep.devices.cpu.products import LANES, ROWS, dot_rows, empty_codes, whole
+
+    def products_of(codes, row, last, model, products):
+        dot_rows(codes, row, last, 0, model, products, 0)
+
+    codes = empty_codes(6, 3)
+    codes[:] = np.arange(18).reshape(6, 3)
+    assert codes.base is not None
+    assert codes.base.size >= codes.size + LANES - 1
+    model, products = np.zeros(whole(3), np.int32), np.zeros(ROWS, np.int64)
+    model[:3] = 1
+    kernel(products_of)(codes, 3, 4, model, products)
+    assert products.tolist() == [9 + 10 + 11] + 3 * [12 + 13 + 14]
 
 
 def test_cpu_sums_that_leave_their_range_over_portions(short_portions):

@@ -33,7 +33,6 @@ from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Overflow
-from bitstep.pipeline.results import UPDATES_LIMIT
 
 BLOCK = 8 * ROWS        # rows of a full pass whose updates are computed together
 
@@ -180,7 +179,7 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
             largest = max(largest, updates[k] ^ updates[k] >> 63)
             totals[0] += updates[k]
             totals[1] += abs(updates[k])
-        if largest >= words.UPDATE_LIMIT or totals[1] >= UPDATES_LIMIT:
+        if largest >= words.UPDATE_LIMIT:
             return words.UPDATE
         for k in range(count, BLOCK):
             updates[k] = 0
@@ -215,8 +214,7 @@ def _block_updates(rule, weights, key, first, start, count, products, targets, d
         for k in range(count):
             updates[k] = fine_update(rule, products[k] >> PAIR_BITS, products[k] & LOW_MASK,
                                      targets[start + k], dithers[k])
-    elif rule.loss == LEAST_SQUARES and weights.size == rule.update_bits == 0 \
-            and rule.shift >= PAIR_BITS:
+    elif rule.loss == LEAST_SQUARES and weights.size == 0 and rule.shift >= PAIR_BITS:
         for k in range(count):
             target = targets[start + k]
             updates[k] = scaled_in_64(
