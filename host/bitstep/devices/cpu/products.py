@@ -41,11 +41,19 @@ def _starts(builder, codes, row, last):
         row = builder.add(row, builder.zext(builder.icmp_signed("<", row, last), _LONG))
 
 
-def _values(builder, codes, place, drop):
-    """A vector of codes, as 64 bits each."""
+def _values(builder, codes, place, drops):
+    """A vector of codes, as 64 bits each; without ``drops`` of all their bits."""
     found = builder.load(address(builder, codes.data, place, _CODES), align=2)
+    return builder.sext(found if drops is None else builder.ashr(found, drops), _WIDE)
+
+
+def _both(builder, drop):
+    """Two branches: codes with all their bits, which take an instruction less, and with fewer."""
     drops = spread(builder, builder.trunc(drop, _SHORT), _CODES)
-    return builder.sext(builder.ashr(found, drops), _WIDE)
+    with builder.if_else(builder.icmp_signed("==", drop, _LONG(0))) as branches:
+        for branch, fewer in zip(branches, (None, drops), strict=True):
+            with branch:
+                yield fewer
 
 
 def _vectors(builder, array):
@@ -87,14 +95,17 @@ def _dot_rows(typing_context, codes, row, last, drop, model, products, first):
         _, row, last, drop, _, _, first = arguments
         starts = list(_starts(builder, codes, row, last))
         totals = [cgutils.alloca_once_value(builder, same(_WIDE, 0)) for _ in range(ROWS)]
-        with _vectors(builder, model) as (place, _):
-            # All vectors of ROWS rows together ask for as many codes as they take.
-            _fetch(builder, codes.data, builder.add(starts[0], builder.mul(place, _LONG(ROWS))))
-            words = builder.sext(
-                builder.load(address(builder, model.data, place, _WORDS), align=4), _WIDE)
-            for start, total in zip(starts, totals, strict=True):
-                values = _values(builder, codes, builder.add(start, place), drop)
-                builder.store(builder.add(builder.load(total), builder.mul(values, words)), total)
+        for drops in _both(builder, drop):
+            with _vectors(builder, model) as (place, _):
+                # All vectors of ROWS rows together ask for as many codes as they take.
+                _fetch(builder, codes.data,
+                       builder.add(starts[0], builder.mul(place, _LONG(ROWS))))
+                words = builder.sext(
+                    builder.load(address(builder, model.data, place, _WORDS), align=4), _WIDE)
+                for start, total in zip(starts, totals, strict=True):
+                    values = _values(builder, codes, builder.add(start, place), drops)
+                    terms = builder.mul(values, words)
+                    builder.store(builder.add(builder.load(total), terms), total)
         for number, total in enumerate(totals):
             builder.store(total_of(builder, builder.load(total)),
                           builder.gep(products.data, [builder.add(first, _LONG(number))]))
@@ -126,13 +137,14 @@ def _add_rows(typing_context, codes, row, last, drop, updates, first, sums):
             # Of 32 bits, so that a product takes one instruction.
             narrow = spread(builder, builder.trunc(update, _INT), _WORDS)
             factors.append(builder.sext(narrow, _WIDE))
-        with _vectors(builder, sums) as (place, _):
-            where = address(builder, sums.data, place, _WIDE)
-            total = builder.load(where, align=8)
-            for start, factor in zip(starts, factors, strict=True):
-                values = _values(builder, codes, builder.add(start, place), drop)
-                total = builder.add(total, builder.mul(values, factor))
-            builder.store(total, where, align=8)
+        for drops in _both(builder, drop):
+            with _vectors(builder, sums) as (place, _):
+                where = address(builder, sums.data, place, _WIDE)
+                total = builder.load(where, align=8)
+                for start, factor in zip(starts, factors, strict=True):
+                    values = _values(builder, codes, builder.add(start, place), drops)
+                    total = builder.add(total, builder.mul(values, factor))
+                builder.store(total, where, align=8)
         return context.get_dummy_value()
 
     return types.void(codes, *[types.int64] * 3, updates, types.int64, sums), generate
