@@ -87,6 +87,10 @@ def unpack_labels(labels: np.ndarray, label_format: LabelFormat, n_rows: int) ->
     ndarray of int64, shape (n_rows,)
     """
     if label_format == LabelFormat.SIGN:
-        return 2 * np.unpackbits(labels, bitorder="little")[:n_rows].astype(np.int64) - 1
+        part = labels[:-(-n_rows // 8)]     # of all others the bits would be unpacked, too
+        signs = np.unpackbits(part, bitorder="little")[:n_rows].astype(np.int64)
+        signs <<= 1
+        signs -= 1
+        return signs
     dtype = "<i2" if label_format == LabelFormat.INT16 else "<i4"
     return labels.view(dtype)[:n_rows].astype(np.int64)

@@ -18,6 +18,7 @@ from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli.options import integer
 from bitstep.data import load
 from bitstep.devices.cpu.device import CpuDevice
+from bitstep.machine import available_cores
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import GradientSum
 from bitstep.pipeline.job import TrainingJob
@@ -139,23 +140,24 @@ def quantization() -> None:
 
 
 class _TimedPasses(CpuDevice):
-    """Device ``cpu`` that keeps the CPU seconds of its full passes."""
+    """Device ``cpu`` that keeps the seconds of its full passes, and their CPU seconds."""
 
     def __init__(self, config: PipelineConfig):
         super().__init__(config)
         self.seconds = []
 
     def gradient(self, job: TrainingJob, **options) -> GradientSum:
-        start = time.process_time()
+        start = time.perf_counter(), time.process_time()
         found = super().gradient(job, **options)
-        self.seconds.append(time.process_time() - start)
+        self.seconds.append((time.perf_counter() - start[0], time.process_time() - start[1]))
         return found
 
 
 def passes() -> None:
-    """Full passes of bit-centred training beside what a core reads from memory."""
-    print("\n## Full passes, 10^9 bytes of decoded rows per CPU second")
-    print_header("loss, rows x features, rate, of a sum of as many bytes, ratio")
+    """Full passes of bit-centred training beside what all cores, and one, read from memory."""
+    print("\n## Full passes, 10^9 bytes of decoded rows a second")
+    print_header("loss, rows x features, by all cores, a sum by all cores, ratio, per CPU second, "
+                 "a sum by one core, ratio")
     rng = np.random.default_rng(0)
     linear = PipelineConfig(row_format=BIT_PLANES, bits=16, max_features=1024)
     logistic = replace(linear, loss_family="logistic", update_interval=6)
@@ -163,15 +165,18 @@ def passes() -> None:
         features = rng.standard_normal((n_rows, n_features), np.float32)
         outputs = features.mean(axis=1) + rng.normal(0, 0.1, n_rows)
         n_bytes = DECODED_BYTES * features.size
-        ceiling = memory_read_ceiling(n_bytes, cpu_time=True)
+        ceilings = (memory_read_ceiling(n_bytes, threads=available_cores()),
+                    memory_read_ceiling(n_bytes, cpu_time=True))
         for estimator, config, labels in ((LowPrecisionRegressor, linear, outputs),
                                           (LowPrecisionClassifier, logistic, outputs > 0)):
             with _TimedPasses(config) as device:
                 model = estimator(device=device, solver="bit-centred").fit(features, labels)
             # The first one decodes the rows, and compiles loops that are not in the cache.
-            rate = n_bytes / statistics.median(device.seconds[1:]) / 1e9
-            print_row(model.loss, f"{n_rows:,} x {n_features:,}", f"{rate:.1f}",
-                      f"{ceiling:.1f}", f"{rate / ceiling:.2f}")
+            rates = [n_bytes / statistics.median(times) / 1e9
+                     for times in zip(*device.seconds[1:], strict=True)]
+            print_row(model.loss, f"{n_rows:,} x {n_features:,}", *(
+                text for rate, ceiling in zip(rates, ceilings, strict=True)
+                for text in (f"{rate:.1f}", f"{ceiling:.1f}", f"{rate / ceiling:.2f}")))
 
 
 def reading() -> None:
