@@ -21,6 +21,7 @@ from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.plans import plans_of
 from bitstep.training.scores.scoring import (
+    SCORED_ROWS,
     UNIT,
     ScoredRows,
     scored_codes,
@@ -180,6 +181,33 @@ def test_scores_are_the_losses():
     np.testing.assert_allclose(np.array(scores) * problem.held.baseline, losses, rtol=1e-3)
 
 
+def test_a_weight_is_that_many_rows():
+    """Sums of weights leave 16 bits."""
+    rng = np.random.default_rng(2)
+    values, targets = rng.integers(-9, 9, (4, 3)).astype(np.int32), rng.choice([-1.0, 1], (4, 2))
+    targets[:, 1] = -targets[:, 0]
+    weights = np.array([40000, 0, 3, 30000], np.uint16)
+    rows = ScoredRows(values, targets, Loss.LEAST_SQUARES, True, weights=weights)
+    repeated = ScoredRows(values.repeat(weights, axis=0), targets.repeat(weights, axis=0),
+                          Loss.LEAST_SQUARES, True)
+    found = targets * [[0.5], [1], [-1], [2]]
+    assert rows.mean_loss(found) == pytest.approx(
+        repeated.mean_loss(found.repeat(weights, axis=0)))
+    assert rows.accuracy(found) == 70000 / 70003
+    assert rows.baseline == pytest.approx(repeated.baseline)
+    some = rows.some(2).weights
+    assert some is not None
+    assert some.tolist() == [40000, 3]
+
+
+def test_rows_of_one_label_and_rows_beyond_the_limit():
+    rows = ScoredRows(np.zeros((SCORED_ROWS + 1, 1), np.int32), np.ones((SCORED_ROWS + 1, 1)),
+                      Loss.LEAST_SQUARES, False)
+    assert rows.baseline == 1       # no constant has a loss to divide by
+    assert len(Stopping(rows, True).rows.values) == SCORED_ROWS + 1
+    assert len(Stopping(rows, False).rows.values) == SCORED_ROWS
+
+
 def test_codes_without_features():
     """What codes add to the squared error is taken off, so scores are those of the features."""
     rng = np.random.default_rng(0)
@@ -200,6 +228,8 @@ def test_codes_without_features():
     exact = rows.score(plans, results, 1)
     assert make(codes).score(plans, results, 1) == pytest.approx(exact, rel=0.1)
     assert make(replace(codes, variance=None)).score(plans, results, 1) > 1.2 * exact
+    assert codes.noise(2 * plans, results[0].models[[1, 1]]) == pytest.approx(
+        codes.noise(plans, results[0].models[1:]))
     few = scored_codes(outputs, Loss.LEAST_SQUARES, classes=True, count=7)
     np.testing.assert_array_equal(few.targets, targets[spaced(4000, 7)])
 

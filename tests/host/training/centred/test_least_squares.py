@@ -347,10 +347,11 @@ def test_automatic_planes_are_a_list_of_them(device):
     assert automatic.counters["beats"] == listed.counters["beats"]
 
 
-def test_a_run_that_goes_on_knows_its_slow_steps():
+def test_a_run_that_goes_on_knows_every_number():
     data = make()
     device, choice = open_device("golden", data.rows.config), BitCentred(planes=[4] * 3, step=0.1)
     runs = [BitCentredRun(data, device, data.rows.config, Objective(), choice) for _ in range(2)]
-    runs[0].slow = 3
+    runs[0].slow, runs[0].gain, runs[0].error = 3, 4.0, 5.0
+    runs[0].errors = np.array([6.0])
     runs[1].restore(*runs[0].kept())
-    assert runs[1].slow == 3
+    assert (runs[1].slow, runs[1].gain, runs[1].error, *runs[1].errors) == (3, 4, 5, 6)

@@ -17,9 +17,11 @@ from bitstep.pipeline.results import BusError, RangeOverflowError, RunResult, Tr
 from bitstep.quantization import quantize, quantize_rows
 from bitstep.training import stepping
 from bitstep.training.files.checkpoint import (
+    CentredState,
     Checkpoint,
     CheckpointError,
     describe_data,
+    describe_job,
     load_checkpoint,
 )
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
@@ -323,6 +325,39 @@ def test_round_trip(path):
     assert found.seconds > 0
     assert [entry.name for entry in path.parent.iterdir()] == ["run.ckpt"]
     assert path.stat().st_size <= found.final_bytes()
+
+
+def test_states_of_bit_centred_outputs(tmp_path):
+    """The state of an output replaces the one before; a training ends with its last output."""
+    writer = CheckpointWriter(str(tmp_path / "a"), Checkpoint({}, {}, [1.0] * 3, 2, seconds=100.0),
+                              pytest.fail)
+    for number in (0, 1):
+        assert writer.centred(number) is None
+        for done in (2, 3):
+            writer.keep_centred(number, CentredState({"passes": done},
+                                                     {"gradients": np.ones(done)}, done == 3))
+            found = load_checkpoint(tmp_path / "a")
+            assert (len(found.centred), found.epochs_done) == (number + 1, 3 * number + done)
+            assert found.finished == ((number, done) == (1, 3))
+    assert found.seconds >= 100         # those of the runs before, too
+
+
+def test_what_a_checkpoint_is_of():
+    """Other fine rows, levels or look-ahead are other trainings."""
+    fine = quantize(FEATURES, VALUES, bits=4, encoding="nearest", fine_rows=True)
+    levels = quantize(FEATURES, VALUES, bits=3, encoding="stochastic", levels="optimal")
+    assert fine.rows.fine_rows is not None
+    assert levels.rows.codebooks is not None
+    for data, changed in ((fine, {"fine_rows": fine.rows.fine_rows ^ 1}),
+                          (levels, {"codebooks": levels.rows.codebooks[::-1].copy()})):
+        other = dataclasses.replace(data, rows=dataclasses.replace(data.rows, **changed))
+        assert describe_data([other]) != describe_data([data])
+    for name, matters in (("float", True), ("batch of 64", False)):
+        data, config, objective, training = problem(name)
+        jobs = [plan(data, made, objective, training).job
+                for made in (config, dataclasses.replace(config, lookahead=config.lookahead - 1))]
+        assert jobs[0].lookahead != jobs[1].lookahead
+        assert (describe_job(jobs[0]) != describe_job(jobs[1])) == matters
 
 
 def test_size_is_estimated_from_above(tmp_path):

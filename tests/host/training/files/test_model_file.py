@@ -7,7 +7,9 @@ import pytest
 
 from bitstep.training.files.model_file import LinearModel, ModelFileError, load_model
 
-MODEL = LinearModel(np.array([[1.0, -2.0]]), np.array([0.5]), np.zeros(0), {"bits": 4})
+CLIP = np.array([[-9.0, -9.0], [9.0, 9.0]])
+MODEL = LinearModel(np.array([[1.0, -2.0]]), np.array([0.5]), np.zeros(0), {"bits": 4}, CLIP)
+HEADER = {"format": "bitstep-model", "version": 2, "config": {}}
 
 
 def rewrite(path, **changes):
@@ -49,7 +51,10 @@ def test_round_trip_of_several_classes(tmp_path):
 
 
 def test_predict():
-    assert MODEL.predict(np.array([[1.0, 1.0], [0.0, -1.0]])).tolist() == [-0.5, 2.5]
+    rows = np.array([[1.0, 1.0], [0.0, -1.0], [99.0, -99.0]])
+    assert MODEL.predict(rows).tolist() == [-0.5, 2.5, 27.5]        # the last row as clipped
+    targets = LinearModel(np.eye(2), np.array([0.5, 0.0]), np.zeros(0))
+    assert targets.predict(rows[:2]).tolist() == [[1.5, 1.0], [0.5, -1.0]]
     two = LinearModel(MODEL.coef, MODEL.intercept, np.array([3.0, 7.0]))
     assert two.predict(np.array([[1.0, 1.0], [0.0, -1.0]])).tolist() == [3.0, 7.0]
     three = LinearModel(np.eye(3), np.zeros(3), np.array([1.0, 2.0, 3.0]))
@@ -86,17 +91,20 @@ def test_cut_short(path):
 
 
 def test_another_version_or_format(path):
-    header = {"format": "bitstep-model", "version": 9, "config": {}}
-    rewrite(path, header=np.array(json.dumps(header)))
-    with pytest.raises(ModelFileError, match="has version 9, this bitstep reads version 2"):
-        load_model(path)
-    rewrite(path, header=np.array(json.dumps(header | {"format": "other"})))
+    for version in (1, 9):
+        rewrite(path, header=np.array(json.dumps(HEADER | {"version": version})))
+        message = f"has version {version}, this bitstep reads version 2"
+        with pytest.raises(ModelFileError, match=message):
+            load_model(path)
+    rewrite(path, header=np.array(json.dumps(HEADER | {"format": "other"})))
     with pytest.raises(ModelFileError, match="a file of format 'other', not a model file"):
         load_model(path)
 
 
-@pytest.mark.parametrize("change", [{"coef": np.array([[1.0, -2.1]])}, {"classes": np.zeros(2)},
-                                    {"intercept": np.array([0.5], np.float32)}])
+@pytest.mark.parametrize("change", [
+    {"coef": np.array([[1.0, -2.1]])}, {"classes": np.zeros(2)}, {"coef": MODEL.coef.T},
+    {"intercept": np.array([0.5], np.float32)}, {"clip": None, "other": CLIP},
+    {"header": np.array(json.dumps(HEADER))}])
 def test_changed_contents(path, change):
     rewrite(path, **change)
     with pytest.raises(ModelFileError, match="checksum does not match, so the file is damaged"):
