@@ -171,7 +171,7 @@ def test_interrupted_while_it_starts_again():
     problem = Problem(targets=(SIDE, ALIKE), steps=MILD)
     first = problem.train().restarts[0].epoch
     # The first output has left its range, and is to start again once the second is trained.
-    with pytest.raises(TrainingInterrupted, match="no model was kept"):
+    with pytest.raises(TrainingInterrupted, match="in class 2 of 2: no model was kept"):
         problem.train(Stopped(problem.config, first))
     whole = problem.train()
     model = problem.train(Stopped(problem.config, first - 1 + EPOCHS + 2))

@@ -1,6 +1,7 @@
 """The loop of a training: what is done around each epoch, in every combination and in its order."""
 
 import hashlib
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -11,7 +12,7 @@ from fakes import planned as plan
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted
+from bitstep.pipeline.results import RangeOverflowError, RunResult, TrainingInterrupted
 from bitstep.quantization import quantize_bit_planes, quantize_rows
 from bitstep.training.files.checkpoint import Checkpoint, describe_data, load_checkpoint
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
@@ -188,6 +189,41 @@ def test_order(kind, options):
     if not options:
         expected.append(("keep", 6))        # with the counters of the whole run
     assert notes == expected
+
+
+@pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
+def test_a_run_that_goes_on(kind):
+    """Checkpoints have the epochs before it, and words the number of their job."""
+    outputs = target_outputs(quantize_rows(FEATURES, seed=1, **COMPENSATED), TARGETS)
+    config = pipeline_of(outputs[0].rows, settings(steps=SMALL)[0])
+    made = plan(outputs[0], config, steps=SMALL)
+    tracks, notes, shown = [Track(lambda _: (made, None)) for _ in range(3)], [], []
+    TrainingLoop(kind(config), tracks[:2],
+                 on_words=lambda number, *_: shown.append(number)).run()
+    assert sorted(shown) == [0] * 6 + [1] * 6
+    tracks[2].go_on(tracks[0].result.first(2))
+    checkpoint: Any = Noted(notes)
+    TrainingLoop(kind(config), tracks[2:], checkpoint=checkpoint).run()
+    assert notes == [("begin", 0), *(("keep", done) for done in (3, 4, 5, 6, 6))]
+
+
+def test_runs_without_an_epoch_or_cycles():
+    outputs = target_outputs(quantize_rows(FEATURES, seed=1, **COMPENSATED), TARGETS)
+    config = pipeline_of(outputs[0].rows, settings(steps=SMALL)[0])
+    made = plan(outputs[0], config, steps=SMALL)
+
+    def run(*ends, **changes):
+        return replace(RunResult(np.full((len(ends), 3), len(ends), np.int32),
+                                 np.zeros(len(ends), np.int32), {}, ends), **changes)
+
+    track = Track(lambda _: (made, None))
+    for one in (run(5, 9), run(), run(3)):
+        track.take(one)
+        assert track.last()[0].any()
+    assert track.result.epoch_cycles is not None
+    assert list(track.result.epoch_cycles) == [5, 9, 12]
+    track.take(run(4, epoch_cycles=None))
+    assert track.result.epoch_cycles is None
 
 
 def test_a_run_holds_no_memory_after_any_ending():

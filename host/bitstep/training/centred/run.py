@@ -264,7 +264,7 @@ class CentredRun(CentredPasses, ABC):
         self.point, self.slope = arrays["point"].copy(), arrays["slope"].copy()
         self.moves, self.changes = arrays["moves"].copy(), arrays["changes"].copy()
         self.found[:] = [
-            OuterStep(model.copy(), float(gradient), int(read), int(planes), float(gap))
+            OuterStep(model, float(gradient), int(read), int(planes), float(gap))
             for model, gradient, (read, planes), gap in zip(
                 arrays["models"], arrays["gradients"], arrays["reads"], arrays["gaps"],
                 strict=True)]

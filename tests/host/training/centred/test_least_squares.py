@@ -220,6 +220,19 @@ def test_outputs_of_classes():
     assert set(model.planes[0]) == {4}
 
 
+def test_every_output_has_the_offset_of_its_labels():
+    first = make(60, 3)
+    outputs = [first, QuantizedDataset(first.rows, quantize_labels(
+        50 - 2 * first.label_values(), 60))]
+    objective = Objective()
+    training = resolve_training(first.rows, objective, epochs=3, solver="bit-centred", planes=4)
+    with open_device("golden", first.rows.config) as device:
+        both = train_model(outputs, device, first.rows.config, objective, training)
+    for number, data in enumerate(outputs):
+        alone = fit(data, epochs=3)
+        np.testing.assert_array_equal(both.intercepts[:, number], alone.intercepts[:, 0])
+
+
 def test_an_output_that_has_stopped_reads_nothing():
     rng = np.random.default_rng(0)
     features = rng.standard_normal((120, 4))
@@ -315,6 +328,10 @@ def test_planes_of_epochs():
 
 
 def test_rule_of_automatic_planes():
+    across = PlaneRule()
+    across.see([5, 0])
+    across.see([0, 3])
+    assert across.planes == 4
     rule = PlaneRule()
     taken = []
     for change in ([8, 0], [4, 1], [1, 0],          # 16 * 1 < 64: little

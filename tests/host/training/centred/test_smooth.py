@@ -1,5 +1,6 @@
 """Bit-centred training of the logistic loss and the squared hinge."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from tests.host.fakes import DEVICES
 from bitstep.devices import default_device, open_device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss, Overflow
-from bitstep.pipeline.results import RangeOverflowError, RunResult
+from bitstep.pipeline.results import RangeOverflowError, RunResult, TrainingInterrupted
 from bitstep.quantization import QuantizedDataset, quantize_bit_planes, sign_labels
 from bitstep.training.centred import smooth
 from bitstep.training.centred.least_squares import BitCentredRun
@@ -260,6 +261,7 @@ def test_constant_columns(loss):
     data = QuantizedDataset(quantize_bit_planes(features), sign_labels(signs))
     model = fit(data, loss, 0.01, epochs=20, tol=1e-6)
     assert model.short_of(1e-6, 20) is None
+    assert not model.weights[:, 0, [0, 3]].any()        # the intercept stands for them
 
 
 @pytest.mark.parametrize("loss", SMOOTH)
@@ -430,15 +432,18 @@ def test_what_is_kept_is_not_trained_again(tmp_path):
             return train_model(outputs, device, config, objective, training, checkpoint=writer,
                                on_epoch=on_epoch)
 
-    def stop(done):
-        if done == 6:
+    def stop(done, last=6):
+        if done == last:
             raise KeyboardInterrupt
 
     def writer(state):
         return CheckpointWriter(str(tmp_path / "run.ckpt"), state, pytest.fail)
 
     whole, passes = train(None), len(counts)
-    assert train(writer(Checkpoint({}, {}, list(training.steps), 2)), stop).interrupted
+    with pytest.raises(TrainingInterrupted, match="in class 1 of 2: no model was kept"):
+        train(None, partial(stop, last=2))
+    part = train(writer(Checkpoint({}, {}, list(training.steps), 2)), stop)
+    assert (part.interrupted, part.epochs_done) == (True, 2)        # which both have
     stopped = len(counts)
     state = load_checkpoint(tmp_path / "run.ckpt")
     assert (state.epochs_done, state.finished) == (6, False)
@@ -446,6 +451,10 @@ def test_what_is_kept_is_not_trained_again(tmp_path):
     assert len(counts) == passes - stopped + 1      # one writes the derivatives again
     np.testing.assert_array_equal(again.weights, whole.weights)
     np.testing.assert_array_equal(again.bytes_read, whole.bytes_read)
+    assert again.bytes_read is not None
+    # Of the runs before, nothing but the rows that they read is known.
+    assert (again.counters["cycles"], again.counters["beats"]) == (
+        None, again.bytes_read.sum() // 8)
     assert load_checkpoint(tmp_path / "run.ckpt").finished
 
 
