@@ -15,7 +15,7 @@ from fakes import FakeDevice, make_job
 from bitstep.devices.register_device import ForwardingDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import Status
+from bitstep.pipeline.registers import Error, Status
 from bitstep.pipeline.results import DeviceError, RunTimeoutError, TrainingInterrupted
 
 CONFIG = PipelineConfig(bits=3, max_features=64)
@@ -56,6 +56,7 @@ def test_second_run_is_refused_and_the_first_goes_on():
         assert len(device.log) == written
         (result,) = run.finish()
     is_right(result, ONE)
+    assert device.log.count("CONTROL") == 1     # nothing is aborted that is over
     check(device)
 
 
@@ -275,10 +276,12 @@ def test_reset_under_a_run_is_noticed_soon(at):
     check(device)
 
 
-def of_another_program(epochs, *, address=0x8_0000, done=False):
+def of_another_program(epochs, *, address=0x8_0000, done=False, error=Error.NONE):
     """Registers of a run that another program has begun after the reset."""
     def begin(device):
-        device.set("STATUS", Status.DONE if done else Status.BUSY)
+        device.set("STATUS", (Status.DONE if done else Status.BUSY)
+                   | (Status.FAILED if error else 0))
+        device.set("ERROR", error)
         device.set("MODEL_OUT_ADDRESS_LO", address)
         device.set("EPOCHS_DONE", epochs)
     return begin
@@ -287,6 +290,8 @@ def of_another_program(epochs, *, address=0x8_0000, done=False):
 @pytest.mark.parametrize(("after", "text"), [
     (of_another_program(0), "EPOCHS_DONE says 0 after it said 1"),
     (of_another_program(3, done=True), "the registers are not those that it was started with"),
+    (of_another_program(3, done=True, error=Error.ROW_READ),
+     "the registers are not those that it was started with"),
     (of_another_program(0, done=True), "EPOCHS_DONE says 0 after it said 1"),
 ])
 def test_run_of_another_program_gives_no_models(after, text):
@@ -306,14 +311,18 @@ def test_run_of_another_program_is_not_aborted_after_a_timeout():
     assert device.log == []
 
 
-def test_models_of_another_program_go_into_no_checkpoint():
-    device = Reset(after=of_another_program(2))
-    def keep(done):
-        if done == 2:
-            run.outcomes()
+@pytest.mark.parametrize("epochs", [2, 9])
+def test_models_of_another_program_go_into_no_checkpoint(epochs):
+    """Nor does a run of more epochs than this one has end in another error."""
+    device, kept = Reset(after=of_another_program(epochs)), []
 
-    with device.begin([ONE]) as run, pytest.raises(DeviceError, match=GONE):
+    def keep(done):
+        if done == epochs:
+            kept.append(run.outcomes())
+
+    with device.begin([ONE], timeout_s=0.1) as run, pytest.raises(DeviceError, match=GONE):
         run.finish(keep)
+    assert kept == []
 
 
 class Slow(FakeDevice):
