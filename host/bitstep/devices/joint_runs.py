@@ -24,14 +24,12 @@ def same_run(one: TrainingJob, other: TrainingJob) -> bool:
 
     They share their rows (:func:`bitstep.pipeline.device.share_rows`), and what the pipeline has
     once: batch, loss and its bound, format of the labels, intercept's level, periods of corrections
-    and proximal steps, box limit, and keys of the dither. Floating-point rows have the same
-    look-ahead, too.
+    and proximal steps, box limit, and keys of the dither.
     """
     return share_rows(one, other) and not one.cell_half_levels \
         and all(getattr(one, name) == getattr(other, name) for name in _COMMON) \
         and all(mine.key == others.key for mine, others in zip(one.epochs, other.epochs,
-                                                               strict=True)) \
-        and (one.config.row_format != "float32" or one.lookahead == other.lookahead)
+                                                               strict=True))
 
 
 def runs_of(jobs: Sequence[TrainingJob], models: int) -> Iterator[list[TrainingJob]]:

@@ -14,7 +14,7 @@ from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import DeviceError
 
-CONFIG = PipelineConfig(bits=8, max_features=8, models=4)
+CONFIG = PipelineConfig(bits=8, max_features=8, models=4, proximal=True)
 ROWS = (np.zeros((3, 8), np.uint8),)
 
 
@@ -33,7 +33,7 @@ def job_of(labels=(1, 1, -1), label_format=LabelFormat.SIGN, key=7, mantissa=1, 
     ({"batch": 2}, False), ({"loss": Loss.HINGE}, False), ({"key": 8}, False),
     ({"labels": (1, 2, 3), "label_format": LabelFormat.INT16}, False),
     ({"intercept_level": 0}, False), ({"correction_period": 2}, False),
-    ({"proximal_period": 1, "config": replace(CONFIG, proximal=True)}, False),
+    ({"proximal_period": 1}, False),
     ({"rows": (ROWS[0].copy(),)}, False)])
 def test_jobs_that_share_a_run(changes, shared):
     assert same_run(job_of(), job_of(**changes)) == shared
