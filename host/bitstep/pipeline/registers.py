@@ -205,11 +205,20 @@ def registers_of(choices: Collection[str]) -> tuple[Register, ...]:
 
 
 def table() -> str:
-    """The register map as a Markdown table."""
+    """The register map as a Markdown table, and one of the values that have names."""
     rows = [f"| `0x{r.offset:03X}` | `{r.name}` | {r.access} | {r.width} | {r.text} |"
             for r in REGISTERS]
     return "\n".join(["| offset | name | access | bits | meaning |",
-                      "| --- | --- | --- | --- | --- |", *rows])
+                      "| --- | --- | --- | --- | --- |", *rows]) + f"""
+
+Some registers hold one of a few named values:
+
+| register | values |
+| --- | --- |
+| `ERROR` | {_values(Error)} |
+| `OVERFLOW` | {_values(Overflow)}, added up |
+| `LABEL_FORMAT` | {_values(LabelFormat)} |
+| `LOSS` | {_values(Loss)} |"""
 
 
 def document() -> str:
@@ -239,15 +248,6 @@ again after 2^48 - 1. Reading the low half of one keeps its high half for the ne
 value does not tear.
 
 {table()}
-
-Some registers hold one of a few named values:
-
-| register | values |
-| --- | --- |
-| `ERROR` | {_values(Error)} |
-| `OVERFLOW` | {_values(Overflow)}, added up |
-| `LABEL_FORMAT` | {_values(LabelFormat)} |
-| `LOSS` | {_values(Loss)} |
 """
 
 
