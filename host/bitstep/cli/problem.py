@@ -212,14 +212,10 @@ class Request:
     problem : Problem
     objective : Objective
     training : Training
-    schedule : str
-        Name of the schedule, or file of steps.
     config : PipelineConfig
         Pipeline of the jobs.
     device : str
         Name of the device.
-    init : str or None
-        File of the model that the first epoch started from; None for zeros.
     initial : (ndarray, ndarray) or None
         That model: see :func:`bitstep.training.train.train_model`.
     resumed : int
@@ -232,13 +228,23 @@ class Request:
     problem: Problem
     objective: Objective
     training: Training
-    schedule: str
     config: PipelineConfig
     device: str
     resolved: Resolved
-    init: str | None = None
     initial: tuple[np.ndarray, np.ndarray] | None = None
     resumed: int = 0
+
+    @property
+    def schedule(self) -> str:
+        """Name of the schedule, or file of steps; solver ``bit-centred`` has one, which is none of
+        the options.
+        """
+        return self.resolved.request["schedule"] or "constant"
+
+    @property
+    def init(self) -> str | None:
+        """File of the model that the first epoch started from; None for zeros."""
+        return self.resolved.request["init"]
 
 
 def prepare(arguments: argparse.Namespace,

@@ -245,9 +245,7 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     except ValueError as error:
         raise UsageError(str(error)) from error
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
-                    schedule=one.request["schedule"] or "constant", config=config,
-                    device=getattr(arguments, "device", "cpu"),
-                    init=request["init"], resolved=one)
+                    config=config, device=getattr(arguments, "device", "cpu"), resolved=one)
             for one, (objective, training) in zip(resolved, wishes, strict=True)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bitstep.checks import check_integer
 from bitstep.data.tables.files import is_stream
-from bitstep.options.table import DEFAULT_EPOCHS, SCHEDULES
+from bitstep.options.table import DEFAULT_EPOCHS, MOST_EPOCHS, SCHEDULES
 from bitstep.pipeline.losses import LOSSES, LossFunction, formula_of
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
@@ -104,6 +104,9 @@ def listed_steps(schedule: str | os.PathLike | Sequence[float], epochs: int = 1)
     if len(steps) < epochs:
         raise ValueError(f"{source} must hold at least {epochs} step{'s' * (epochs > 1)}, one an "
                          f"epoch, not {steps.size}")
+    if len(steps) > MOST_EPOCHS:
+        raise ValueError(f"{source} must hold at most {MOST_EPOCHS} steps, one an epoch, not "
+                         f"{len(steps)}")
     if not (np.isfinite(steps) & (steps > 0)).all():
         raise ValueError(f"{source} must hold positive numbers only")
     return steps

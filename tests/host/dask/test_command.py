@@ -55,6 +55,7 @@ def test_files_are_shards(client, data, capsys):
     assert "Shards: 3, of 3 files." in capsys.readouterr().out
     report = json.loads((data / "r.json").read_text())
     assert report["shards"] == {"parts": 3, "shards": 3}
+    assert report["config"]["schedule"] == "constant"
     assert report["dataset"]["train_rows"] == 442
     loaded = LowPrecisionRegressor.load(data / "m.npz")
     np.testing.assert_allclose(loaded.predict(X), X @ model.coef[0] + model.intercept[0])

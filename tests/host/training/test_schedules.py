@@ -50,6 +50,7 @@ def test_a_pipe_is_no_file_of_steps(tmp_path):
     ("inverse", 0.1, 0, "epochs must be an integer of at least 1, not 0"),
     ("inverse", 0.1, 2.0, "epochs must be"),
     ([0.1], None, 2, "at least 2 steps, one an epoch, not 1"),
+    (np.ones(1_000_001), None, 2, "at most 1000000 steps, one an epoch, not 1000001"),
     ([0.1, -0.1], None, 2, "positive numbers only"),
     ([0.1, 0.1], 0.5, 2, "step must not be given together with a list"),
     ("missing.txt", None, 2, "constant, inverse, inverse-sqrt, linear or a readable text file")])
