@@ -1,5 +1,6 @@
 """Passes of all classes on the software devices: the same integers, and what is refused."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,11 @@ from tests.host.fakes import DEVICES
 from tests.host.golden.test_softmax import make_jobs
 
 from bitstep.devices import open_device
+from bitstep.golden.softmax import FINE_VALUE, softmax
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep.pipeline.results import DeviceError, RangeOverflowError, RunTimeoutError
 
@@ -40,6 +43,35 @@ def inner_jobs(jobs, derivative_planes, planes, **options):
         constant_intercept=int(rng.integers(-1 << 20, 1 << 20)),
         epochs=tuple(EpochSteps(**steps, key=key) for key in (9, 10)))
         for job, one in zip(jobs, sums, strict=True)]
+
+
+@functools.cache
+def probabilities_on_cpu():
+    """The function of kernels, which Python cannot call itself."""
+    import numba
+
+    from bitstep.devices.cpu.softmax import _probabilities
+
+    return numba.njit(lambda *arguments: _probabilities(*arguments))
+
+
+@both
+@pytest.mark.parametrize("label_shift", [0, 1, 13, 21, 22, 23, 36, 58])
+@pytest.mark.parametrize("fraction", [DERIVATIVE_FRACTION, FINE_VALUE])
+def test_probabilities_of_several_rows(label_shift, fraction):
+    """Of rows beside each other: equal products, those at the ends of the words, distances around
+    the range and around halves of the last bit of an argument, and drawn ones.
+    """
+    unit = 1 << max(label_shift - 22, 0)
+    columns = [
+        [0] * 5, [-(1 << 63), (1 << 63) - 1, 0, -1, 1], [(1 << 63) - 1] * 4 + [-(1 << 63)],
+        [0, -(32 << label_shift), 1 - (32 << label_shift), -(31 << label_shift), -unit],
+        [0, *(-((unit * times >> 1) + more) for times, more in ((1, 0), (1, -1), (3, 0), (3, -1)))],
+        *np.random.default_rng(label_shift).integers(
+            -4 << label_shift, 4 << label_shift, (60, 5)).tolist()]
+    values, room = np.array(columns, np.int64).T.copy(), np.empty((2, len(columns)), np.int64)
+    probabilities_on_cpu()(values, room, label_shift, fraction)
+    assert values.T.tolist() == [softmax(column, label_shift, fraction) for column in columns]
 
 
 @both

@@ -169,7 +169,7 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
     for start in range(0, targets.size, BLOCK):
         count = min(BLOCK, targets.size - start)
         row, last = place + start, place + start + count - 1
-        _block_products(codes, row, last, drop, model, always, products)
+        block_products(codes, row, last, drop, model, always, products)
         write_dithers(key, first + start, dithers)
         if not _block_updates(rule, weights, key, first, start, count, products, targets, dithers,
                               updates):
@@ -187,7 +187,7 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
             add_rows(codes, row + k, last, drop, updates, k, features)
         if start < written.size:
             # The first planes of a code are the code of fewer bits.
-            _block_products(codes, row, last, left, model, always_of_fewer, products)
+            block_products(codes, row, last, left, model, always_of_fewer, products)
             for k in range(min(count, written.size - start)):
                 written[start + k] = derivative_label(
                     rule, products[k] >> PAIR_BITS, products[k] & LOW_MASK, targets[start + k],
@@ -196,7 +196,7 @@ def add_gradients(codes, place, drop, rule, level, model, intercept, sums, targe
 
 
 @compiled
-def _block_products(codes, row, last, drop, model, always, products):
+def block_products(codes, row, last, drop, model, always, products):
     """Dot products of levels, of the rows up to the last."""
     for k in range(0, last - row + 1, ROWS):
         dot_rows(codes, row + k, last, drop, model, products, k)

@@ -150,6 +150,50 @@ def _add_rows(typing_context, codes, row, last, drop, updates, first, sums):
     return types.void(codes, *[types.int64] * 3, updates, types.int64, sums), generate
 
 
+def _share_rows(typing_context, shares, row, number, shift, weights, sums):
+    """Add to the sums of the columns up to a number ``(share * factor >> shift) * weight >> 16``
+    of each of ROWS rows, with ``factor`` the row's share of that number.
+
+    Parameters
+    ----------
+    shares : ndarray of uint32, shape (n_rows, whole(n_columns))
+    row : int
+        The first row.
+    number, shift : int
+    weights : ndarray of int64, shape (n_rows,)
+        At most 2**16; of rows, from the first one of ``shares`` on.
+    sums : ndarray of int64, shape (whole(n_columns),)
+        Changed; those beyond the number may be anything.
+    """
+    def generate(context, builder, signature, arguments):
+        shares, weights, sums = (array_of(context, builder, signature, arguments, place)
+                                 for place in (0, 4, 5))
+        _, row, number, shift, _, _ = arguments
+        shifts, whole_weight = spread(builder, shift, _WIDE), same(_WIDE, 16)
+        rows = []
+        for _ in range(ROWS):
+            start = builder.mul(row, width_of(builder, shares))
+            factor = builder.load(builder.gep(shares.data, [builder.add(start, number)]))
+            weight = builder.load(builder.gep(weights.data, [row]))
+            rows.append((start, spread(builder, builder.zext(factor, _LONG), _WIDE),
+                         spread(builder, weight, _WIDE)))
+            row = builder.add(row, _LONG(1))
+        end = builder.add(number, _LONG(1))
+        with cgutils.for_range_slice(builder, _LONG(0), end, _LONG(LANES)) as (place, _):
+            where = address(builder, sums.data, place, _WIDE)
+            total = builder.load(where, align=8)
+            for start, factor, weight in rows:
+                found = builder.load(address(
+                    builder, shares.data, builder.add(start, place), _WORDS), align=4)
+                term = builder.lshr(builder.mul(builder.zext(found, _WIDE), factor), shifts)
+                total = builder.add(total, builder.lshr(builder.mul(term, weight), whole_weight))
+            builder.store(total, where, align=8)
+        return context.get_dummy_value()
+
+    return types.void(shares, *[types.int64] * 3, weights, sums), generate
+
+
 # Compiled code calls these without the typing context, which a type checker cannot know.
 dot_rows: Any = intrinsic(_dot_rows)
 add_rows: Any = intrinsic(_add_rows)
+share_rows: Any = intrinsic(_share_rows)

@@ -16,12 +16,14 @@ from bitstep.devices.cpu.arithmetic import (
     dither_addend,
     rule_of_row,
     scaled,
+    scaled_in_64,
+    write_dithers,
 )
-from bitstep.devices.cpu.bit_planes import BitPlaneModel
+from bitstep.devices.cpu.bit_planes import BLOCK, BitPlaneModel, block_products
 from bitstep.devices.cpu.codes import Portion, write_levels
-from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.numbers import epoch_numbers, rule_of, weights_of
 from bitstep.devices.cpu.portions import dithers_of
+from bitstep.devices.cpu.products import ROWS, add_rows, share_rows, whole
 from bitstep.devices.cpu.rows import Arrays, Epoch, correct, epoch_of
 from bitstep.golden import softmax
 from bitstep.golden.sgd import EpochModel
@@ -35,7 +37,7 @@ from bitstep.pipeline.shapes import WEIGHT_BITS
 
 _NODES, _BOWS = np.array(softmax.NODES, np.int64), np.array(softmax.BOWS, np.int64)
 _ARGUMENT, _SEGMENT, _EXPONENT = softmax.ARGUMENT, softmax.SEGMENT, softmax.EXPONENT
-_LIMIT = softmax.RANGE << softmax.ARGUMENT
+_RANGE = softmax.RANGE
 _LOG2, _LOG2_SHIFT = softmax.LOG2, softmax.ARGUMENT + softmax.LOG2_E - softmax.EXPONENT
 _FINE_VALUE = softmax.FINE_VALUE
 _SHARED_SHIFT = 2 * softmax.FINE_VALUE - softmax.SHARED
@@ -43,8 +45,8 @@ _SHARED_SHIFT = 2 * softmax.FINE_VALUE - softmax.SHARED
 
 @compiled
 def _exponential(argument):
-    """:func:`bitstep.golden.softmax.exponential`."""
-    exponent = (min(argument, _LIMIT) * _LOG2 + (1 << _LOG2_SHIFT - 1)) >> _LOG2_SHIFT
+    """:func:`bitstep.golden.softmax.exponential`, of an argument in its range."""
+    exponent = (argument * _LOG2 + (1 << _LOG2_SHIFT - 1)) >> _LOG2_SHIFT
     halvings, rest = exponent >> _EXPONENT, exponent & (1 << _EXPONENT) - 1
     piece, within = rest >> _SEGMENT, rest & (1 << _SEGMENT) - 1
     rise = (_NODES[piece + 1] - _NODES[piece]) << _SEGMENT
@@ -55,66 +57,101 @@ def _exponential(argument):
 
 
 @compiled
-def _probabilities(values, label_shift, fraction):
-    """Overwrite dot products of all classes by :func:`bitstep.golden.softmax.softmax`."""
-    largest = values[0]
-    for k in range(1, values.size):
-        largest = max(largest, values[k])
-    total = np.int64(0)
-    for k in range(values.size):
-        # The difference of two dot products may have 65 bits.
-        high = (largest >> PAIR_BITS) - (values[k] >> PAIR_BITS)
-        low = (largest & LOW_MASK) - (values[k] & LOW_MASK)
-        values[k] = _exponential(scaled(np.int64(1) << _ARGUMENT + 1, high, low,
-                                        np.int64(1) << label_shift, label_shift + 1))
-        total += values[k]
-    for k in range(values.size):
-        values[k] = ((values[k] << fraction + 1) + total) // (2 * total)
+def _distance(largest, value, label_shift):
+    """Argument of the exponential: how far a dot product is below the largest one, with a label
+    shift of 58 at most.
+    """
+    # It may have 64 bits and no sign, of which no more are needed than are in the range.
+    most = np.uint64(_RANGE) << np.uint64(label_shift)
+    distance = min(np.uint64(largest) - np.uint64(value), most)
+    if label_shift > _ARGUMENT:
+        shift = np.uint64(label_shift - _ARGUMENT)
+        return np.int64((distance + (np.uint64(1) << shift - np.uint64(1))) >> shift)
+    return np.int64(distance << np.uint64(_ARGUMENT - label_shift))
+
+
+@compiled
+def _probabilities(values, room, label_shift, fraction):
+    """Overwrite dot products of all classes, one row a column, by
+    :func:`bitstep.golden.softmax.softmax`; ``room`` of shape (2, columns) by anything.
+    """
+    columns, largest, totals = values.shape[1], room[0], room[1]
+    for r in range(columns):
+        largest[r], totals[r] = values[0, r], 0
+    for k in range(1, values.shape[0]):
+        own = values[k]
+        for r in range(columns):
+            largest[r] = max(largest[r], own[r])
+    for k in range(values.shape[0]):
+        own = values[k]
+        for r in range(columns):
+            own[r] = _exponential(_distance(largest[r], own[r], label_shift))
+            totals[r] += own[r]
+    for k in range(values.shape[0]):
+        own = values[k]
+        for r in range(columns):
+            # A quotient of floats, of 31 bits at most, is wrong by less than 1, and takes a
+            # fraction of the time of one of integers.
+            dividend, divisor = (own[r] << fraction + 1) + totals[r], 2 * totals[r]
+            quotient = np.int64(np.int32(np.float64(dividend) / np.float64(divisor)))
+            rest = dividend - quotient * divisor
+            own[r] = quotient + (rest >= divisor) - (rest < 0)
 
 
 class ClassSum(NamedTuple):
-    """Sums of a pass over some rows for all classes, and a row of what it works on; the sums of
-    several parts of the rows are added.
+    """Sums of a pass over some rows for all classes, and what it works on; the sums of several
+    parts of the rows are added.
 
     Attributes
     ----------
-    sums : ndarray of int64, shape (n_classes, padded(n_features) + 2)
-        Of updates times levels, of updates, and of their magnitudes.
-    shared : ndarray of int64, shape (n_classes, n_classes)
-        See :class:`bitstep.pipeline.results.ClassSums`; up to the diagonal.
-    levels : ndarray of int32, shape (padded(n_features),)
-    values : ndarray of int64, shape (n_classes,)
+    features : ndarray of int64, shape (n_classes, whole(n_features))
+        Of updates times codes.
+    updates : ndarray of int64, shape (n_classes, 2)
+        Of updates, and of their magnitudes.
+    shared : ndarray of int64, shape (n_classes, whole(n_classes))
+        See :class:`bitstep.pipeline.results.ClassSums`; beyond the diagonal anything.
+    values : ndarray of int64, shape (n_classes, BLOCK)
         Dot products, which become probabilities.
+    shares : ndarray of uint32, shape (BLOCK, whole(n_classes))
+        Those.
+    room : ndarray of int64, shape (4, BLOCK)
+        Dithers, steps, updates and weights of some rows; the last two after
+        :func:`_probabilities`, which has that room before.
     """
 
-    sums: np.ndarray
+    features: np.ndarray
+    updates: np.ndarray
     shared: np.ndarray
-    levels: np.ndarray
     values: np.ndarray
+    shares: np.ndarray
+    room: np.ndarray
 
     @classmethod
-    def zeros(cls, count: int, length: int) -> "ClassSum":
+    def zeros(cls, count: int, n_features: int) -> "ClassSum":
         """Sums over no rows."""
-        return cls(np.zeros((count, length + 2), np.int64), np.zeros((count, count), np.int64),
-                   np.zeros(length, np.int32), np.zeros(count, np.int64))
+        return cls(
+            *(np.zeros(shape, np.int64) for shape in (
+                (count, whole(n_features)), (count, 2), (count, whole(count)), (count, BLOCK))),
+            np.zeros((BLOCK, whole(count)), np.uint32), np.zeros((4, BLOCK), np.int64))
 
 
 @kernel
-def add_class_gradients(codes, place, drop, rule, level, models, intercepts, found, signs, dithers,
-                        weights, key, first, planes, written):
-    """Add the gradients of rows, one for each of the dithers.
+def add_class_gradients(codes, place, drop, rule, level, models, intercepts, found, signs, weights,
+                        key, first, planes, written):
+    """Add the gradients of rows, one for each label of a class.
 
     Parameters
     ----------
-    codes, place, drop, rule, level, dithers, weights, key, first, planes
+    codes, place, drop, rule, level, weights, key, first, planes
         See :func:`bitstep.devices.cpu.bit_planes.add_gradients`.
-    models : ndarray of int32, shape (n_classes, padded(n_features))
+    models : ndarray of int32, shape (n_classes, whole(n_features))
+        Zeros beyond the features.
     intercepts : ndarray of int64, shape (n_classes,)
     found : ClassSum
         Changed.
-    signs : ndarray of int64, shape (rows, n_classes)
+    signs : ndarray of int64, shape (n_classes, rows)
         Labels.
-    written : ndarray of int64, shape (at most rows, n_classes)
+    written : ndarray of int64, shape (n_classes, at most rows)
         Overwritten by labels that hold derivatives, of the first ones.
 
     Returns
@@ -122,51 +159,87 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
     int
         0, or the Overflow of the row that left a range.
     """
-    codes, models, values = uncounted(codes), uncounted(models), uncounted(found.values)
-    levels, sums, shared = uncounted(found.levels), uncounted(found.sums), uncounted(found.shared)
-    n_features, drop, left = codes.shape[1], np.int32(drop), np.int32(16 - planes)
-    weights = uncounted(weights)
-    for i in range(dithers.size):
-        write_levels(codes, place + i, drop, n_features, levels)
-        for k in range(values.size):
-            values[k] = words.dot(levels, models[k]) + level * intercepts[k]
-        _probabilities(values, rule.label_shift, _FINE_VALUE)
-        addend = dither_addend(dithers[i], 16 + _FINE_VALUE)
-        of_row = rule_of_row(rule, weights, first + i, key)
-        if of_row.derivative_step < 0:
-            return words.UPDATE
-        for k in range(values.size):
-            for other in range(k + 1):
-                product = values[k] * values[other] >> _SHARED_SHIFT
-                if weights.size:
-                    product = product * np.int64(weights[first + i]) >> WEIGHT_BITS
-                shared[k, other] += product
-            change = values[k] - ((1 if signs[i, k] > 0 else 0) << _FINE_VALUE)
-            update = scaled(of_row.derivative_step, 0, change, addend, 16 + _FINE_VALUE)
-            if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
+    codes, models, weights = uncounted(codes), uncounted(models), uncounted(weights)
+    signs, written, left = uncounted(signs), uncounted(written), 16 - planes
+    found = ClassSum(uncounted(found.features), uncounted(found.updates), uncounted(found.shared),
+                     uncounted(found.values), uncounted(found.shares), uncounted(found.room))
+    for start in range(0, signs.shape[1], BLOCK):
+        count = min(BLOCK, signs.shape[1] - start)
+        row, last = place + start, place + start + count - 1
+        _class_products(codes, row, last, drop, models, intercepts, level, found.values)
+        _probabilities(found.values, found.room[2:], rule.label_shift, _FINE_VALUE)
+        _share(found, count, weights, first + start)
+        write_dithers(key, first + start, found.room[0])
+        for r in range(count):
+            of_row = rule_of_row(rule, weights, first + start + r, key)
+            if of_row.derivative_step < 0:
                 return words.UPDATE
-            own = sums[k]
-            own[levels.size] += update
-            own[levels.size + 1] += abs(update)
-            if own[levels.size + 1] >= UPDATES_LIMIT:
+            found.room[1, r] = of_row.derivative_step
+        for k in range(len(models)):
+            if not _block_updates(found, k, count, signs, start):
                 return words.UPDATE
-            for j in range(levels.size):
-                own[j] += update * np.int64(levels[j])
-        if i < len(written):
+            for r in range(0, count, ROWS):
+                add_rows(codes, row + r, last, drop, found.room[2], r, found.features[k])
+        if start < written.shape[1]:
             # The first planes of a code are the code of fewer bits.
-            write_levels(codes, place + i, left, n_features, levels)
-            for k in range(values.size):
-                values[k] = words.dot(levels, models[k]) + (level >> left - drop) * intercepts[k]
-            _probabilities(values, rule.label_shift - (left - drop), DERIVATIVE_FRACTION)
-            for k in range(values.size):
-                own_row = 1 if signs[i, k] > 0 else 0
-                written[i, k] = 2 * (values[k] - (own_row << DERIVATIVE_FRACTION)) + own_row
+            _class_products(codes, row, last, left, models, intercepts, level >> left - drop,
+                            found.values)
+            _probabilities(found.values, found.room[2:], rule.label_shift - (left - drop),
+                           DERIVATIVE_FRACTION)
+            for k in range(len(models)):
+                for r in range(min(count, written.shape[1] - start)):
+                    own_row = 1 if signs[k, start + r] > 0 else 0
+                    change = found.values[k, r] - (own_row << DERIVATIVE_FRACTION)
+                    written[k, start + r] = 2 * change + own_row
     return 0
+
+
+@compiled
+def _class_products(codes, row, last, drop, models, intercepts, level, values):
+    """Dot products of levels, of the rows up to the last and all classes."""
+    for k in range(len(models)):
+        model, always = models[k], level * intercepts[k]
+        for j in range(model.size):
+            always += np.int64(model[j])
+        block_products(codes, row, last, drop, model, always, values[k])
+
+
+@compiled
+def _share(found, count, weights, first):
+    """Add the products of two probabilities of some rows, for each two classes."""
+    shares, of_rows = found.shares, found.room[3]
+    for r in range(BLOCK):
+        of_rows[r] = (weights[first + r] if weights.size else 1 << WEIGHT_BITS) if r < count else 0
+    for k in range(len(found.values)):
+        for r in range(BLOCK):
+            shares[r, k] = found.values[k, r]
+    for k in range(len(found.values)):
+        for r in range(0, BLOCK, ROWS):
+            share_rows(shares, r, k, _SHARED_SHIFT, of_rows, found.shared[k])
+
+
+@compiled
+def _block_updates(found, k, count, signs, start):
+    """Updates of a block's rows for a class; return False if one leaves its range."""
+    dithers, steps, updates = found.room[0], found.room[1], found.room[2]
+    values, totals, largest = found.values[k], found.updates[k], np.int64(0)
+    for r in range(count):
+        change = values[r] - ((1 if signs[k, start + r] > 0 else 0) << _FINE_VALUE)
+        updates[r] = scaled_in_64(change, steps[r] >> PAIR_BITS, steps[r] & LOW_MASK,
+                                  dither_addend(dithers[r], 16 + _FINE_VALUE), 16 + _FINE_VALUE)
+    for r in range(count, BLOCK):
+        updates[r] = 0
+    for r in range(count):
+        largest = max(largest, updates[r] ^ updates[r] >> 63)
+        totals[0] += updates[r]
+        totals[1] += abs(updates[r])
+    return largest < words.UPDATE_LIMIT and totals[1] < UPDATES_LIMIT
 
 
 class ClassArrays(NamedTuple):
     """Arrays of the models of all classes: one row of each array of :class:`Arrays`, whose levels
-    and weights are common; ``epochs`` are rows of :class:`Epoch`, ``values`` see :class:`ClassSum`.
+    and weights are common; ``epochs`` are rows of :class:`Epoch`, ``values`` and ``room`` of one
+    column what :func:`_probabilities` needs.
     """
 
     model: np.ndarray
@@ -180,6 +253,7 @@ class ClassArrays(NamedTuple):
     state: np.ndarray
     epochs: np.ndarray
     values: np.ndarray
+    room: np.ndarray
 
 
 @compiled
@@ -201,7 +275,7 @@ def take_class_rows(codes, place, drop, rule, all_of, labels, dithers, first):
         See :func:`bitstep.devices.cpu.bit_planes.take_bit_plane_rows`.
     all_of : ClassArrays
         Changed.
-    labels : ndarray of int64, shape (rows, n_classes)
+    labels : ndarray of int64, shape (n_classes, rows)
         Derivatives at a centre.
 
     Returns
@@ -212,26 +286,26 @@ def take_class_rows(codes, place, drop, rule, all_of, labels, dithers, first):
     codes, values, levels = uncounted(codes), uncounted(all_of.values), uncounted(all_of.levels)
     n_features, drop = codes.shape[1], np.int32(drop)
     epochs, common = uncounted(all_of.epochs), epoch_of(all_of.epochs[0])
-    weights = uncounted(all_of.weights)
+    weights, room = uncounted(all_of.weights), uncounted(all_of.room)
     for i in range(dithers.size):
         row = first + i
         if common.correction_period and row % common.correction_period == 0:
-            for k in range(values.size):
+            for k in range(len(values)):
                 wrong = correct(epoch_of(epochs[k]), _arrays(all_of, k), row)
                 if wrong:
                     return wrong
         write_levels(codes, place + i, drop, n_features, levels)
-        for k in range(values.size):
-            values[k] = words.dot(levels, all_of.model[k]) \
+        for k in range(len(values)):
+            values[k, 0] = words.dot(levels, all_of.model[k]) \
                 + common.level * all_of.state[k, words.INTERCEPT]
-        _probabilities(values, rule.label_shift, DERIVATIVE_FRACTION)
+        _probabilities(values, room, rule.label_shift, DERIVATIVE_FRACTION)
         addend = dither_addend(dithers[i], 32)
         of_row = rule_of_row(rule, weights, row, common.key)
         if of_row.derivative_step < 0:
             return words.UPDATE
-        for k in range(values.size):
-            label = labels[i, k]
-            change = values[k] - ((label & 1) << DERIVATIVE_FRACTION) - (label >> 1)
+        for k in range(len(values)):
+            label = labels[k, i]
+            change = values[k, 0] - ((label & 1) << DERIVATIVE_FRACTION) - (label >> 1)
             update = scaled(of_row.derivative_step, 0, change, addend, 32)
             wrong = words.apply(common, uncounted(all_of.model[k]), levels, update,
                                 uncounted(all_of.state[k]))
@@ -252,38 +326,42 @@ def class_sums(jobs: Sequence[TrainingJob], derivative_planes: int, derivative_r
         Yields the results of a function for each portion of the rows.
     """
     job, count = jobs[0], len(jobs)
-    steps, length = job.epochs[0], padded(job.n_features)
+    steps = job.epochs[0]
     then = job.at(steps)
-    models = np.zeros((count, length), np.int32)
+    models = np.zeros((count, whole(job.n_features)), np.int32)
     models[:, :job.n_features] = [one.model for one in jobs]
     intercepts = np.array([one.intercept for one in jobs], np.int64)
     n_written = (derivative_rows or job.n_rows) if derivative_planes else 0
-    written = np.zeros((n_written, count), np.int64)
+    written = np.zeros((count, n_written), np.int64)
     rule, weights, overflow = rule_of(then, steps), weights_of(job), int(Overflow.UPDATE)
 
     def add(portion: Portion) -> tuple[int, ClassSum]:
         codes, place, first, n_rows = portion
-        found = ClassSum.zeros(count, length)
+        found = ClassSum.zeros(count, job.n_features)
         return add_class_gradients(
             codes, place, PLANES - steps.planes, rule, then.intercept_level, models, intercepts,
-            found, _labels(jobs, first, n_rows), dithers_of(steps.key, first, n_rows), weights,
-            steps.key, first, derivative_planes, written[first:first + n_rows]), found
+            found, _labels(jobs, first, n_rows), weights, steps.key, first, derivative_planes,
+            written[:, first:first + n_rows]), found
 
-    total = ClassSum.zeros(count, length)
+    total = ClassSum.zeros(count, job.n_features)
     for overflow, part in each(add) if rule else ():
-        total.sums[:] += part.sums
+        total.features[:] += part.features
+        total.updates[:] += part.updates
         total.shared[:] += part.shared
-        overflow = overflow or Overflow.UPDATE * (total.sums[:, -1].max() >= UPDATES_LIMIT)
+        overflow = overflow or Overflow.UPDATE * (total.updates[:, 1].max() >= UPDATES_LIMIT)
         if overflow:
             break
     if overflow:
         none = GradientSum(np.zeros(job.n_features, np.int64), 0, Overflow.UPDATE)
         return ClassSums([none] * count, np.zeros((count, count), np.int64))
+    shared = np.tril(total.shared[:, :count])
     return ClassSums([
-        GradientSum(own[:job.n_features].copy(), int(own[length]) * then.intercept_level,
-                    derivatives=pack_labels(written[:, number], LabelFormat.INT32)
+        GradientSum(2 * own[:job.n_features] + updates[0],
+                    int(updates[0]) * then.intercept_level,
+                    derivatives=pack_labels(written[number], LabelFormat.INT32)
                     if derivative_planes else None)
-        for number, own in enumerate(total.sums)], total.shared + np.tril(total.shared, -1).T)
+        for number, (own, updates) in enumerate(
+            zip(total.features, total.updates, strict=True))], shared + np.tril(shared, -1).T)
 
 
 def compile_passes(jobs: Sequence[TrainingJob]) -> None:
@@ -291,7 +369,7 @@ def compile_passes(jobs: Sequence[TrainingJob]) -> None:
     none, steps, count = np.empty(0, np.int64), jobs[0].epochs[0], len(jobs)
     if rule := rule_of(jobs[0].at(steps), steps):
         take_class_rows(np.empty((0, jobs[0].n_features), np.int16), 0, PLANES - steps.planes, rule,
-                        _class_arrays(jobs), np.empty((0, count), np.int64), none, 0)
+                        _class_arrays(jobs), np.empty((count, 0), np.int64), none, 0)
 
 
 def _class_arrays(jobs: Sequence[TrainingJob]) -> ClassArrays:
@@ -302,7 +380,7 @@ def _class_arrays(jobs: Sequence[TrainingJob]) -> ClassArrays:
            for name in ("model", "pending", "coefficients", "constants", "state")},
         levels=one.dot_levels, lookup=one.lookup, codebooks=one.codebooks, weights=one.weights,
         epochs=np.zeros((len(jobs), len(Epoch._fields)), np.int64),
-        values=np.zeros(len(jobs), np.int64))
+        values=np.zeros((len(jobs), 1), np.int64), room=np.zeros((2, 1), np.int64))
 
 
 def train_classes(jobs: Sequence[TrainingJob], portions_of: Callable[..., Iterator[Portion]]
@@ -332,4 +410,4 @@ def train_classes(jobs: Sequence[TrainingJob], portions_of: Callable[..., Iterat
 
 
 def _labels(jobs: Sequence[TrainingJob], first: int, n_rows: int) -> np.ndarray:
-    return np.stack([job.stored_labels(first, n_rows) for job in jobs], axis=1)
+    return np.stack([job.stored_labels(first, n_rows) for job in jobs])
