@@ -129,10 +129,13 @@ class ClassSum(NamedTuple):
     @classmethod
     def zeros(cls, count: int, n_features: int) -> "ClassSum":
         """Sums over no rows."""
-        return cls(
-            *(np.zeros(shape, np.int64) for shape in (
-                (count, whole(n_features)), (count, 2), (count, whole(count)), (count, BLOCK))),
-            np.zeros((BLOCK, whole(count)), np.uint32), np.zeros((4, BLOCK), np.int64))
+        width = whole(count)
+        return cls(features=np.zeros((count, whole(n_features)), np.int64),
+                   updates=np.zeros((count, 2), np.int64),
+                   shared=np.zeros((count, width), np.int64),
+                   values=np.zeros((count, BLOCK), np.int64),
+                   shares=np.zeros((BLOCK, width), np.uint32),
+                   room=np.zeros((4, BLOCK), np.int64))
 
 
 @kernel
