@@ -22,7 +22,8 @@ SHAPES = ((20_000, 20), (100_000, 1_000), (1_000_000, 100))
 MB = 1e-3 if sys.platform == "linux" else 1e-6      # of the unit in which the system counts
 
 
-def drawn(n_rows: int, n_features: int, task: str) -> tuple[np.ndarray, np.ndarray]:
+def drawn(n_rows: int, n_features: int, task: str, classes: int = 2
+          ) -> tuple[np.ndarray, np.ndarray]:
     """Gaussian rows, float32, with labels of a linear or a logistic model."""
     rng = np.random.default_rng(0)
     features = rng.standard_normal((n_rows, n_features), np.float32)
@@ -30,15 +31,21 @@ def drawn(n_rows: int, n_features: int, task: str) -> tuple[np.ndarray, np.ndarr
                           ).astype(np.float32)
     if task == "regression":
         return features, outputs + rng.standard_normal(n_rows, np.float32)
-    return features, (rng.random(n_rows) < 1 / (1 + np.exp(-outputs))).astype(np.int64)
+    if classes == 2:
+        return features, (rng.random(n_rows) < 1 / (1 + np.exp(-outputs))).astype(np.int64)
+    outputs = 4 * features @ (rng.standard_normal((n_features, classes)) / np.sqrt(n_features)
+                              ).astype(np.float32)
+    # The largest of such sums is drawn by the softmax of the outputs.
+    return features, (outputs + rng.gumbel(size=outputs.shape)).argmax(axis=1)
 
 
-def measured(contestant: str, task: str, n_rows: int, n_features: int) -> dict[str, float]:
+def measured(contestant: str, task: str, n_rows: int, n_features: int, classes: int
+             ) -> dict[str, float]:
     """Seconds of the first and of the second fit, processor time of the second, and the peak of
     memory beyond the rows'.
     """
     model = _model(contestant, task)
-    features, labels = drawn(n_rows, n_features, task)
+    features, labels = drawn(n_rows, n_features, task, classes)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found: dict[str, float] = {}
     for name in ("first", "second"):
@@ -67,14 +74,18 @@ def main() -> None:
                         f"{' '.join(f'{rows}x{columns}' for rows, columns in SHAPES)})")
     parser.add_argument("--tasks", nargs="+", choices=["classification", "regression"],
                         default=["classification", "regression"], help="(default: both)")
+    parser.add_argument("--classes", type=int, default=2, metavar="N",
+                        help="of classifications (default: 2)")
     parser.add_argument("--empty-cache", action="store_true", help="compile all loops again, as "
                         "the first fit of a fresh machine does")
-    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         contestant, task, *shape = arguments.one
         print(json.dumps(measured(contestant, task, *map(int, shape))))
         return
+    if arguments.classes < 2:
+        parser.error(f"--classes must be at least 2, not {arguments.classes}")
     try:
         shapes = SHAPES if arguments.shapes is None else [
             tuple(map(int, shape.split("x"))) for shape in arguments.shapes]
@@ -85,10 +96,13 @@ def main() -> None:
     rows = []
     for task in arguments.tasks:
         for shape in shapes:
-            found = {name: _in_process(name, task, shape, arguments.empty_cache)
+            numbers = *shape, arguments.classes
+            found = {name: _in_process(name, task, numbers, arguments.empty_cache)
                      for name in ("scikit-learn", "bit-centred", "sgd")}
             peer = found["scikit-learn"]
-            rows += [[task, f"{shape[0]:,} x {shape[1]:,}", name, f"{one['first']:.2f}",
+            rows += [[task + f" of {arguments.classes}" * (task == "classification"
+                                                            and arguments.classes > 2),
+                      f"{shape[0]:,} x {shape[1]:,}", name, f"{one['first']:.2f}",
                       f"{one['second']:.2f}", f"{one['second'] / peer['second']:.2f}",
                       f"{one['cpu'] / peer['cpu']:.2f}", f"{one['memory']:,.0f}"]
                      for name, one in found.items()]

@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("sklearn")
 pytest.importorskip("numba")
 
+from sklearn.linear_model import LogisticRegression
+
 from bitstep_lab.desk import __main__ as desk
 
 
@@ -27,6 +29,24 @@ def test_rows_are_float32_and_the_same_again():
     assert features.dtype == np.float32
     assert set(labels) == {0, 1}
     np.testing.assert_array_equal(features, desk.drawn(50, 3, "regression")[0])
+
+
+def test_labels_of_several_classes():
+    """Drawn by the softmax of some outputs: those that they come from predict them far better
+    than by chance, and not all.
+    """
+    features, labels = desk.drawn(4000, 5, "classification", 4)
+    np.testing.assert_array_equal(features, desk.drawn(4000, 5, "regression")[0])
+    assert np.bincount(labels).min() > 400
+    found = LogisticRegression().fit(features[:2000], labels[:2000])
+    assert 0.6 < found.score(features[2000:], labels[2000:]) < 0.95
+
+
+def test_one_class_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["desk", "--classes", "1"])
+    with pytest.raises(SystemExit):
+        desk.main()
+    assert "--classes must be at least 2, not 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shape", ["20", "0x5", "axb", "1x2x3"])
