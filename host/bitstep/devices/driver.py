@@ -167,6 +167,9 @@ class RegisterRun(Run):
         self.overflowed = error == Error.OVERFLOW
         if self.overflowed:
             return
+        # ROWS is written first, so a reset before the start leaves it at 0.
+        if error == Error.BAD_CONFIGURATION and not self.read("ROWS"):
+            raise self._lost("ROWS says 0 after it was written")
         if status & Status.FAILED or error != Error.NONE:
             raise run_error(error, self.overflow, self.result(), count)
         if done != count:

@@ -135,6 +135,32 @@ def test_reset_while_results_are_read(config, action):
                 action(device)
 
 
+class ResetBefore(ForwardingDevice):
+    """A board that is reset before one of the writes of registers."""
+
+    writes, chosen = 0, 0
+
+    def write(self, offset, value):
+        self.writes += 1
+        if self.writes == self.chosen:
+            self.device.board.reset(1)
+        self.device.write(offset, value)
+
+
+def test_reset_while_registers_are_written():
+    """A run of which the board knows a part is no fault of its bitstream."""
+    with open_board(CONFIG) as board:
+        device = ResetBefore(board)
+        device.train(SHORT)
+        assert device.writes > 40
+        for number in range(2, device.writes + 1):
+            device.writes, device.chosen = 0, number
+            with pytest.raises(DeviceError, match=r"is gone .*ROWS says 0 .*the board was reset"):
+                device.train(SHORT)
+        device.writes, device.chosen = 0, 1         # before the first of them
+        is_right(device.train(SHORT), SHORT)
+
+
 def test_slow_memory_is_no_reset():
     with open_board(CONFIG, memory_latency=5000) as device:
         is_right(device.train(SHORT), SHORT)
