@@ -46,13 +46,26 @@ def inner_jobs(jobs, derivative_planes, planes, **options):
 
 
 @functools.cache
-def probabilities_on_cpu():
-    """The function of kernels, which Python cannot call itself."""
+def on_cpu(name):
+    """A function of kernels, which Python cannot call itself."""
     import numba
 
-    from bitstep.devices.cpu.softmax import _probabilities
+    from bitstep.devices.cpu import softmax as of_cpu
 
-    return numba.njit(lambda *arguments: _probabilities(*arguments))
+    function = getattr(of_cpu, name)
+    return numba.njit(lambda *arguments: function(*arguments))
+
+
+@both
+def test_quotients():
+    """Around whole ones, where floats are wrong."""
+    rng = np.random.default_rng(2)
+    divisors = [1, 2, 3, (1 << 31) + 1, (1 << 38) - 1, *rng.integers(1 << 31, 1 << 38, 2000)]
+    for divisor in map(int, divisors):
+        for found in (0, 1, 1 << 24, int(rng.integers(1 << 23, 1 << 24))):
+            for more in (-1, 0, 1):
+                if (dividend := max(found * divisor + more, 0)) < divisor << 24:
+                    assert on_cpu("_quotient")(dividend, divisor) == dividend // divisor
 
 
 @both
@@ -70,7 +83,7 @@ def test_probabilities_of_several_rows(label_shift, fraction):
         *np.random.default_rng(label_shift).integers(
             -4 << label_shift, 4 << label_shift, (60, 5)).tolist()]
     values, room = np.array(columns, np.int64).T.copy(), np.empty((2, len(columns)), np.int64)
-    probabilities_on_cpu()(values, room, label_shift, fraction)
+    on_cpu("_probabilities")(values, room, label_shift, fraction)
     assert values.T.tolist() == [softmax(column, label_shift, fraction) for column in columns]
 
 

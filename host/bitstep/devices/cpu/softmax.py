@@ -71,6 +71,15 @@ def _distance(largest, value, label_shift):
 
 
 @compiled
+def _quotient(dividend, divisor):
+    """``dividend // divisor``, of 31 bits at most, in a fraction of the time; neither is below 0.
+    """
+    found = np.int64(np.int32(np.float64(dividend) / np.float64(divisor)))
+    rest = dividend - found * divisor       # floats are wrong by 1 at most
+    return found + (rest >= divisor) - (rest < 0)
+
+
+@compiled
 def _probabilities(values, room, label_shift, fraction):
     """Overwrite dot products of all classes, one row a column, by
     :func:`bitstep.golden.softmax.softmax`; ``room`` of shape (2, columns) by anything.
@@ -90,12 +99,7 @@ def _probabilities(values, room, label_shift, fraction):
     for k in range(values.shape[0]):
         own = values[k]
         for r in range(columns):
-            # A quotient of floats, of 31 bits at most, is wrong by less than 1, and takes a
-            # fraction of the time of one of integers.
-            dividend, divisor = (own[r] << fraction + 1) + totals[r], 2 * totals[r]
-            quotient = np.int64(np.int32(np.float64(dividend) / np.float64(divisor)))
-            rest = dividend - quotient * divisor
-            own[r] = quotient + (rest >= divisor) - (rest < 0)
+            own[r] = _quotient((own[r] << fraction + 1) + totals[r], 2 * totals[r])
 
 
 class ClassSum(NamedTuple):
