@@ -217,13 +217,11 @@ class _DaskModel(BaseEstimator):
 
     def _check_columns(self, X: Any) -> None:
         """Raise DataError unless a collection has the columns of the fit."""
-        if not is_frame(X):
-            if X.ndim != 2 or X.shape[1] != self.local_.n_features_in_:
-                raise DataError(f"X must have shape (n_rows, {self.local_.n_features_in_}), not "
-                                f"{X.shape}")
-            return
-        names = getattr(self.local_, "feature_names_in_", None)
-        if names is not None and list(map(str, X.columns)) != list(names):
+        count, names = self.local_.n_features_in_, getattr(self.local_, "feature_names_in_", None)
+        if X.ndim != 2 or (X.shape[1] != count and (names is None or not is_frame(X))):
+            found = f"(n_rows, {X.shape[1]})" if X.ndim == 2 else f"{X.ndim} axes"
+            raise DataError(f"X must have shape (n_rows, {count}), not {found}")
+        if is_frame(X) and names is not None and list(map(str, X.columns)) != list(names):
             raise DataError(f"X must have the columns {', '.join(names)} in this order, not "
                             f"{', '.join(map(str, X.columns))}")
 

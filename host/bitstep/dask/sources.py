@@ -23,7 +23,8 @@ class Sources(NamedTuple):
         Arguments of :func:`part_of` for each partition.
     n_features : int
     names : tuple of str or None
-        Of the columns of a data frame.
+        Of the columns of a data frame; None where they are numbers, which scikit-learn takes for
+        no names.
     """
 
     parts: list[tuple[Any, ...]]
@@ -59,12 +60,17 @@ def sources_of(features: Any, targets: Any, weights: Any = None) -> Sources:
         If they are no such collections, or do not have as many partitions.
     """
     if is_frame(features):
-        names = tuple(map(str, features.columns))
-        rows, count = _of_frame(features), len(names)
+        columns = tuple(map(str, features.columns))
+        rows, count = _of_frame(features), len(columns)
+        texts = sum(isinstance(name, str) for name in features.columns)
+        if 0 < texts < count:
+            raise DataError("All columns of X or none must have names that are texts, not "
+                            f"{texts} of {count}: {', '.join(map(repr, features.columns))}")
+        names = columns if texts else None
     elif is_array(features):
         if features.ndim != 2:
             raise DataError(f"X must have shape (n_rows, n_features), not {features.ndim} axes")
-        names, count = None, features.shape[1]
+        columns, names, count = None, None, features.shape[1]
         if features.numblocks[1] > 1:
             features = features.rechunk({1: -1})
         rows = features.to_delayed().ravel().tolist()
@@ -74,7 +80,7 @@ def sources_of(features: Any, targets: Any, weights: Any = None) -> Sources:
     answers = _parts_of("y", targets, features, len(rows))
     known = [None] * len(rows) if weights is None \
         else _parts_of("sample_weight", weights, features, len(rows))
-    return Sources([(f"Partition {number}", *parts, names)
+    return Sources([(f"Partition {number}", *parts, columns)
                     for number, parts in enumerate(zip(rows, answers, known, strict=True))],
                    count, names)
 

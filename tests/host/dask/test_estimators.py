@@ -139,6 +139,27 @@ def test_names_of_an_earlier_fit_are_gone(client):
     assert not hasattr(model.fit(chunked(X, 442), chunked(Y, 442)), "feature_names_in_")
 
 
+def test_columns_with_numbers_have_no_names(client, recwarn):
+    """As in scikit-learn; so the model takes frames and arrays without a warning."""
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    local, targets = pd.DataFrame(X[:, :3]), dd.from_pandas(pd.Series(Y), npartitions=2)
+    frame = dd.from_pandas(local, npartitions=2)
+    model = LowPrecisionRegressor(client=client, epochs=1, tol=0.0, random_state=0)
+    model.fit(frame, targets)
+    assert not hasattr(model, "feature_names_in_")
+    expected = model.predict(X[:, :3])
+    np.testing.assert_allclose(model.predict(local), expected)
+    np.testing.assert_allclose(model.predict(frame).compute(scheduler=client), expected)
+    assert not [one for one in recwarn if "names" in str(one.message)]
+    for wrong, text in ((frame[[0, 1]], r"\(n_rows, 2\)"), (frame[0], "1 axes")):
+        with pytest.raises(DataError, match=rf"X must have shape \(n_rows, 3\), not {text}"):
+            model.predict(wrong)
+    mixed = dd.from_pandas(local.rename(columns={0: "a"}), npartitions=2)
+    with pytest.raises(DataError, match="not 1 of 3: 'a', 1, 2"):
+        model.fit(mixed, targets)
+
+
 def test_weights_of_rows(client):
     model = LowPrecisionRegressor(client=client, epochs=3, tol=0.0, random_state=0, shard_rows=100)
     model.fit(chunked(X, 221, 221), chunked(Y, 221, 221), sample_weight=chunked(WEIGHTS, 442))

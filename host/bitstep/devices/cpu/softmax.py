@@ -183,8 +183,7 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
                 return words.UPDATE
             found.room[1, r] = of_row.derivative_step
         for k in range(len(models)):
-            if not _block_updates(found, k, count, signs, start):
-                return words.UPDATE
+            _block_updates(found, k, count, signs, start)
             for r in range(0, count, ROWS):
                 add_rows(codes, row + r, last, drop, found.room[2], r, found.features[k])
         if start < written.shape[1]:
@@ -227,9 +226,11 @@ def _share(found, count, weights, first):
 
 @compiled
 def _block_updates(found, k, count, signs, start):
-    """Updates of a block's rows for a class; return False if one leaves its range."""
+    """Updates of a block's rows for a class. Each is in its range: a step has no more than
+    MANTISSA_WIDTH bits before its last zeros, so one that fits is smaller by more than rounding.
+    """
     dithers, steps, updates = found.room[0], found.room[1], found.room[2]
-    values, totals, largest = found.values[k], found.updates[k], np.int64(0)
+    values, totals = found.values[k], found.updates[k]
     for r in range(count):
         change = values[r] - ((1 if signs[k, start + r] > 0 else 0) << _FINE_VALUE)
         updates[r] = scaled_in_64(change, steps[r] >> PAIR_BITS, steps[r] & LOW_MASK,
@@ -237,10 +238,8 @@ def _block_updates(found, k, count, signs, start):
     for r in range(count, BLOCK):
         updates[r] = 0
     for r in range(count):
-        largest = max(largest, updates[r] ^ updates[r] >> 63)
         totals[0] += updates[r]
         totals[1] += abs(updates[r])
-    return largest < words.UPDATE_LIMIT and totals[1] < UPDATES_LIMIT
 
 
 class ClassArrays(NamedTuple):
