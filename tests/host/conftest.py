@@ -14,3 +14,16 @@ from bitstep.devices.pynq import left
 def _marks(tmp_path, monkeypatch):
     """The mark of an open device is no other test's business, nor this machine's."""
     monkeypatch.setattr(left, "MARK", tmp_path / "mark.json")
+
+
+@pytest.fixture(params=["portions", "decoded"])
+def short_portions(request, monkeypatch):
+    """Device cpu with portions of 64 rows at most and three threads; its rows are transposed in
+    every pass, or decoded once.
+    """
+    codes = pytest.importorskip("bitstep.devices.cpu.codes")
+    if request.param == "portions":
+        monkeypatch.setattr(codes, "ROOM", 0.0)
+    monkeypatch.setattr(codes, "PORTION_VALUES", 1 << 10)
+    monkeypatch.setattr("bitstep.devices.cpu.portions.PORTION_ROWS", 64)
+    monkeypatch.setattr("bitstep.devices.cpu.device.available_cores", lambda: 3)

@@ -144,6 +144,49 @@ def test_weights_of_rows():
 
 
 @both
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_in_portions(short_portions, weighted):
+    """Sums and derivatives of several portions of the rows; the limit of sums is one of all."""
+    jobs, _, _ = make_jobs(n_rows=201, n_features=5, count=3, seed=8)
+    if weighted:
+        config = replace(jobs[0].config, row_weights=True)
+        weights = np.random.default_rng(4).integers(1, 1 << 16, 201).astype(np.uint16)
+        jobs = [replace(job, config=config, weights=weights) for job in jobs]
+    first, second = on_each(jobs, lambda device: device.class_gradients(
+        jobs, derivative_planes=4, derivative_rows=150))
+    np.testing.assert_array_equal(first.shared, second.shared)
+    for one, other in zip(first.classes, second.classes, strict=True):
+        np.testing.assert_array_equal(one.words, other.words)
+        np.testing.assert_array_equal(one.derivatives, other.derivatives)
+        assert one.intercept == other.intercept
+
+
+@both
+def test_limit_of_sums_of_all_portions(short_portions, monkeypatch):
+    jobs, _, _ = make_jobs(n_rows=201, n_features=5, count=3, seed=8)
+    for limit, overflow in ((1 << 46, Overflow(0)), (1 << 30, Overflow.UPDATE)):
+        for module in ("bitstep.golden.softmax", "bitstep.devices.cpu.softmax"):
+            monkeypatch.setattr(f"{module}.UPDATES_LIMIT", limit)
+        for found in on_each(jobs, lambda device: device.class_gradients(jobs)):
+            assert [one.overflow for one in found.classes] == [overflow] * 3
+
+
+@both
+@pytest.mark.parametrize("shift, overflow", [(2, Overflow.UPDATE), (3, Overflow(0))])
+def test_step_of_a_weight_that_does_not_fit(shift, overflow):
+    """The step of a derivative of 1 is 2^(68 - 8 shift) for a weight of a half, and has room below
+    2^47; for the others, of 2^-16, it fits.
+    """
+    weights = np.ones(77, np.uint16)
+    weights[40] = 1 << 15
+    jobs, _, _ = make_jobs(n_rows=77, count=3, mantissa=1 << 18 - 1, shift=shift, label_shift=36)
+    config = replace(jobs[0].config, row_weights=True)
+    jobs = [replace(job, config=config, weights=weights) for job in jobs]
+    for found in on_each(jobs, lambda device: device.class_gradients(jobs)):
+        assert [one.overflow for one in found.classes] == [overflow] * 3
+
+
+@both
 @pytest.mark.parametrize("value", [-(1 << 31), (1 << 31) - 1])
 def test_largest_words(value):
     """Dot products as far apart as they can be; label shifts from the least to the largest."""

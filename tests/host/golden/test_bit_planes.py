@@ -363,19 +363,6 @@ def test_epoch_table_holds_the_planes():
     assert EpochSteps(5, 2, planes=11).words()[0] == 5 | 2 << 18 | 11 << 21 | 1 << 50
 
 
-@pytest.fixture(params=["portions", "decoded"])
-def short_portions(request, monkeypatch):
-    """Device cpu with portions of 64 rows at most and three threads; its rows are transposed in
-    every pass, or decoded once.
-    """
-    codes = pytest.importorskip("bitstep.devices.cpu.codes")
-    if request.param == "portions":
-        monkeypatch.setattr(codes, "ROOM", 0.0)
-    monkeypatch.setattr(codes, "PORTION_VALUES", 1 << 10)
-    monkeypatch.setattr("bitstep.devices.cpu.portions.PORTION_ROWS", 64)
-    monkeypatch.setattr("bitstep.devices.cpu.device.available_cores", lambda: 3)
-
-
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("planes", range(1, 17))
 @pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.LOGISTIC, Loss.SQUARED_HINGE])
