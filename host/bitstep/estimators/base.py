@@ -286,7 +286,7 @@ class LowPrecisionModel(Preparing):
         -------
         estimator
             With the same predictions, and, of a file of :meth:`save`, with all parameters but an
-            opened device.
+            opened device and a RandomState.
 
         Raises
         ------
