@@ -575,6 +575,20 @@ def test_a_refused_fit_leaves_the_model_before():
     assert list(vars(model)["feature_names_in_"]) == list(X.columns)
 
 
+@pytest.mark.parametrize("solver", ["bit-centred", "sgd"])
+def test_a_model_with_an_intercept_goes_on_without(diabetes, solver):
+    X, y = diabetes
+    for kind, labels in ((LowPrecisionRegressor, y), (LowPrecisionClassifier, y > 200),
+                         (LowPrecisionClassifier, np.digitize(y, [90, 180]))):
+        options: dict[str, Any] = {"solver": solver, "random_state": 0}
+        model = kind(warm_start=True, **options).fit(X + 0.1, labels)
+        model.set_params(fit_intercept=False).fit(X + 0.1, labels)
+        assert not np.any(model.intercept_)
+        fresh = kind(fit_intercept=False, **options).fit(X + 0.1, labels)
+        assert model.history_[-1]["train_loss"] == pytest.approx(
+            fresh.history_[-1]["train_loss"], rel=0.01)
+
+
 def test_warm_start_is_no_word(diabetes):
     word: Any = "no"
     with pytest.raises(ValueError, match="warm_start must be True or False, not 'no'"):
