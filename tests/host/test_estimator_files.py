@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -212,6 +213,18 @@ def test_numbers_of_numpy_as_parameters(tmp_path, parameters):
     loaded = LowPrecisionClassifier.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.coef_, model.coef_)
     assert {name: loaded.get_params()[name] for name in plain} == plain
+
+
+def test_paths_and_columns_of_data_frames_as_parameters(tmp_path):
+    steps = tmp_path / "steps.txt"
+    steps.write_text("0.02\n0.01\n")
+    lows, highs = pd.Series(X.min(axis=0)), pd.Series(X.max(axis=0))
+    model = LowPrecisionRegressor(schedule=steps, feature_range=(lows, highs), epochs=2,
+                                  random_state=0).fit(X, VALUES)
+    loaded = LowPrecisionRegressor.load(saved(model, tmp_path))
+    assert loaded.schedule == str(steps)
+    np.testing.assert_array_equal(loaded.feature_range, [lows, highs])
+    np.testing.assert_array_equal(loaded.fit(X, VALUES).coef_, model.coef_)
 
 
 def test_the_file_is_plain(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import FakeDevice
+from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, SGDClassifier
@@ -413,6 +414,16 @@ def test_masked_values_are_refused(diabetes):
         model.predict(far)
 
 
+def test_values_that_are_not_finite_are_refused_where_scikit_learn_is_told_that_none_is(diabetes):
+    X, y = diabetes
+    gap = np.where(np.arange(len(y)) == 3, np.nan, y)
+    with config_context(assume_finite=True):
+        with pytest.raises(ValueError, match=r"^Input y contains NaN"):
+            LowPrecisionRegressor(random_state=0).fit(X, gap)
+        with pytest.raises(ValueError, match=r"^Input X contains NaN"):
+            LowPrecisionRegressor(random_state=0).fit(gap[:, None], y)
+
+
 def test_overflow_names_the_class():
     X, y = map(np.asarray, load_digits(return_X_y=True))
     with pytest.raises(RangeOverflowError, match="Class 1 of 10: Training left"):
@@ -545,6 +556,37 @@ def test_a_refused_fit_leaves_an_estimator_unfitted(diabetes):
         model.fit(diabetes[0], np.zeros(len(diabetes[0])))
     with pytest.raises(NotFittedError):
         model.predict(diabetes[0])
+
+
+def test_a_refused_fit_leaves_the_model_before():
+    data: Any = load_digits(as_frame=True)
+    X, y = data.data, data.target
+    model = LowPrecisionClassifier(loss="squared_error", solver="sgd", epochs=2, random_state=0)
+    before = model.fit(X, y).predict(X)
+    other = X.iloc[:, :10]
+    with pytest.raises(ValueError, match="must have two classes"):
+        model.fit(other, y * 0)
+    device = FakeDevice(pipeline_for(n_features=10, bits=4, encoding="compensated"), interrupt=1)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(device=device).fit(other, y)       # while the first class is trained
+    with pytest.raises(ValueError, match="sample_weight must"):
+        model.fit(np.asarray(other), y, -1)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert list(vars(model)["feature_names_in_"]) == list(X.columns)
+
+
+@pytest.mark.parametrize("solver", ["bit-centred", "sgd"])
+def test_a_model_with_an_intercept_goes_on_without(diabetes, solver):
+    X, y = diabetes
+    for kind, labels in ((LowPrecisionRegressor, y), (LowPrecisionClassifier, y > 200),
+                         (LowPrecisionClassifier, np.digitize(y, [90, 180]))):
+        options: dict[str, Any] = {"solver": solver, "random_state": 0}
+        model = kind(warm_start=True, **options).fit(X + 0.1, labels)
+        model.set_params(fit_intercept=False).fit(X + 0.1, labels)
+        assert not np.any(model.intercept_)
+        fresh = kind(fit_intercept=False, **options).fit(X + 0.1, labels)
+        assert model.history_[-1]["train_loss"] == pytest.approx(
+            fresh.history_[-1]["train_loss"], rel=0.01)
 
 
 def test_warm_start_is_no_word(diabetes):

@@ -1,7 +1,8 @@
 """What both estimators do."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -57,6 +58,21 @@ class LowPrecisionModel(Preparing):
     coef_: Any
     intercept_: Any
     _rows: RowChoice
+
+    @contextmanager
+    def _kept_unless_trained(self) -> Iterator[None]:
+        """Where a call ends without a model, all that was learned before is as it was: the columns
+        of the call's rows are learned first, and the model before does not know them.
+        """
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            if vars(self).get("coef_") is before.get("coef_"):
+                for name in vars(self).keys() - before.keys():
+                    delattr(self, name)
+                vars(self).update(before)
+            raise
 
     def _train(self, rows: Pass, *, resume: bool, chunk: bool,
                classes: np.ndarray | None = None) -> None:
@@ -286,7 +302,7 @@ class LowPrecisionModel(Preparing):
         -------
         estimator
             With the same predictions, and, of a file of :meth:`save`, with all parameters but an
-            opened device.
+            opened device and a RandomState.
 
         Raises
         ------

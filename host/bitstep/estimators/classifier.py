@@ -197,9 +197,10 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
                          resume=hasattr(self, "coef_"), chunk=True)
 
     def _fit(self, X, y, sample_weight, *, classes, resume, chunk=False):
-        rows, known = self._checked(X, y, sample_weight, classes, resume, chunk)
-        if len(rows.targets):
-            self._train(rows, resume=resume, chunk=chunk, classes=known)
+        with self._kept_unless_trained():
+            rows, known = self._checked(X, y, sample_weight, classes, resume, chunk)
+            if len(rows.targets):
+                self._train(rows, resume=resume, chunk=chunk, classes=known)
         return self
 
     def _checked(self, X, y, sample_weight=None, classes=None, resume=False, chunk=False):

@@ -1,5 +1,6 @@
 """Estimators in model files: the files of ``bitstep train --out``, with what an estimator adds."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -159,15 +160,19 @@ def _is_plain(value: Any) -> bool:
         return all(_is_plain(item) for item in value)
     if isinstance(value, dict):
         return all(_is_plain(part) for item in value.items() for part in item)
-    return value is None or isinstance(value, (bool, int, float, str, np.generic, np.ndarray))
+    return value is None or isinstance(value, (bool, int, float, str, os.PathLike)) \
+        or hasattr(value, "__array__")
 
 
 def _stored(value: Any) -> Any:
     """A value as JSON holds it."""
-    if isinstance(value, np.ndarray):
-        return {"array": value.tolist(), "type": value.dtype.name}
     if isinstance(value, np.generic):
         return value.item()
+    if hasattr(value, "__array__"):         # a column of a data frame, too
+        array = np.asarray(value)
+        return {"array": array.tolist(), "type": array.dtype.name}
+    if isinstance(value, os.PathLike):      # of a schedule
+        return os.fspath(value)
     if isinstance(value, tuple):
         return {"tuple": [_stored(item) for item in value]}
     if isinstance(value, list):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.utils.validation import validate_data
 
 from bitstep.data.dataset import check_unmasked, shuffled
@@ -112,8 +113,9 @@ class Preparing(Parameters):
         self._check()       # before anything is done with the data
         check_unmasked("X", X)
         check_unmasked("y", y)
-        checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume,
-                                     accept_sparse="csr", **options)
+        with config_context(assume_finite=False):   # what is not finite has no code
+            checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32],
+                                         reset=not resume, accept_sparse="csr", **options)
         return checked
 
     def _pass(self, X, targets, weights, chunk: bool, groups=None, meant=None) -> Pass:

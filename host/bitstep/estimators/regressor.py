@@ -297,13 +297,14 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         return self._fit(X, y, sample_weight, resume=hasattr(self, "coef_"), chunk=True)
 
     def _fit(self, X, y, sample_weight, *, resume, chunk=False):
-        rows, _ = self._checked(X, y, sample_weight, resume, chunk)
-        count = rows.targets.shape[1]
-        known = len(np.atleast_2d(self.coef_)) if resume else count
-        if count != known:
-            raise ValueError(f"y must have {known} targets, as before, not {count}")
-        if len(rows.targets):
-            self._train(rows, resume=resume, chunk=chunk)
+        with self._kept_unless_trained():
+            rows, _ = self._checked(X, y, sample_weight, resume, chunk)
+            count = rows.targets.shape[1]
+            known = len(np.atleast_2d(self.coef_)) if resume else count
+            if count != known:
+                raise ValueError(f"y must have {known} targets, as before, not {count}")
+            if len(rows.targets):
+                self._train(rows, resume=resume, chunk=chunk)
         return self
 
     def _checked(self, X, y, sample_weight=None, resume=False, chunk=False):

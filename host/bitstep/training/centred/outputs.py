@@ -60,6 +60,8 @@ def train_centred(kind: Callable[..., CentredRun], outputs: Sequence[QuantizedDa
     interrupted = False
     counters: list[Mapping[str, int | None]] = []
     starts = starts_of(outputs, initial)
+    if not training.fit_intercept:      # a model that has one goes on without
+        starts = [start and (start[0], 0.0) for start in starts]
     runs: list[tuple[Any, Any]] = list(zip(outputs, starts, strict=True))
     if objective.multinomial:
         runs = [(outputs, None if initial is None else starts)]
