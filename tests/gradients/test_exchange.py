@@ -1,6 +1,7 @@
 """Exchange between ranks that are threads: equal bits, sums by hand, bytes, keys, failures."""
 
 import threading
+import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,6 +17,8 @@ from bitstep_gradients.exchange.entries import MIN_SLICE, Entry, Piece, cut
 from bitstep_gradients.exchange.frames import failure_frame, join_messages, split_frame
 from bitstep_gradients.exchange.traffic import Count, Traffic
 from bitstep_gradients.exchange.transport import ThreadGroup
+from bitstep_gradients.wire.header import pack_message, unpack_message
+from bitstep_gradients.wire.positions import encode_positions
 
 SHAPES = {"fc1.weight": (60, 70), "fc1.bias": (60,), "scale": (), "empty": (0, 3)}
 every_exchange = pytest.mark.parametrize("exchange", EXCHANGES)
@@ -422,6 +425,28 @@ def test_message_of_another_shape():
     piece = Piece.whole(Entry("w", 0, (3,), make_codec("dqsg")))
     with pytest.raises(MessageError, match=r"w must hold values of shape \(3,\), not \(4,\)"):
         piece.decode(make_codec("dqsg").encode(np.ones(4), Key(0)), Key(0))
+
+
+@pytest.mark.parametrize("name, options", [("top-k", {}), ("random-k", {}),
+                                           ("qcs", {"bucket_size": 0})])
+def test_few_bytes_of_a_long_vector_claim_no_memory(name, options):
+    """Where a share of the values is sent, settings alone bound the values of a message. But a rank
+    knows its tensors.
+    """
+    codec = make_codec(name, share=2.0**-24, **options)
+    header, body = unpack_message(codec.encode(np.ones(2), Key(0)))
+    if name == "top-k":         # one position in all, in as many bits as it takes
+        body = encode_positions(np.zeros(1, np.int64), 2**22) + body[-4:]
+    message = pack_message(replace(header, shape=(2**22,)), body)
+    piece = Piece.whole(Entry("w", 0, (2,), codec))
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageError, match=r"shape \(2,\), not \(4194304,\)"):
+            piece.decode(message, Key(0))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert codec.decode(message, Key(0)).shape == (2**22,)      # without a tensor: it is sound
 
 
 

@@ -116,6 +116,15 @@ def test_short_message_claims_no_memory(name):
             codec.decode(pack_message(replace(header, shape=(2**33, 1)), body), KEY)
 
 
+@pytest.mark.parametrize("name", list_codecs())
+def test_no_values_in_a_shape_that_no_array_has(name):
+    """NumPy multiplies the sizes other than 0."""
+    codec = make_codec(name)
+    header, body = unpack_message(codec.encode(np.zeros((0, 2)), KEY))
+    with pytest.raises(MessageError, match="at most"):
+        codec.decode(pack_message(replace(header, shape=(0, *[2**34] * 5)), body), KEY)
+
+
 @pytest.mark.parametrize("n_symbols", [2, 3, 5, 7, 9, 15, 16, 31, 128, 255])
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_payloads(name, n_symbols):
