@@ -223,6 +223,10 @@ def test_code_length_theorems(name, options):
                                              for k in range(1, half + 1))])
         length = 32 + signs + size * huffman_bits(found)
         assert length <= codec.code_length_bound(vector) <= 32 + size * (np.log2(len(found)) + 2)
+        some = found[found > 0]
+        most = bounds.nonzero_bound(codec.magnitudes[0], size, norm=codec.norm) if codec.zero else 0
+        assert codec.code_length_bound(vector) == \
+            pytest.approx(32 + most + size * (1 - some @ np.log2(some)))
 
 
 def test_nonzeros_by_monte_carlo():
