@@ -86,7 +86,10 @@ def test_restored_run_is_the_uninterrupted_one(exchange, number, is_open):
             run(restored, 0, 2)
         restored.load_state_dict(state)
         assert restored.step == 5
+        assert repr(restored.state_dict()["tensors"]) == repr(state["tensors"])
         found = run(restored, 5, 9)
+        saved, other = (repr({**one.state_dict(), "rank": 0}) for one in (restored, whole))
+        assert saved == other
         for one, other in zip(expected[5:], found, strict=True):
             assert all((one[name] == other[name]).all() for name in SHAPES)
         return expected
@@ -342,6 +345,33 @@ def test_choice_of_codecs():
 def test_bad_settings(settings, kind, text):
     with pytest.raises(kind, match=text):
         Aggregator(**settings)
+
+
+@pytest.mark.parametrize("settings", [*SETTINGS, {"codec": "ndqsg"},
+                                      {"codec": "alq", "min_size": 0, "error_feedback": True}])
+def test_a_state_is_a_copy(settings):
+    """An exchanged step is kept, and what is done with its state changes no later step."""
+    def spoil(state):
+        for name, one in state.items():
+            if isinstance(one, dict):
+                spoil(one)
+            elif isinstance(one, np.ndarray):
+                one[...] = 1
+            elif isinstance(one, float):
+                state[name] = 3.0
+            assert name != "pending" or one is None
+
+    def work(transport, spoils):
+        aggregator = Aggregator(**deepcopy(settings))
+        for step in range(3):
+            averages(aggregator, transport, step)
+            if spoils:
+                spoil(aggregator.state_dict())
+        return averages(aggregator, transport, 3)["a.weight"]
+
+    found = [run_ranks(2, lambda transport, spoils=spoils: work(transport, spoils))[0]
+             for spoils in (False, True)]
+    assert (found[0] == found[1]).all()
 
 
 def test_integers_of_numpy_are_no_other_settings():

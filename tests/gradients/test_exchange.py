@@ -233,6 +233,23 @@ def test_side_information_is_that_of_the_same_values(exchange):
 
 
 @every_exchange
+def test_averages_are_the_caller_s_to_change(exchange):
+    """What one rank does with them changes no side information."""
+    def work(transport):
+        aggregator, found = Aggregator("ndqsg", exchange=exchange, min_size=0), []
+        for step in range(3):
+            averages = aggregator.average(transport, gradients(transport.rank, step))
+            assert averages is not None
+            found.append({name: one.copy() for name, one in averages.items()})
+            for one in averages.values():
+                one *= transport.rank
+        return found
+
+    first, second = run_ranks(2, work)
+    assert equal(first, second)
+
+
+@every_exchange
 def test_codec_that_fails_on_one_rank(exchange):
     def work(transport):
         vectors = gradients(transport.rank, 0)
@@ -398,6 +415,48 @@ def test_tensors_that_differ_from_those_of_the_first_step():
     errors = fails(2, work)
     assert "tensors of the first one, in their order and shapes, but fc1.bias" in str(errors[1])
     assert "rank 1 failed before it sent anything" in str(errors[0])
+
+
+def test_tensors_in_another_order():
+    """Their numbers would be those of others, and so would their random words."""
+    def work(transport):
+        aggregator, vectors = Aggregator("dqsg"), gradients(0, 0)
+        aggregator.average(transport, vectors)
+        aggregator.average(transport, dict(reversed(vectors.items())))
+
+    assert "in their order and shapes, but the order differ" in str(fails(1, work)[0])
+
+
+class Alone:
+    """A rank that hears itself in the place of all others."""
+
+    rank, overhead = 0, 0
+
+    def __init__(self, world_size):
+        self.world_size = world_size
+
+    def all_gather(self, message):
+        return [message] * self.world_size
+
+    def all_to_all(self, messages):
+        return [messages[0]] * self.world_size
+
+
+def test_more_ranks_and_tensors_than_keys_have_numbers_for(monkeypatch):
+    with pytest.raises(ValueError, match="at most 8192 ranks, not 4 and 8193"):
+        Aggregator("dqsg").average(Alone(8193), gradients(0, 0))
+    monkeypatch.setattr("bitstep_gradients.exchange.aggregator.MAX_TENSORS", 3)
+    with pytest.raises(ValueError, match=r"from 1 to 3 tensors .* not 4 and 1"):
+        Aggregator("dqsg").average(Alone(1), gradients(0, 0))
+
+
+def test_keys_of_the_last_tensor_slice_and_phase():
+    """18 bits of the tensor, 13 of the slice and the phase: no two have the same number."""
+    numbers = [Piece(Entry("w", tensor, (3,), make_codec("none")), place, 0, 3, phase).tensor
+               for tensor in (0, 1, 2**18 - 1) for place in (None, 1, 2**13 - 1)
+               for phase in (0, 1)]
+    assert len(set(numbers)) == len(numbers)
+    assert max(numbers) == 2**32 - 1
 
 
 @pytest.mark.parametrize("vectors, kind, text", [

@@ -307,6 +307,32 @@ def test_bad_state(state, text):
         ErrorFeedback(make_codec("none")).load_state_dict(state)
 
 
+def test_state_of_another_codec_changes_no_residual():
+    feedback = ErrorFeedback(make_codec("alq", bits=2))
+    feedback.encode(np.array([1.0, 0.3]), Key(0))
+    before, state = left(feedback).tolist(), feedback.state_dict()
+    for one in state["tensors"].values():
+        one["residual"] += 1
+        one["pending"] += 1
+    for codec in ({}, {"levels": np.arange(3)}):
+        with pytest.raises(ValueError, match="levels"):
+            feedback.load_state_dict({**state, "codec": codec})
+    assert left(feedback).tolist() == before
+    feedback.load_state_dict(state)
+    assert left(feedback).tolist() == pytest.approx([one + 1 for one in before])
+    feedback.encode(np.array([1.0, 0.3]), Key(0, 1, rank=5))    # a state is of no sender
+
+
+def test_state_that_does_not_tell_the_largest_gradient_before():
+    """Older states."""
+    feedback = ErrorFeedback(Coarse())
+    feedback.encode(np.array([2.5]), Key(0))
+    state = feedback.state_dict()
+    del state["tensors"][0]["before"]
+    feedback.load_state_dict(state)
+    assert feedback.state_dict()["tensors"][0]["before"] == 6.25
+
+
 def test_gradients_that_end_do_not_make_their_residual_grow():
     """What is left of the first gradient is sent, bit by bit, with gradients of 0."""
     feedback = ErrorFeedback(make_codec("top-k", share=0.25))
@@ -331,6 +357,9 @@ def test_rescale():
             feedback.rescale(factor)
     feedback.rescale(1e7)           # a step that fell so far: no residual that grows
     feedback.encode(np.array([0.5]), Key(0, 1))
+    feedback.rescale(1e7)           # the same where that step is then skipped
+    feedback.discard(1)
+    feedback.encode(np.array([0.5]), Key(0, 2))
 
 
 def test_bad_parameters():
