@@ -292,6 +292,21 @@ def test_owner_that_cannot_decode(exchange):
         assert "rank 1 failed" in str(errors[2])
 
 
+class Alone:
+    """A rank that hears itself in the place of all others."""
+
+    rank, overhead = 0, 0
+
+    def __init__(self, world_size: int):
+        self.world_size = world_size
+
+    def all_gather(self, message):
+        return [message] * self.world_size
+
+    def all_to_all(self, messages):
+        return [messages[0]] * self.world_size
+
+
 class Delivery:
     """A transport whose rank 1 gets something else than was sent, at one of its collectives."""
 
@@ -346,6 +361,30 @@ def test_deliveries_of_another_rank_or_step_are_no_gradients(exchange, codec, ch
         assert isinstance(errors[1], (MessageError, ExchangeError))
         assert averages[1] == 0
         assert max(averages.values()) <= 1      # the others end at the next step at the latest
+
+
+def test_messages_of_two_tensors_that_change_places():
+    """Of one shape and codec: their random words are others."""
+    def change(found, before):
+        first, second = split_frame(found[0], 2, 0)
+        return [join_messages([second, first]), *found[1:]]
+
+    def work(transport):
+        shapes = {"v": (1500,), "w": (1500,)}
+        return Aggregator("dqsg").average(Delivery(transport, 2, change),
+                                          gradients(transport.rank, 0, shapes))
+
+    assert "another rank, step or tensor" in str(fails(2, work)[1])
+
+
+def test_a_rank_that_failed_raises_its_own_error():
+    """Whatever the others sent."""
+    class Damaged(Alone):
+        def all_gather(self, message):
+            return [message, b"7"]
+
+    with pytest.raises(TypeError, match="w must hold float16"):
+        Aggregator("dqsg").average(Damaged(2), {"w": np.zeros(3, int)})
 
 
 @pytest.mark.parametrize("change", [
@@ -427,21 +466,6 @@ def test_tensors_in_another_order():
     assert "in their order and shapes, but the order differ" in str(fails(1, work)[0])
 
 
-class Alone:
-    """A rank that hears itself in the place of all others."""
-
-    rank, overhead = 0, 0
-
-    def __init__(self, world_size):
-        self.world_size = world_size
-
-    def all_gather(self, message):
-        return [message] * self.world_size
-
-    def all_to_all(self, messages):
-        return [messages[0]] * self.world_size
-
-
 def test_more_ranks_and_tensors_than_keys_have_numbers_for(monkeypatch):
     with pytest.raises(ValueError, match="at most 8192 ranks, not 4 and 8193"):
         Aggregator("dqsg").average(Alone(8193), gradients(0, 0))
@@ -474,7 +498,7 @@ def test_frames():
     assert split_frame(join_messages(messages), 3, 0) == messages
     assert join_messages([]) == b"\0"
     for frame in (b"", b"\2", join_messages(messages)[:-1], join_messages(messages) + b"x",
-                  join_messages(messages[:2])):
+                  join_messages(messages[:2]), b"\2" + join_messages(messages)[1:]):
         with pytest.raises(MessageError):
             split_frame(frame, 3, 0)
     assert len(failure_frame(ValueError("x" * 5000))) < 1100

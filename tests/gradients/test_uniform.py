@@ -126,6 +126,8 @@ def test_least_scale(name):
         decoded = codec.decode(codec.encode(vector, KEY), KEY)
         assert decoded.any() == is_sent
         assert (codec.bias(vector) == 0).all() == is_sent
+        if not is_sent:
+            assert codec.expected_error(vector) == float(value)**2 <= codec.variance_bound(vector)
 
 
 def test_terngrad_does_not_clip_what_does_not_deviate():

@@ -223,18 +223,31 @@ def test_a_skipped_step_has_never_been(kept):
         assert (left(skipping, tensor) == left(clean, tensor)).all()
 
 
-@pytest.mark.parametrize("is_restored", [False, True])
-def test_a_skipped_step_does_not_hide_a_residual_that_grows(is_restored):
+def test_a_skipped_step_leaves_the_largest_gradient_before():
+    """So a residual that ends, with gradients of 0, is none that grows."""
+    feedback = ErrorFeedback(make_codec("top-k", share=0.25))
+    for step in range(2):
+        feedback.encode(np.arange(1.0, 9), Key(1, step))
+    feedback.discard(1)
+    feedback.encode(np.zeros(8), Key(1, 1))
+    assert left(feedback).tolist() == [1, 2, 3, 4, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("way", ["discarded", "restored", "again"])
+def test_a_skipped_step_does_not_hide_a_residual_that_grows(way):
     """Its gradients may be as large as those of a scaler that went too far."""
     feedback = ErrorFeedback(make_codec("qsgd"))
     vectors = np.random.default_rng(2).normal(size=(200, 1000))
     feedback.encode(vectors[0], Key(0, 0))
     feedback.encode(1e30 * vectors[1], Key(0, 1))
-    if is_restored:
+    if way == "restored":
         state = feedback.state_dict()
         feedback = ErrorFeedback(make_codec("qsgd"))
         feedback.load_state_dict(state)
-    feedback.discard(1)
+    if way == "again":
+        feedback.encode(vectors[1], Key(0, 1))
+    else:
+        feedback.discard(1)
 
     def train():
         for step, vector in enumerate(vectors[2:], 2):
@@ -357,9 +370,19 @@ def test_rescale():
             feedback.rescale(factor)
     feedback.rescale(1e7)           # a step that fell so far: no residual that grows
     feedback.encode(np.array([0.5]), Key(0, 1))
-    feedback.rescale(1e7)           # the same where that step is then skipped
-    feedback.discard(1)
-    feedback.encode(np.array([0.5]), Key(0, 2))
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_rescaled_residual_is_none_that_grows(skips):
+    """What is left is told by gradients of the same scale, those before a skipped step, too."""
+    feedback = ErrorFeedback(make_codec("top-k", share=0.25))
+    for step in range(1 + skips):
+        feedback.encode(np.array([4.0, 1, 1, 1]), Key(0, step))
+    feedback.rescale(1e7)
+    if skips:
+        feedback.discard(1)
+    feedback.encode(np.zeros(4), Key(0, 2))
+    assert left(feedback).tolist() == [0, 0, 1e7, 1e7]
 
 
 def test_bad_parameters():
