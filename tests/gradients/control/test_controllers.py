@@ -214,6 +214,17 @@ def test_norms_that_vanish_are_expected_to_halve_at_most():
     assert controller.state["rate"] == pytest.approx(0.5)
 
 
+def test_rate_of_the_norms_by_hand():
+    """Squares 1, 1/4 and 1/16 at steps 0, 1 and 2 of 16: logarithms 0, -2 and -4 have the slope
+    -4 / (2 + 16^2 / 64). Norms that rise are expected to stay.
+    """
+    for factor, rate in ((0.5, 2**(-2 / 3)), (2, 1)):
+        controller = DqSgd(make_codec("qsgd-linf"), steps=16, alpha=1.0, mean_bits=3, interval=1)
+        for step in range(3):
+            controller.update([controller.statistics(np.full(4, float(factor)**step))], step=step)
+        assert controller.state["rate"] == pytest.approx(rate)
+
+
 def test_after_the_last_step_and_before_the_first():
     controller = dq_sgd(error=0.4, first_bits=6)
     assert controller.bits(0) == controller.bits(10**6) == 6
