@@ -235,6 +235,35 @@ def test_after_the_last_step_and_before_the_first():
 
 
 @pytest.mark.parametrize("budget", [{"error": 0.4}, {"like_bits": 4}, {"mean_bits": 4}])
+def test_nothing_is_planned_after_the_last_step(budget):
+    controller = DqSgd(make_codec("qsgd-linf"), steps=10, alpha=0.9, interval=1, **budget)
+    run(controller, np.linspace(1, 0.5, 10))
+    gain = controller.state["gain"]
+    for step in (10, 11, 40):
+        controller.update([controller.statistics(np.full(3, 0.5))], step=step)
+        assert controller.state["gain"] == gain > 0
+
+
+def test_bits_that_are_spent_before_the_first_update():
+    """100 steps of 8 bits are more than 150 of 2.5: the others have as few as there are."""
+    controller = DqSgd(make_codec("qsgd-linf"), steps=150, alpha=0.9, mean_bits=2.5)
+    assert controller.bits(99) == 8
+    controller.update([controller.statistics(np.ones(3))], step=100)
+    assert controller.state["spent_bits"] == 800
+    assert [controller.bits(step) for step in range(100, 150)] == [2] * 50
+
+
+def test_alpha_from_losses_that_begin_late():
+    """From 4 to 1 within 2 steps."""
+    controller = DqSgd(make_codec("dqsg"), steps=10, alpha="loss", like_bits=4)
+    for step, loss in ((3, 4.0), (5, 1.0)):
+        controller.update([controller.statistics(np.ones(3), loss=loss)], step=step)
+    assert controller.state["alpha"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("budget", [{"error": 0.4}, {"like_bits": 4}, {"mean_bits": 4},
+                                    {"error": 0.4, "plan": False},
+                                    {"like_bits": 4, "plan": False}])
 @pytest.mark.parametrize("norms", [np.zeros(300), np.full(300, 3e38), np.full(300, 1e-44),
                                    np.repeat([0, 1.0, 0], 100)])
 def test_corner_norms(budget, norms):
