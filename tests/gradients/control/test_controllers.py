@@ -253,6 +253,19 @@ def test_bits_that_are_spent_before_the_first_update():
     assert [controller.bits(step) for step in range(100, 150)] == [2] * 50
 
 
+@pytest.mark.parametrize("values", [[0.0, 0], [2.0, -2], [3e38, 0], [1e-44, 0]])
+@pytest.mark.parametrize("kind", [OlandRaj, AdaQs])
+def test_corner_gradients_of_the_baselines(kind, values):
+    """Zeros and one magnitude have no ratio: bits stay as they are, and later ones count."""
+    controller = kind(make_codec("dqsg"), interval=1, first_bits=5)
+    for step in range(3):
+        controller.update([controller.statistics(np.array(values))], step=step)
+        assert controller.bits(step) == 5
+    assert np.isfinite([*controller.state_dict().values()]).all()
+    controller.update([controller.statistics(np.array([1.0, 0.5]))], step=3)
+    assert 2 <= controller.bits(4) <= 8
+
+
 def test_alpha_from_losses_that_begin_late():
     """From 4 to 1 within 2 steps."""
     controller = DqSgd(make_codec("dqsg"), steps=10, alpha="loss", like_bits=4)
