@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.gradients.ranks import RanksFailed, run_ranks
 
-from bitstep_gradients import AdaQs, make_codec
+from bitstep_gradients import AdaQs, ErrorFeedback, make_codec
 from bitstep_gradients.codecs.uniform import Dqsg
 from bitstep_gradients.control.dq_sgd import DqSgd
 from bitstep_gradients.exchange import EXCHANGES, Aggregator
@@ -86,7 +86,10 @@ def test_restored_run_is_the_uninterrupted_one(exchange, number, is_open):
             run(restored, 0, 2)
         restored.load_state_dict(state)
         assert restored.step == 5
+        assert repr(restored.state_dict()["tensors"]) == repr(state["tensors"])
         found = run(restored, 5, 9)
+        saved, other = (repr({**one.state_dict(), "rank": 0}) for one in (restored, whole))
+        assert saved == other
         for one, other in zip(expected[5:], found, strict=True):
             assert all((one[name] == other[name]).all() for name in SHAPES)
         return expected
@@ -321,6 +324,13 @@ def test_choice_of_codecs():
     assert list(chosen(overrides=overrides).values()) == ["qsgd", "fp16", "none", "fp16"]
     found = chosen({"b.bias": make_codec("bf16")}, overrides=overrides)
     assert found["b.bias"] == "bf16"
+
+    def has_feedback(transport):
+        aggregator = Aggregator("dqsg", error_feedback=True, overrides={"b.weight": "none"})
+        averages(aggregator, transport, 0)
+        return [isinstance(codec, ErrorFeedback) for codec in aggregator.codecs.values()]
+
+    assert run_ranks(1, has_feedback) == [[True, False, False, False]]      # none loses nothing
     with pytest.raises(RanksFailed, match=r"overrides has 'c\.\*', which fits none of the tensors"):
         chosen(overrides={"c.*": "none"})
 
@@ -332,6 +342,8 @@ def test_choice_of_codecs():
     ({"codec": "dqsg", "bist": 3}, ValueError, "dqsg has no option 'bist'"),
     ({"codec": "dqsg", "error_feedback": 1.5}, ValueError, "weight must be"),
     ({"codec": "dqsg", "error_feedback": "yes"}, ValueError, "weight must be .*, not 'yes'"),
+    ({"codec": ErrorFeedback(make_codec("dqsg")), "error_feedback": True}, ValueError,
+     "leave error_feedback away"),
     ({"codec": "dqsg", "overrides": "fc1.*"}, TypeError, r"overrides must be a dict.*'fc1\.\*'$"),
     ({"codec": "dqsg", "update_at": 100}, TypeError, "update_at must be a function .* not 100"),
     ({"codec": "dqsg", "update_at": "all"}, TypeError, "update_at must be a function .* not 'all'"),
@@ -342,6 +354,33 @@ def test_choice_of_codecs():
 def test_bad_settings(settings, kind, text):
     with pytest.raises(kind, match=text):
         Aggregator(**settings)
+
+
+@pytest.mark.parametrize("settings", [*SETTINGS, {"codec": "ndqsg"},
+                                      {"codec": "alq", "min_size": 0, "error_feedback": True}])
+def test_a_state_is_a_copy(settings):
+    """An exchanged step is kept, and what is done with its state changes no later step."""
+    def spoil(state):
+        for name, one in state.items():
+            if isinstance(one, dict):
+                spoil(one)
+            elif isinstance(one, np.ndarray):
+                one[...] = 1
+            elif isinstance(one, float):
+                state[name] = 3.0
+            assert name != "pending" or one is None
+
+    def work(transport, spoils):
+        aggregator = Aggregator(**deepcopy(settings))
+        for step in range(3):
+            averages(aggregator, transport, step)
+            if spoils:
+                spoil(aggregator.state_dict())
+        return averages(aggregator, transport, 3)["a.weight"]
+
+    found = [run_ranks(2, lambda transport, spoils=spoils: work(transport, spoils))[0]
+             for spoils in (False, True)]
+    assert (found[0] == found[1]).all()
 
 
 def test_integers_of_numpy_are_no_other_settings():
@@ -387,21 +426,28 @@ def test_codecs_that_adapt_hear_all_ranks():
     assert codec.total == 0                         # the caller's own does not change
 
 
-def test_tensors_share_a_controller_of_bits():
+@pytest.mark.parametrize("feedback", [False, 0.5])
+def test_tensors_share_a_controller_of_bits(feedback):
     """One set of statistics of all tensors; the same bits for all of them at a step."""
+    expected = dq_sgd(first_bits=5)
+    for step in filter(expected.due, range(5)):
+        expected.update([expected.statistics([*gradients(rank, step).values()])
+                         for rank in range(2)], step=step)
+
     def work(transport):
-        aggregator = Aggregator(dq_sgd(first_bits=5), min_size=0)
+        aggregator = Aggregator(dq_sgd(first_bits=5), min_size=0, error_feedback=feedback)
         extra = []
         for step in range(5):
             aggregator.average(transport, gradients(transport.rank, step))
             extra.append(aggregator.traffic.step_total().sent)
         states = [one["state"] for one in aggregator.state_dict()["tensors"].values()]
+        states = [state["codec"] if feedback else state for state in states]
         assert all(state == states[0] for state in states)
-        assert states[0]["updates"] == sum(dq_sgd().due(step) for step in range(5)) >= 2
+        assert states[0]["updates"] >= 2
         return states[0]
 
     first, second = run_ranks(2, work)
-    assert first == second
+    assert first == second == expected.state_dict()
 
 
 def test_controller_that_needs_the_loss():

@@ -63,6 +63,13 @@ def test_expected_bits_of_messages(codec, levels, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_expected_bits_of_symbols_that_are_all_rare(name):
+    """One value of 255 symbols alike: none is expected half a time, but one of them comes."""
+    found = PAYLOADS[name].expected_bits(1, np.full(255, 1 / 255))
+    assert found == pytest.approx(8 * len(PAYLOADS[name].encode(np.array([0]), 255)), abs=40)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_one_symbol_and_a_million(name):
     payload = PAYLOADS[name]
     for count in (1, 2, 1000, 10**6):
@@ -185,6 +192,9 @@ def test_limit_of_code_lengths():
     # With a limit of 3 bits five symbols have one code of 1 or 2 bits at most.
     assert code_lengths(np.array([100, 8, 4, 2, 1]), 3).tolist() == [1, 3, 3, 3, 3]
     assert code_lengths(np.array([100, 8, 4, 2, 1])).tolist() == [1, 2, 3, 4, 4]
+    assert code_lengths(np.arange(1, 5), 2).tolist() == [2, 2, 2, 2]
+    with pytest.raises(ValueError, match="5 symbols have no codes of 2 bits"):
+        code_lengths(np.arange(1, 6), 2)
 
 
 def test_huffman_by_hand():

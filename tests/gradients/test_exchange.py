@@ -1,6 +1,7 @@
 """Exchange between ranks that are threads: equal bits, sums by hand, bytes, keys, failures."""
 
 import threading
+import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,6 +17,8 @@ from bitstep_gradients.exchange.entries import MIN_SLICE, Entry, Piece, cut
 from bitstep_gradients.exchange.frames import failure_frame, join_messages, split_frame
 from bitstep_gradients.exchange.traffic import Count, Traffic
 from bitstep_gradients.exchange.transport import ThreadGroup
+from bitstep_gradients.wire.header import pack_message, unpack_message
+from bitstep_gradients.wire.positions import encode_positions
 
 SHAPES = {"fc1.weight": (60, 70), "fc1.bias": (60,), "scale": (), "empty": (0, 3)}
 every_exchange = pytest.mark.parametrize("exchange", EXCHANGES)
@@ -230,6 +233,23 @@ def test_side_information_is_that_of_the_same_values(exchange):
 
 
 @every_exchange
+def test_averages_are_the_caller_s_to_change(exchange):
+    """What one rank does with them changes no side information."""
+    def work(transport):
+        aggregator, found = Aggregator("ndqsg", exchange=exchange, min_size=0), []
+        for step in range(3):
+            averages = aggregator.average(transport, gradients(transport.rank, step))
+            assert averages is not None
+            found.append({name: one.copy() for name, one in averages.items()})
+            for one in averages.values():
+                one *= transport.rank
+        return found
+
+    first, second = run_ranks(2, work)
+    assert equal(first, second)
+
+
+@every_exchange
 def test_codec_that_fails_on_one_rank(exchange):
     def work(transport):
         vectors = gradients(transport.rank, 0)
@@ -270,6 +290,21 @@ def test_owner_that_cannot_decode(exchange):
         assert isinstance(errors[1], MessageError)
         assert "rank 1 failed" in str(errors[0])
         assert "rank 1 failed" in str(errors[2])
+
+
+class Alone:
+    """A rank that hears itself in the place of all others."""
+
+    rank, overhead = 0, 0
+
+    def __init__(self, world_size: int):
+        self.world_size = world_size
+
+    def all_gather(self, message):
+        return [message] * self.world_size
+
+    def all_to_all(self, messages):
+        return [messages[0]] * self.world_size
 
 
 class Delivery:
@@ -326,6 +361,30 @@ def test_deliveries_of_another_rank_or_step_are_no_gradients(exchange, codec, ch
         assert isinstance(errors[1], (MessageError, ExchangeError))
         assert averages[1] == 0
         assert max(averages.values()) <= 1      # the others end at the next step at the latest
+
+
+def test_messages_of_two_tensors_that_change_places():
+    """Of one shape and codec: their random words are others."""
+    def change(found, before):
+        first, second = split_frame(found[0], 2, 0)
+        return [join_messages([second, first]), *found[1:]]
+
+    def work(transport):
+        shapes = {"v": (1500,), "w": (1500,)}
+        return Aggregator("dqsg").average(Delivery(transport, 2, change),
+                                          gradients(transport.rank, 0, shapes))
+
+    assert "another rank, step or tensor" in str(fails(2, work)[1])
+
+
+def test_a_rank_that_failed_raises_its_own_error():
+    """Whatever the others sent."""
+    class Damaged(Alone):
+        def all_gather(self, message):
+            return [message, b"7"]
+
+    with pytest.raises(TypeError, match="w must hold float16"):
+        Aggregator("dqsg").average(Damaged(2), {"w": np.zeros(3, int)})
 
 
 @pytest.mark.parametrize("change", [
@@ -397,6 +456,33 @@ def test_tensors_that_differ_from_those_of_the_first_step():
     assert "rank 1 failed before it sent anything" in str(errors[0])
 
 
+def test_tensors_in_another_order():
+    """Their numbers would be those of others, and so would their random words."""
+    def work(transport):
+        aggregator, vectors = Aggregator("dqsg"), gradients(0, 0)
+        aggregator.average(transport, vectors)
+        aggregator.average(transport, dict(reversed(vectors.items())))
+
+    assert "in their order and shapes, but the order differ" in str(fails(1, work)[0])
+
+
+def test_more_ranks_and_tensors_than_keys_have_numbers_for(monkeypatch):
+    with pytest.raises(ValueError, match="at most 8192 ranks, not 4 and 8193"):
+        Aggregator("dqsg").average(Alone(8193), gradients(0, 0))
+    monkeypatch.setattr("bitstep_gradients.exchange.aggregator.MAX_TENSORS", 3)
+    with pytest.raises(ValueError, match=r"from 1 to 3 tensors .* not 4 and 1"):
+        Aggregator("dqsg").average(Alone(1), gradients(0, 0))
+
+
+def test_keys_of_the_last_tensor_slice_and_phase():
+    """18 bits of the tensor, 13 of the slice and the phase: no two have the same number."""
+    numbers = [Piece(Entry("w", tensor, (3,), make_codec("none")), place, 0, 3, phase).tensor
+               for tensor in (0, 1, 2**18 - 1) for place in (None, 1, 2**13 - 1)
+               for phase in (0, 1)]
+    assert len(set(numbers)) == len(numbers)
+    assert max(numbers) == 2**32 - 1
+
+
 @pytest.mark.parametrize("vectors, kind, text", [
     ({}, ValueError, "from 1 to 262144 tensors"),
     ({0: np.zeros(3)}, TypeError, "names of tensors must be texts, not 0"),
@@ -412,7 +498,7 @@ def test_frames():
     assert split_frame(join_messages(messages), 3, 0) == messages
     assert join_messages([]) == b"\0"
     for frame in (b"", b"\2", join_messages(messages)[:-1], join_messages(messages) + b"x",
-                  join_messages(messages[:2])):
+                  join_messages(messages[:2]), b"\2" + join_messages(messages)[1:]):
         with pytest.raises(MessageError):
             split_frame(frame, 3, 0)
     assert len(failure_frame(ValueError("x" * 5000))) < 1100
@@ -422,6 +508,28 @@ def test_message_of_another_shape():
     piece = Piece.whole(Entry("w", 0, (3,), make_codec("dqsg")))
     with pytest.raises(MessageError, match=r"w must hold values of shape \(3,\), not \(4,\)"):
         piece.decode(make_codec("dqsg").encode(np.ones(4), Key(0)), Key(0))
+
+
+@pytest.mark.parametrize("name, options", [("top-k", {}), ("random-k", {}),
+                                           ("qcs", {"bucket_size": 0})])
+def test_few_bytes_of_a_long_vector_claim_no_memory(name, options):
+    """Where a share of the values is sent, settings alone bound the values of a message. But a rank
+    knows its tensors.
+    """
+    codec = make_codec(name, share=2.0**-24, **options)
+    header, body = unpack_message(codec.encode(np.ones(2), Key(0)))
+    if name == "top-k":         # one position in all, in as many bits as it takes
+        body = encode_positions(np.zeros(1, np.int64), 2**22) + body[-4:]
+    message = pack_message(replace(header, shape=(2**22,)), body)
+    piece = Piece.whole(Entry("w", 0, (2,), codec))
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageError, match=r"shape \(2,\), not \(4194304,\)"):
+            piece.decode(message, Key(0))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert codec.decode(message, Key(0)).shape == (2**22,)      # without a tensor: it is sound
 
 
 

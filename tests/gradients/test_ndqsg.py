@@ -72,11 +72,12 @@ def test_fold_is_the_difference_of_two_quantizers(ratio):
 @pytest.mark.parametrize("ratio", [2, 3, 4, 9])
 def test_unfold_inverts_within_half_a_coarse_step(ratio):
     indices, fraction = np.arange(-40, 41), 100
-    for apart in range(-ratio * fraction // 2 + 1, ratio * fraction // 2):
-        centres = 2 * (indices * fraction + apart)
+    for apart in range(-ratio * fraction, ratio * fraction):     # in units of 1 / (2 fraction)
+        centres = 2 * indices * fraction + apart
         assert (unfold(fold(indices, ratio), centres, ratio, fraction) == indices).all()
-    beyond = 2 * (indices * fraction + ratio * fraction // 2 + 1)
-    assert (unfold(fold(indices, ratio), beyond, ratio, fraction) == indices + ratio).all()
+    for apart, more in ((ratio * fraction, ratio), (-ratio * fraction - 1, -ratio)):
+        beyond = 2 * indices * fraction + apart
+        assert (unfold(fold(indices, ratio), beyond, ratio, fraction) == indices + more).all()
 
 
 @pytest.mark.covering(1)
@@ -300,7 +301,11 @@ def test_every_truncation_and_change_of_a_nested_message():
     for wrong in (b"\x00", b"\x02"):
         with pytest.raises(MessageError):
             codec.decode(pack_message(header, wrong + body[1:]), KEY, side)
+    with pytest.raises(MessageError, match="at most 300 corrections"):
+        codec.decode(pack_message(header, body[:5] + b"\xff" * 4 + body[9:]), KEY, side)
     header, body = unpack_message(codec.encode(vector, KEY))
+    with pytest.raises(MessageError, match="begin with 0, 1 or 2, but it begins with 3"):
+        codec.decode(pack_message(header, b"\x03" + body[1:]), KEY, side)
     for wrong in (b"\x01", b"\x02"):
         with pytest.raises(MessageError, match="give decode the side that encode got"):
             codec.decode(pack_message(header, wrong + body[1:]), KEY)
@@ -353,6 +358,20 @@ def test_facts_of_a_message_of_another_setting():
         Ndqsg().nesting(message)
     with pytest.raises(MessageError, match="codec 6"):
         Ndqsg().nesting(make_codec("dqsg", levels=3).encode(np.ones(9), KEY))
+
+
+def test_bias_of_side_information_by_hand():
+    """(1 - alpha^2) (y - x) with alpha = 1/2. A y beyond the scale counts as the scale; a bucket
+    that is sent as zeros loses all, whatever y is.
+    """
+    codec = Ndqsg(levels=2, ratio=4, alpha=0.5, bucket_size=4)
+    values = np.array([1, -1, 0.5, 0.25, 2.0**-97, 0, -2.0**-97, 0])
+    side = np.array([9, -2, 0.5, 0.5, 1, 1, 1, 1])
+    bias = codec.bias(values, side)
+    assert bias.tolist() == [0, 0, 0, 0.75 * 0.25, -2.0**-97, 0, 2.0**-97, 0]
+    errors = codec.decode(codec.encode(values, KEY, side), KEY, side)[4:] - values[4:]
+    assert (errors == bias[4:]).all()
+    assert codec.expected_error(values, side) == pytest.approx(4 * 0.25 / 48 + (0.75 * 0.25)**2)
 
 
 def test_bias_near_the_largest_number():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.gradients.ranks import RanksFailed, run_ranks
 
-from bitstep_gradients import ErrorFeedback, Key, MessageError, make_codec
+from bitstep_gradients import Codec, ErrorFeedback, Key, MessageError, make_codec
 from bitstep_gradients.codecs.ndqsg import Ndqsg
 from bitstep_gradients.exchange import EXCHANGES, Aggregator
 from bitstep_gradients.lab.contestants import parse_contestant
@@ -46,6 +46,25 @@ def test_codec_of_the_page(halves):
     assert codec.decode(codec.encode(np.full(9, 1e38), Key(1)), Key(1)).max() == 65_504
     with pytest.raises(MessageError, match=r"has parameter 65504, and this codec \(halves\) has 9"):
         halves(limit=9).decode(codec.encode(VECTOR, Key(1)), Key(1))
+
+
+def test_what_the_base_gives(halves):
+    """No bias, of the vector's shape; no state, and no choice of payloads."""
+    class Payloads(halves):
+        def __init__(self):
+            Codec.__init__(self, payload="fixed")
+
+    codec = halves()
+    bias = Codec.bias(codec, VECTOR)
+    assert bias is not None
+    assert bias.shape == VECTOR.shape
+    assert not bias.any()
+    assert codec.expected_error(VECTOR) is None
+    codec.load_state_dict(codec.state_dict())
+    with pytest.raises(ValueError, match="halves has no state, but got levels"):
+        codec.load_state_dict({"levels": 3})
+    with pytest.raises(ValueError, match="halves has no choice of payloads; leave payload away"):
+        Payloads()
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)

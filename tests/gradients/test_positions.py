@@ -58,7 +58,7 @@ def test_bits_near_the_least_for_all_shares():
             assert 0 <= positions_bits(kept, count) - least <= (3 if kept == 1 else 0.7 * kept)
 
 
-@pytest.mark.parametrize("kept, count", [(3, 16), (2, 64)])
+@pytest.mark.parametrize("kept, count", [(3, 16), (2, 64), (9, 16)])
 def test_changed_bits_are_refused(kept, count):
     """A bit of the bitmap or of the high parts, changed: the number of ones is wrong."""
     coded = bytearray(encode_positions(np.arange(kept), count))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.gradients.helpers import CORNERS, check_corner, check_mean, check_variance, errors
 
-from bitstep_gradients import BFloat16, Key, MessageError, make_codec
+from bitstep_gradients import BFloat16, Key, MessageError, kernels, make_codec
 from bitstep_gradients.codecs.gains import best_sketch, compression_gain
 from bitstep_gradients.codecs.hadamard import PIECE, hadamard
 from bitstep_gradients.codecs.qcs import FRACTION, Qcs, Qcs1Bit, QcsMmse, gamma
@@ -120,8 +120,11 @@ def test_one_bit_equations_as_printed():
     assert decoded.var() == pytest.approx(1.4**2 / 12, rel=0.03)
 
 
+@pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("order", [1, 2, 4, 64, 256])
-def test_transform_by_matrix(order):
+def test_transform_by_matrix(order, loops, monkeypatch):
+    if not loops:
+        monkeypatch.setattr(kernels, "find_kernels", lambda: None)
     for rows in (0, 1, 3, 2 * PIECE // order + 1):
         values = np.random.default_rng(order).integers(-2**24, 2**24, (rows, order))
         before = values.copy()
@@ -221,9 +224,19 @@ def test_best_settings_of_a_gain():
             assert compression_gain(n, k, levels) >= gain * (1 - 1e-9)
             assert found == gamma(n, k, levels)
     assert best_sketch(64, 20.19)[0] < gamma(64, 64, 1)
+    assert best_sketch(64, 1)[1:] == (64, 31)
     for gain in (0, 32 * 64 + 1, np.nan):
         with pytest.raises(ValueError, match="gain must be a positive number, at most 32 n"):
             best_sketch(64, gain)
+
+
+@pytest.mark.parametrize("levels", [0.5, 1, 2, 3, 4, 7, 15, 31])
+@pytest.mark.parametrize("n", [1, 4, 64])
+def test_best_settings_are_no_worse_than_any_of_the_same_gain(n, levels):
+    for k in range(1, n + 1):
+        found, rows, steps = best_sketch(n, compression_gain(n, k, levels))
+        assert 1 <= rows <= n
+        assert found == gamma(n, rows, steps) <= gamma(n, k, levels)
 
 
 def test_bad_settings_and_other_messages():

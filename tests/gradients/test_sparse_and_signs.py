@@ -7,7 +7,7 @@ import pytest
 from tests.gradients.helpers import CORNERS, check_corner, check_mean, check_variance, errors
 
 from bitstep_gradients import BFloat16, Key, MessageError, majority_vote, make_codec
-from bitstep_gradients.codecs.shares import choose
+from bitstep_gradients.codecs.shares import choose, kept_of, share_code
 from bitstep_gradients.codecs.sparse import RandomK, TopK
 from bitstep_gradients.wire.header import pack_message, unpack_message
 
@@ -65,6 +65,10 @@ def test_top_k_by_hand():
     assert codec.decode(codec.encode(vector, KEY), KEY).tolist() == [0, -3, 0, 0, -3, 0, 0, 0]
     assert codec.expected_error(vector) == pytest.approx(10 + 4.3125)
     assert codec.variance_bound(vector) == pytest.approx(0.75 * np.sum(vector**2))
+    codec = make_codec("top-k", share=0.25, bucket_size=6)      # 2 of 6 values, 1 of 2
+    assert codec.decode(codec.encode(vector, KEY), KEY).tolist() == [0, -3, 3, 0, 0, 0, 0.5, 0]
+    assert codec.expected_error(vector) == pytest.approx(1 + 9 + 4 + 0.0625)
+    assert codec.variance_bound(vector) == pytest.approx(4 / 6 * 32 + 1 / 2 * 0.3125)
 
 
 def test_top_k_is_the_largest_of_many():
@@ -90,6 +94,28 @@ def test_random_k_positions():
     counts = np.bincount(np.concatenate([choose(Key(2, step), 40, 20, 5).reshape(-1)
                                          for step in range(250)]), minlength=20)
     assert np.abs(counts - 2500).max() <= 4.5 * np.sqrt(10_000 * 0.25 * 0.75)
+
+
+def test_random_k_of_a_shorter_bucket():
+    """3 of 4 values arrive 4 / 3 times as large; of 2, which is 1.5 to the even integer, both."""
+    codec, vector = RandomK(share=0.75, bucket_size=4), np.array([3, 3, 3, 3, 5, 7], np.float32)
+    decoded = codec.decode(codec.encode(vector, KEY), KEY)
+    assert sorted(decoded[:4].tolist()) == [0, 4, 4, 4]
+    assert decoded[4:].tolist() == [5, 7]
+    assert codec.expected_error(vector) == pytest.approx(1 / 3 * 36)
+
+
+@pytest.mark.parametrize("share, code, kept", [
+    (1.0, 2**24, 10), (0.25, 2**22, 3), (0.2, 3355443, 2), (0.149, 2499805, 1),
+    (2.0**-24, 1, 1), (1e-9, 1, 1)])
+def test_shares(share, code, kept):
+    """Rounded to 24 bits; half a value of 10 rounds up, and one is sent at least."""
+    assert share_code(share) == code
+    assert kept_of(code, 10) == kept
+    assert kept_of(code, 0) == 0
+    vector = np.arange(10.0)
+    codec = make_codec("top-k", share=share)
+    assert np.count_nonzero(codec.decode(codec.encode(vector + 1, KEY), KEY)) == kept
 
 
 def test_choice_by_the_definition():

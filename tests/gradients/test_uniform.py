@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from tests.gradients.helpers import check_mean, check_variance, errors
 
-from bitstep_gradients import Key, make_codec
-from bitstep_gradients.codecs.uniform import FRACTION, QsgdLinf
+from bitstep_gradients import Key, kernels, make_codec
+from bitstep_gradients.codecs.uniform import FRACTION, Qsgd, QsgdLinf
+from bitstep_gradients.vectors import bucket_sums
 from bitstep_gradients.wire.header import unpack_message
 
 FC_300_100 = ((784, 300), (300,), (300, 100), (100,), (100, 10), (10,))
@@ -43,6 +44,35 @@ def test_by_hand():
         pytest.approx(expected - u + 0.5, abs=2e-7)
 
 
+@pytest.mark.parametrize("bucket_size", [0, 1000, 2**16, 100_000])
+def test_sums_of_more_values_than_a_piece(bucket_size):
+    """Norms of QSGD, and squares around centres, of a vector that is summed in pieces."""
+    vector = (np.random.default_rng(2).normal(size=200_001) + 3).astype(np.float32)
+    parts = np.split(vector.astype(np.float64), range(bucket_size or 200_001, 200_001,
+                                                      bucket_size or 200_001))
+    codec = Qsgd(bucket_size=bucket_size)
+    assert codec.scales(vector) == pytest.approx(np.array([np.linalg.norm(one) for one in parts]))
+    centres = np.array([one.mean() for one in parts])
+    assert bucket_sums(vector, bucket_size) == pytest.approx(centres * [one.size for one in parts])
+    assert bucket_sums(vector, bucket_size, centres) == \
+        pytest.approx(np.array([one.var() * one.size for one in parts]))
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_products_that_round_beyond_the_last_level(loops, monkeypatch):
+    """s times f = M F / s can round to more than M F, and a dither near F then carries."""
+    if not loops:
+        monkeypatch.setattr(kernels, "find_kernels", lambda: None)
+    most = np.float32(127 * FRACTION)
+    scale = next(one for one in np.linspace(1, 2, 1000, dtype=np.float32)
+                 if one * (most / one) > most)
+    vector = np.full(2**20, scale)
+    codec, key = make_codec("qsgd-linf", levels=127), Key(2)
+    assert (key.words(vector.size) >> 9).max() >= FRACTION - 32
+    assert (codec.decode(codec.encode(vector, key), key) == scale).all()
+    assert (codec.decode(codec.encode(-vector, key), key) == -scale).all()
+
+
 @pytest.mark.parametrize("levels, payload, kilobits", [(1, "radix", 428.0), (2, "radix", 623.6)])
 def test_bytes_of_fc_300_100(levels, payload, kilobits):
     codec, rng = make_codec("dqsg", levels=levels, payload=payload), np.random.default_rng(1)
@@ -78,7 +108,7 @@ def test_values_that_are_not_finite(value):
     ({"levels": 0}, "levels must be an integer from 1 to 127, not 0"),
     ({"levels": 3, "bits": 3}, "levels and bits say the same"),
     ({"bits": 9}, "bits must be an integer from 2 to 8"),
-    ({"bucket_size": -1}, "bucket_size must be"),
+    ({"bucket_size": -1}, "bucket_size must be"), ({"bucket_size": 2**32}, "bucket_size must be"),
     ({"payload": "morse"}, "payload must be one of fixed"),
     ({"clip": 3}, "dqsg has no option 'clip'; it has levels, bits, bucket_size, payload")])
 def test_bad_options(options, text):
@@ -96,6 +126,8 @@ def test_least_scale(name):
         decoded = codec.decode(codec.encode(vector, KEY), KEY)
         assert decoded.any() == is_sent
         assert (codec.bias(vector) == 0).all() == is_sent
+        if not is_sent:
+            assert codec.expected_error(vector) == float(value)**2 <= codec.variance_bound(vector)
 
 
 def test_terngrad_does_not_clip_what_does_not_deviate():
@@ -103,6 +135,30 @@ def test_terngrad_does_not_clip_what_does_not_deviate():
     vector = np.repeat(np.array([5, -3], np.float32), 4)
     assert (codec.decode(codec.encode(vector, KEY), KEY) == vector).all()
     assert (codec.bias(vector) == 0).all()
+
+
+@pytest.mark.parametrize("clip", [2.5, 0.5, 1.0])
+def test_terngrad_clips_at_standard_deviations_of_the_bucket(clip):
+    """On both sides of zero, wherever the mean is."""
+    vector = np.random.default_rng(5).normal(size=2000).astype(np.float32)
+    vector *= np.repeat(np.array([1, 30, 0.1, 4], np.float32), 500)
+    vector += 2
+    codec = make_codec("terngrad", bucket_size=600, **({} if clip == 2.5 else {"clip": clip}))
+    limits = np.concatenate([np.full(part.size, clip * part.std(dtype=np.float64))
+                             for part in np.split(vector, [600, 1200, 1800])])
+    bias = np.clip(vector, -limits, limits) - vector
+    assert np.count_nonzero(bias) > 30
+    assert codec.bias(vector) == pytest.approx(bias, rel=1e-5, abs=1e-5)
+    scales = np.array([np.abs(part).max() for part in np.split(vector + bias, [600, 1200, 1800])])
+    sent = np.abs(vector + bias) / np.repeat(scales, [600, 600, 600, 200])
+    variance = np.sum(sent * (1 - sent) * np.repeat(scales, [600, 600, 600, 200])**2)
+    assert codec.expected_error(vector) == pytest.approx(variance + np.sum(bias**2), rel=1e-4)
+
+
+@pytest.mark.parametrize("clip", [0, -1, np.nan])
+def test_terngrad_clips_at_a_positive_number(clip):
+    with pytest.raises(ValueError, match="clip must be a positive number or None"):
+        make_codec("terngrad", clip=clip)
 
 
 def test_terngrad_has_three_levels():

@@ -1,11 +1,14 @@
 """Messages: every truncation and every changed byte is refused; payloads come back."""
 
+import zlib
 from dataclasses import replace
+from math import log2
 
 import numpy as np
 import pytest
 
 from bitstep_gradients import BFloat16, Key, MessageError, list_codecs, make_codec
+from bitstep_gradients.registry import CODECS, option_names
 from bitstep_gradients.wire.header import Header, bound, pack_message, read_varint, unpack_message
 from bitstep_gradients.wire.payloads import PAYLOADS, radix_group
 
@@ -94,6 +97,14 @@ def test_header_of_a_checksum_that_fits_but_no_sense():
     message = pack_message(Header(6, "float32", 1, 1, 0, 0, (2**16, 2**18)), b"")
     with pytest.raises(MessageError, match="at most"):
         unpack_message(message)
+    message = pack_message(Header(6, "float32", 1, 1, 0, 0, (1,) * 65), b"")
+    with pytest.raises(MessageError, match="65 dimensions"):
+        unpack_message(message)
+    message = bytearray(pack_message(Header(6, "float32", 1, 1, 0, 0, (10,)), b""))
+    message[8] |= 3                                 # float32 is type 0, and there are three
+    message[3:7] = zlib.crc32(message[7:]).to_bytes(4, "little")
+    with pytest.raises(MessageError, match="the type 3 of values"):
+        unpack_message(bytes(message))
     header = Header(6, "float32", 1, 1, 0, 0, (10,))
     with pytest.raises(MessageError, match="1 scales"):
         make_codec("dqsg").decode(pack_message(header, b"abc"), KEY)
@@ -101,6 +112,37 @@ def test_header_of_a_checksum_that_fits_but_no_sense():
         make_codec("dqsg").decode(pack_message(header, bytes(5)), KEY)
     with pytest.raises(MessageError, match="symbol 3"):
         make_codec("dqsg").decode(pack_message(header, bytes(4) + b"\xff\xff\x0f"), KEY)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("name", list_codecs())
+def test_bodies_of_another_length(name, payload):
+    """Under a checksum that fits."""
+    known = option_names(CODECS[name])
+    if payload not in (CODECS[name].payloads or ["fixed"]):
+        return
+    for options in ({"payload": payload}, {"payload": payload, "bucket_size": 12}):
+        codec = make_codec(name, **{one: options[one] for one in options if one in known})
+        header, body = unpack_message(codec.encode(VECTOR, KEY))
+        others = [body[:place] for place in range(len(body))]
+        for wrong in (*others, *(body + bytes(more) for more in range(1, 9)), body + body[-1:]):
+            with pytest.raises(MessageError):
+                codec.decode(pack_message(header, wrong), KEY)
+
+
+@pytest.mark.parametrize("name", list_codecs())
+def test_numbers_that_no_codec_sends(name):
+    """NaN and infinity for a value or a scale, and a scale below 0."""
+    codec = make_codec(name)
+    header, body = unpack_message(codec.encode(VECTOR, KEY))
+    place = {"ndqsg": 1, "top-k": len(body) - 4}.get(name, 0)
+    has_scales = name not in ("none", "fp16", "bf16", "one-bit", "top-k", "random-k")
+    for number in (np.nan, np.inf, -np.inf, *[-1] * has_scales):
+        wrong = np.array(number, "<f2" if name == "fp16" else "<f4").tobytes()
+        wrong = wrong[2:] if name == "bf16" else wrong
+        changed = body[:place] + wrong + body[place + len(wrong):]
+        with pytest.raises(MessageError, match=r"finite|not negative"):
+            codec.decode(pack_message(header, changed), KEY)
 
 
 @pytest.mark.parametrize("name", list_codecs())
@@ -116,6 +158,15 @@ def test_short_message_claims_no_memory(name):
             codec.decode(pack_message(replace(header, shape=(2**33, 1)), body), KEY)
 
 
+@pytest.mark.parametrize("name", list_codecs())
+def test_no_values_in_a_shape_that_no_array_has(name):
+    """NumPy multiplies the sizes other than 0."""
+    codec = make_codec(name)
+    header, body = unpack_message(codec.encode(np.zeros((0, 2)), KEY))
+    with pytest.raises(MessageError, match="at most"):
+        codec.decode(pack_message(replace(header, shape=(0, *[2**34] * 5)), body), KEY)
+
+
 @pytest.mark.parametrize("n_symbols", [2, 3, 5, 7, 9, 15, 16, 31, 128, 255])
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_payloads(name, n_symbols):
@@ -124,6 +175,17 @@ def test_payloads(name, n_symbols):
         for symbols in (rng.integers(0, n_symbols, count), np.full(count, n_symbols - 1)):
             coded = payload.encode(symbols, n_symbols)
             assert payload.decode(coded, count, n_symbols).tolist() == symbols.tolist()
+
+
+def test_groups_by_the_definition():
+    """Within 56 bits, the smallest that takes at most 1 % more than the logarithm, or least."""
+    for n_symbols in range(2, 257):
+        loss = [(n_symbols**size - 1).bit_length() / (size * log2(n_symbols))
+                for size in range(1, 57) if (n_symbols**size - 1).bit_length() <= 56]
+        group, width = radix_group(n_symbols)
+        assert width == (n_symbols**group - 1).bit_length()
+        assert loss[group - 1] == min(loss) or loss[group - 1] <= 1.01
+        assert min(loss[:group - 1], default=2) > max(1.01, loss[group - 1])
 
 
 def test_groups_by_hand():

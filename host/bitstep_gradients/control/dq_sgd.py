@@ -152,7 +152,7 @@ class DqSgd(BitController):
     def _since_update(self, step, square):
         """Steps since the last update, and their squared norms on a line between."""
         state, last = self.state, int(self.state["step"])
-        past = np.arange(last if state["updates"] else 0, min(step, self.steps))
+        past = np.arange(last, min(step, self.steps))
         first = state["square"] if state["updates"] else square
         return past, first + (square - first) * (past - last) / max(step - last, 1)
 

@@ -9,6 +9,7 @@ import numpy as np
 from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.errors import MessageError
 from bitstep_gradients.keys import Key
+from bitstep_gradients.wire.header import unpack_message
 
 NUMBER_BITS, SLICE_BITS = 18, 13        # of a key's tensor; the highest bit is the phase
 MAX_TENSORS, MAX_RANKS = 2**NUMBER_BITS, 2**SLICE_BITS
@@ -89,12 +90,12 @@ class Piece:
 
     def decode(self, message: bytes, key: Key) -> np.ndarray:
         """The values of a message. Raise MessageError if it holds another shape."""
-        values = self.entry.codec.decode(message, replace(key, tensor=self.tensor), self._side())
-        if values.shape != self.shape:
+        header, _ = unpack_message(message)
+        if header.shape != self.shape:      # before a short message can claim a long vector
             raise MessageError(f"the message of {self.entry.name} must hold values of shape "
-                               f"{self.shape}, not {values.shape}; every rank must have the same "
+                               f"{self.shape}, not {header.shape}; every rank must have the same "
                                "model")
-        return values
+        return self.entry.codec.decode(message, replace(key, tensor=self.tensor), self._side())
 
     def _side(self):
         if self.entry.side is None or self.slice is None:

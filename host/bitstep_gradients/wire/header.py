@@ -115,8 +115,10 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
     for _ in range(n_dimensions):
         size, place = read_varint(message, place)
         shape.append(size)
-    if prod(shape) > MAX_VALUES:
-        raise MessageError(f"a message has at most {MAX_VALUES} values, not {prod(shape)}")
+    most = prod(size or 1 for size in shape)        # a size of 0 lets NumPy's others not grow
+    if most > MAX_VALUES:
+        raise MessageError(f"a message has at most {MAX_VALUES} values, and its sizes other than 0 "
+                           f"make {most}")
     header = Header(codec, DTYPES[kinds & 15], kinds >> 4, parameter, state, bucket_size,
                     tuple(shape))
     return header, message[place:]

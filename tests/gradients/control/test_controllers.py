@@ -214,6 +214,17 @@ def test_norms_that_vanish_are_expected_to_halve_at_most():
     assert controller.state["rate"] == pytest.approx(0.5)
 
 
+def test_rate_of_the_norms_by_hand():
+    """Squares 1, 1/4 and 1/16 at steps 0, 1 and 2 of 16: logarithms 0, -2 and -4 have the slope
+    -4 / (2 + 16^2 / 64). Norms that rise are expected to stay.
+    """
+    for factor, rate in ((0.5, 2**(-2 / 3)), (2, 1)):
+        controller = DqSgd(make_codec("qsgd-linf"), steps=16, alpha=1.0, mean_bits=3, interval=1)
+        for step in range(3):
+            controller.update([controller.statistics(np.full(4, float(factor)**step))], step=step)
+        assert controller.state["rate"] == pytest.approx(rate)
+
+
 def test_after_the_last_step_and_before_the_first():
     controller = dq_sgd(error=0.4, first_bits=6)
     assert controller.bits(0) == controller.bits(10**6) == 6
@@ -224,6 +235,48 @@ def test_after_the_last_step_and_before_the_first():
 
 
 @pytest.mark.parametrize("budget", [{"error": 0.4}, {"like_bits": 4}, {"mean_bits": 4}])
+def test_nothing_is_planned_after_the_last_step(budget):
+    controller = DqSgd(make_codec("qsgd-linf"), steps=10, alpha=0.9, interval=1, **budget)
+    run(controller, np.linspace(1, 0.5, 10))
+    gain = controller.state["gain"]
+    for step in (10, 11, 40):
+        controller.update([controller.statistics(np.full(3, 0.5))], step=step)
+        assert controller.state["gain"] == gain > 0
+
+
+def test_bits_that_are_spent_before_the_first_update():
+    """100 steps of 8 bits are more than 150 of 2.5: the others have as few as there are."""
+    controller = DqSgd(make_codec("qsgd-linf"), steps=150, alpha=0.9, mean_bits=2.5)
+    assert controller.bits(99) == 8
+    controller.update([controller.statistics(np.ones(3))], step=100)
+    assert controller.state["spent_bits"] == 800
+    assert [controller.bits(step) for step in range(100, 150)] == [2] * 50
+
+
+@pytest.mark.parametrize("values", [[0.0, 0], [2.0, -2], [3e38, 0], [1e-44, 0]])
+@pytest.mark.parametrize("kind", [OlandRaj, AdaQs])
+def test_corner_gradients_of_the_baselines(kind, values):
+    """Zeros and one magnitude have no ratio: bits stay as they are, and later ones count."""
+    controller = kind(make_codec("dqsg"), interval=1, first_bits=5)
+    for step in range(3):
+        controller.update([controller.statistics(np.array(values))], step=step)
+        assert controller.bits(step) == 5
+    assert np.isfinite([*controller.state_dict().values()]).all()
+    controller.update([controller.statistics(np.array([1.0, 0.5]))], step=3)
+    assert 2 <= controller.bits(4) <= 8
+
+
+def test_alpha_from_losses_that_begin_late():
+    """From 4 to 1 within 2 steps."""
+    controller = DqSgd(make_codec("dqsg"), steps=10, alpha="loss", like_bits=4)
+    for step, loss in ((3, 4.0), (5, 1.0)):
+        controller.update([controller.statistics(np.ones(3), loss=loss)], step=step)
+    assert controller.state["alpha"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("budget", [{"error": 0.4}, {"like_bits": 4}, {"mean_bits": 4},
+                                    {"error": 0.4, "plan": False},
+                                    {"like_bits": 4, "plan": False}])
 @pytest.mark.parametrize("norms", [np.zeros(300), np.full(300, 3e38), np.full(300, 1e-44),
                                    np.repeat([0, 1.0, 0], 100)])
 def test_corner_norms(budget, norms):

@@ -223,18 +223,31 @@ def test_a_skipped_step_has_never_been(kept):
         assert (left(skipping, tensor) == left(clean, tensor)).all()
 
 
-@pytest.mark.parametrize("is_restored", [False, True])
-def test_a_skipped_step_does_not_hide_a_residual_that_grows(is_restored):
+def test_a_skipped_step_leaves_the_largest_gradient_before():
+    """So a residual that ends, with gradients of 0, is none that grows."""
+    feedback = ErrorFeedback(make_codec("top-k", share=0.25))
+    for step in range(2):
+        feedback.encode(np.arange(1.0, 9), Key(1, step))
+    feedback.discard(1)
+    feedback.encode(np.zeros(8), Key(1, 1))
+    assert left(feedback).tolist() == [1, 2, 3, 4, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("way", ["discarded", "restored", "again"])
+def test_a_skipped_step_does_not_hide_a_residual_that_grows(way):
     """Its gradients may be as large as those of a scaler that went too far."""
     feedback = ErrorFeedback(make_codec("qsgd"))
     vectors = np.random.default_rng(2).normal(size=(200, 1000))
     feedback.encode(vectors[0], Key(0, 0))
     feedback.encode(1e30 * vectors[1], Key(0, 1))
-    if is_restored:
+    if way == "restored":
         state = feedback.state_dict()
         feedback = ErrorFeedback(make_codec("qsgd"))
         feedback.load_state_dict(state)
-    feedback.discard(1)
+    if way == "again":
+        feedback.encode(vectors[1], Key(0, 1))
+    else:
+        feedback.discard(1)
 
     def train():
         for step, vector in enumerate(vectors[2:], 2):
@@ -307,6 +320,32 @@ def test_bad_state(state, text):
         ErrorFeedback(make_codec("none")).load_state_dict(state)
 
 
+def test_state_of_another_codec_changes_no_residual():
+    feedback = ErrorFeedback(make_codec("alq", bits=2))
+    feedback.encode(np.array([1.0, 0.3]), Key(0))
+    before, state = left(feedback).tolist(), feedback.state_dict()
+    for one in state["tensors"].values():
+        one["residual"] += 1
+        one["pending"] += 1
+    for codec in ({}, {"levels": np.arange(3)}):
+        with pytest.raises(ValueError, match="levels"):
+            feedback.load_state_dict({**state, "codec": codec})
+    assert left(feedback).tolist() == before
+    feedback.load_state_dict(state)
+    assert left(feedback).tolist() == pytest.approx([one + 1 for one in before])
+    feedback.encode(np.array([1.0, 0.3]), Key(0, 1, rank=5))    # a state is of no sender
+
+
+def test_state_that_does_not_tell_the_largest_gradient_before():
+    """Older states."""
+    feedback = ErrorFeedback(Coarse())
+    feedback.encode(np.array([2.5]), Key(0))
+    state = feedback.state_dict()
+    del state["tensors"][0]["before"]
+    feedback.load_state_dict(state)
+    assert feedback.state_dict()["tensors"][0]["before"] == 6.25
+
+
 def test_gradients_that_end_do_not_make_their_residual_grow():
     """What is left of the first gradient is sent, bit by bit, with gradients of 0."""
     feedback = ErrorFeedback(make_codec("top-k", share=0.25))
@@ -331,6 +370,19 @@ def test_rescale():
             feedback.rescale(factor)
     feedback.rescale(1e7)           # a step that fell so far: no residual that grows
     feedback.encode(np.array([0.5]), Key(0, 1))
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_rescaled_residual_is_none_that_grows(skips):
+    """What is left is told by gradients of the same scale, those before a skipped step, too."""
+    feedback = ErrorFeedback(make_codec("top-k", share=0.25))
+    for step in range(1 + skips):
+        feedback.encode(np.array([4.0, 1, 1, 1]), Key(0, step))
+    feedback.rescale(1e7)
+    if skips:
+        feedback.discard(1)
+    feedback.encode(np.zeros(4), Key(0, 2))
+    assert left(feedback).tolist() == [0, 0, 1e7, 1e7]
 
 
 def test_bad_parameters():

@@ -92,6 +92,7 @@ def test_estimated_alpha():
     assert schedule.estimated_alpha(2.0 * 0.97**40, 2.0, 40) == pytest.approx(0.97)
     assert schedule.estimated_alpha(3.0, 2.0, 40) == 1
     assert schedule.estimated_alpha(0.0, 2.0, 40) == 1e-3
+    assert schedule.estimated_alpha(0.0, 0.0, 40) == 1      # it has not fallen
 
 
 def test_powers_and_roots():

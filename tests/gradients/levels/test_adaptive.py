@@ -8,6 +8,7 @@ import pytest
 import bitstep_gradients as gradients
 from bitstep_gradients import Key, MessageError, list_codecs
 from bitstep_gradients.codecs.levels.adaptive import update_steps
+from bitstep_gradients.codecs.levels.rounding import fixed_levels, separated
 
 make_codec: Any = gradients.make_codec       # its codecs have more than a Codec
 KEY = Key(4)
@@ -110,6 +111,27 @@ def test_bad_states(state, text):
     with pytest.raises(ValueError, match=text):
         codec.load_state_dict(state)
     assert codec.state_tag == before
+
+
+@pytest.mark.parametrize("ends", [(-2**30 - 64, 2**30), (-2**30, 2**30 + 64)])
+def test_states_with_levels_beyond_the_norm(ends):
+    with pytest.raises(ValueError, match="rising integers"):
+        make_codec("alq", symmetric=False, levels=3).load_state_dict(
+            {"levels": np.array([ends[0], 0, ends[1]])})
+
+
+@pytest.mark.parametrize("least", [0.0, -1.0])
+@pytest.mark.parametrize("cluster", [-1.0, -0.5, 2.0**-30, 0.3, 1.0])
+def test_levels_that_are_too_close_together_are_moved_apart(cluster, least):
+    """Wherever they are, the last one stays 1, and none is the one below the first."""
+    near = np.clip(cluster + 1e-10 * np.arange(-20, 20), least + 1e-12, 1 - 1e-12)
+    levels = separated(np.sort(np.append(near, [0.4, 1.0])), least)
+    fixed = fixed_levels(levels)                # all differ
+    assert levels[-1] == 1
+    assert fixed[0] > least * 2**30
+    assert np.abs(levels[:-1] - np.sort(np.append(near, 0.4))).max() <= 42 * 2.0**-24
+    apart = np.array([0.1, 0.25, 1.0])
+    assert separated(apart, least) is apart
 
 
 @pytest.mark.parametrize("wrong", [

@@ -223,6 +223,10 @@ def test_code_length_theorems(name, options):
                                              for k in range(1, half + 1))])
         length = 32 + signs + size * huffman_bits(found)
         assert length <= codec.code_length_bound(vector) <= 32 + size * (np.log2(len(found)) + 2)
+        some = found[found > 0]
+        most = bounds.nonzero_bound(codec.magnitudes[0], size, norm=codec.norm) if codec.zero else 0
+        assert codec.code_length_bound(vector) == \
+            pytest.approx(32 + most + size * (1 - some @ np.log2(some)))
 
 
 def test_nonzeros_by_monte_carlo():
@@ -247,6 +251,36 @@ def test_best_levels_of_each_bucket_or_of_all():
     assert len(own.encode(vector, KEY)) == len(shared.encode(vector, KEY)) + 32
     few = np.tile(np.array([-1.5, 0.25, 3], np.float32), 20)
     assert own.decode(own.encode(few, KEY), KEY) == pytest.approx(few, abs=1e-8)
+
+
+def test_shared_levels_by_hand():
+    """A bucket of scale 1 with thirty values .5, and one of scale 10 with a -3: between -1 and 1
+    there is one level. At -.3 the first loses 30 x .8 x .5, at .5 the other 100 x .7 x .8.
+    """
+    vector = np.full(66, 0.5, np.float32)
+    vector[[30, 31, 32]] = 1, 1, -1
+    vector[33:] = 10
+    vector[[40, 50]] = -3, -10
+    codec = make_codec("optimal", levels=3, bucket_size=33, per="tensor")
+    decoded = codec.decode(codec.encode(vector, KEY), KEY)
+    assert decoded[30:] == pytest.approx(vector[30:], abs=1e-6)
+    assert codec.expected_error(vector) == pytest.approx(12, rel=1e-6)
+
+
+def test_message_of_shared_levels_is_none_of_own_ones():
+    """With one bucket they have the same length, and mean the same."""
+    message = make_codec("optimal", per="tensor").encode(np.ones(3), KEY)
+    with pytest.raises(MessageError, match=r"parameter 17, and this codec .* has 16"):
+        make_codec("optimal").decode(message, KEY)
+
+
+def test_bound_of_two_levels_is_near_for_values_in_the_middle():
+    """Levels at both ends, and 98 values half a range from each."""
+    vector = np.zeros(100, np.float32)
+    vector[[3, 70]] = -3, 3
+    codec = make_codec("optimal", levels=2)
+    assert codec.expected_error(vector) == pytest.approx(98 * 9)
+    assert 98 * 9 <= codec.variance_bound(vector) <= 103 * 9
 
 
 def test_levels_of_a_message_that_do_not_rise():

@@ -224,7 +224,7 @@ def best_multiplier(objective: Objective, count: int, *starts: float) -> float:
     Returns
     -------
     p : float
-        At least as great as 2**(-28 / (count - 1)), so that all levels differ, and below 1.
+        At least as great as 2**(-28 / (count - 1)), so that no level is below 2**-28, and below 1.
     """
     least, most = 2.0 ** (-28 / (count - 1)), 1 - 2.0**-10
 

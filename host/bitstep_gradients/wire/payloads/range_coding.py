@@ -91,7 +91,7 @@ def rounded_counts(counts: np.ndarray) -> np.ndarray:
     range. A count that is not 0 stays above 0.
     """
     halvings = max(int(counts.max()).bit_length() - 31, 0)
-    scaled = 16 * np.maximum(counts >> halvings, 1)
+    scaled = 16 * (counts >> halvings)
     nearest = np.searchsorted(VALUES[1:] + VALUES[:-1], 2 * scaled, side="right") + 1
     return np.where(counts > 0, nearest, 0)
 
