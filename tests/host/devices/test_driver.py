@@ -664,14 +664,14 @@ def test_halves_of_an_address():
 class Looks:
     """A run whose STATUS and beats are told look after look."""
 
-    def __init__(self, statuses, beats=itertools.repeat(0)):
+    def __init__(self, statuses, beats=()):
         self.job, self.statuses, self.beats = small_job(), iter(statuses), iter(beats)
 
     def read(self, name):
         return next(self.statuses) if name == "STATUS" else 0
 
     def read_pair(self, name):
-        return next(self.beats)
+        return next(self.beats, 0)
 
 
 @pytest.fixture
@@ -683,9 +683,10 @@ def clock(monkeypatch):
 
 
 @pytest.mark.parametrize(("statuses", "step_s", "lost"), [
-    ([0, 0, 0, 0], 0.6, [False, False, True, True]),        # three looks, more than a second
-    ([0] * 6, 0.25, [False] * 4 + [True] * 2),              # a second, more than three looks
-    ([0, 0, Status.BUSY] * 3, 0.6, [False] * 9)])           # never in a row
+    ([0] * 4, 0.6, [False] * 2 + [True] * 2),       # three looks, more than a second
+    ([0] * 3, 1.5, [False] * 2 + [True]),
+    ([0] * 6, 0.25, [False] * 4 + [True] * 2),      # a second, more than three looks
+    ([0, 0, Status.BUSY] * 3, 0.6, [False] * 9)])   # never in a row
 def test_run_that_is_neither_busy_nor_done_is_lost_in_the_end(clock, statuses, step_s, lost):
     progress, found = RunProgress(Looks(statuses), 60.0), []
     for _ in statuses:
