@@ -141,7 +141,7 @@ class EarlyStopping:
     @property
     def best(self) -> int | None:
         """Epoch of the least score, counted from 0; None without held-out rows."""
-        return self.rule.best if self.stopping.held_out and self.rule.epochs else None
+        return self.rule.best if self.stopping.held_out else None
 
 
 def check_fraction(fraction: float) -> None:
