@@ -439,9 +439,9 @@ def test_close_ends_a_run(use, tmp_path):
 
 
 def test_close_ends_a_run_whose_mark_could_not_be_left(use, tmp_path, monkeypatch):
-    """An empty file, as a full disk leaves it, is nobody's mark."""
+    """A part of one, as a full disk leaves it, is nobody's."""
     def fail(path, *_, **__):
-        path.touch()
+        path.write_bytes(b"{")
         raise OSError("No space left on device")
 
     fake = use(CONFIG)
