@@ -134,10 +134,6 @@ class EarlyStopping:
                 return True
         return until == len(plans[0].job.epochs)
 
-    def kept(self, result: RunResult) -> RunResult:
-        """The epochs that belong to the training: those that were scored, if the rule ended it."""
-        return result.first(self.rule.epochs) if self.rule.ended else result
-
     @property
     def best(self) -> int | None:
         """Epoch of the least score, counted from 0; None without held-out rows."""
