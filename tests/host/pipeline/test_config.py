@@ -56,10 +56,11 @@ def test_least_features_of_batches_that_look_ahead():
 
 
 @pytest.mark.parametrize("changes, message", [
-    ({"row_ports": 2}, "row_ports must divide .* at least 64 bits, not 64 bits into 2; choose fewer .*"),
+    ({"row_ports": 2}, "row_ports must divide .* at least 64 bits, not 64 bits into 2; choose .*"),
     ({"bus_width": 128, "row_ports": 4}, ".* not 128 bits into 4; .*"),
     ({"bus_width": 256, "row_ports": 3}, "row_ports must be one of 1, 2, 4, not 3"),
-    ({"packed": True, "lookahead": 0, "max_features": 17}, "Packed rows of 4 bits on a bus of 64 must have 1 to 16 features .*, not 17; .*"),
+    ({"packed": True, "lookahead": 0, "max_features": 17},
+     "Packed rows of 4 bits on a bus of 64 must have 1 to 16 features .*, not 17; .*"),
     ({"packed": True, "lookahead": 0, "max_features": 65, "bus_width": 512},
      "Packed rows of 4 bits on a bus of 512 must have 1 to 64 features .*, not 65; .*"),
     ({"bus_width": 32}, "bus_width must be one of 64, 128, 256, 512, not 32"),
