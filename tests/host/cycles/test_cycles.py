@@ -11,12 +11,13 @@ from fakes import make_job
 from bitstep.cycles import Memory, OpenRows, count_epochs, run
 from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE, PackedOpenRows
 from bitstep.cycles.run import RunClock
-from bitstep.cycles.shape import Shape
+from bitstep.cycles.shape import Shape, shape_of
 from bitstep.cycles.streams.ample import AmpleStreams
 from bitstep.cycles.streams.simulated import SimulatedStreams
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import COUNTER_NAMES
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 
 CONFIG = PipelineConfig(bits=8, max_features=64)      # 8 values a beat, latency 13
 PROXIMAL = dataclasses.replace(CONFIG, proximal=True)
@@ -370,3 +371,28 @@ def test_sizes_that_are_kept_are_those_of_the_run():
     assert warm == count_epochs(fresh)
     assert count_epochs(job, config=slower) == count_epochs(dataclasses.replace(job), config=slower)
     assert count_epochs(job) == cold
+
+
+def test_a_run_is_warm_if_any_of_its_models_is():
+    config = PipelineConfig(bits=8, max_features=64, models=2)
+    cold = job_of(config)
+    for warm in (dataclasses.replace(cold, model=np.ones(8, np.int32)),
+                 dataclasses.replace(cold, intercept=-1)):
+        assert Shape.of(cold, config, None, [warm]).warm
+        assert shape_of(warm, config, None).warm
+    assert not Shape.of(cold, config, None, [cold]).warm
+
+
+def test_shapes_that_a_job_keeps_are_of_each_kind_of_run():
+    """A gradient, one that writes derivatives, and epochs; cold and warm; on each pipeline."""
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=64)
+    job = random_bit_plane_job(config, n_features=8, n_rows=40, model=np.zeros(8, np.int32),
+                               intercept=0)
+    warm = job.again(np.ones(8, np.int32), 0, job.epochs)
+    kinds = [{}, {"gradient": True}, {"gradient": True, "derivatives": True}]
+    for one in (job, warm, job):
+        for kind in kinds:
+            for pipeline in (config, dataclasses.replace(config, update_interval=4)):
+                assert shape_of(one, pipeline, None, **kind) == Shape.of(one, pipeline, None,
+                                                                         **kind)
+    assert warm.shapes is job.shapes

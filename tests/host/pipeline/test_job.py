@@ -12,6 +12,7 @@ from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import DeviceError, check_job
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job
 
 LINEAR_LOSSES = [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE]
@@ -247,3 +248,31 @@ def test_labels_of_some_rows(label_format, labels):
     assert job.stored_labels(0, 27).tolist() == labels
     assert job.stored_labels(16, 5).tolist() == labels[16:21]
     assert job.targets(8, 3).tolist() == [4 * one for one in labels[8:11]]
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"intercept_level": 1 << 11}, "intercept_level a multiple of 4096, for the least planes"),
+    ({"label_shift": 11}, "label_shift must be at least 12"),
+    ({"constants": np.ones(5, np.int32)}, "constants need a correction_period"),
+    ({"constant_intercept": 1}, "constants need a correction_period"),
+    ({"constant_intercept": 1 << 31, "correction_period": 2}, "constant_intercept must fit 32"),
+    ({"bit_plane_rows": 0}, "bit_plane_rows must be from 1 to"),
+])
+def test_parts_of_bit_plane_rows_that_do_not_fit(changes, message):
+    """Of 4 planes at the least, 12 are left out of every level."""
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=8)
+    job = random_bit_plane_job(config, n_features=5, n_rows=20, planes=(16, 4))
+    with pytest.raises(ValueError, match=message):
+        replace(job, **changes)
+
+
+def test_levels_that_a_codebook_cannot_have():
+    """-128 has no opposite in 8 bits."""
+    job = random_job(PipelineConfig(codebooks=True), n_features=5, n_rows=20)
+    assert job.codebooks is not None
+    tables = job.codebooks.copy()
+    tables[2, 3] = -127
+    replace(job, codebooks=tables)
+    tables[2, 3] = -128
+    with pytest.raises(ValueError, match="codebooks must be from -127 to 127, not -128"):
+        replace(job, codebooks=tables)
