@@ -390,9 +390,42 @@ def test_shapes_that_a_job_keeps_are_of_each_kind_of_run():
                                intercept=0)
     warm = job.again(np.ones(8, np.int32), 0, job.epochs)
     kinds = [{}, {"gradient": True}, {"gradient": True, "derivatives": True}]
-    for one in (job, warm, job):
+    for pipeline in (config, dataclasses.replace(config, update_interval=4), config):
         for kind in kinds:
-            for pipeline in (config, dataclasses.replace(config, update_interval=4)):
+            for one in (job, warm):
                 assert shape_of(one, pipeline, None, **kind) == Shape.of(one, pipeline, None,
                                                                          **kind)
     assert warm.shapes is job.shapes
+
+
+def test_a_gradient_has_no_corrections_and_proximal_steps():
+    """And takes longer for the finer sigmoid, unless it writes derivatives."""
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=64, proximal=True,
+                            loss_family="logistic", update_interval=6)
+    job = random_bit_plane_job(config, n_features=8, n_rows=40, loss=Loss.LOGISTIC,
+                               correction_period=2, proximal_period=4)
+    epochs, gradient, derivatives = (
+        Shape.of(job, config, None, gradient=one, derivatives=other)
+        for one, other in ((False, False), (True, False), (True, True)))
+    assert (epochs.correction_period, epochs.proximal_period) == (2, 4)
+    for one in (gradient, derivatives):
+        assert (one.correction_period, one.proximal_period) == (0, 0)
+    assert epochs.latency == derivatives.latency == config.latency < gradient.latency
+
+
+@pytest.mark.parametrize("memory", [Memory(), Memory(60, 3.5), Memory(7, 9.0)])
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_epochs_that_are_skipped_are_counted_as_if_they_were_not(memory, copies):
+    """All ends of epochs, and all counters; open rows, if only none, keep them from being skipped.
+    """
+    job = job_of(n_rows=37, epochs=40)
+    job = dataclasses.replace(job, rows=(*job.rows,) + (job.rows[0].copy(),) * (copies - 1))
+    shape, found = Shape.of(job, CONFIG, None), []
+    for open_rows in (None, [()] * 40):
+        streams = AmpleStreams(shape, memory.latency) if memory.is_ample(8) \
+            else SimulatedStreams(shape, memory)
+        clock = RunClock(shape, streams)
+        clock.run(40, False, open_rows)
+        assert len(clock.ends) == 40
+        found.append((clock.ends, clock.counters(0)))
+    assert found[0] == found[1]
