@@ -223,6 +223,7 @@ def test_second_model_may_be_the_only_warm_one():
     warm = dataclasses.replace(cold, model=np.arange(25, dtype=np.int32), intercept=-7)
     device = FakeDevice(config)
     with device.begin([cold, warm]) as run:
+        assert isinstance(run, RegisterRun)
         assert device.get("WARM_START") == 1
         words = device.take(device.pair("MODEL_IN_ADDRESS"), 2 * run.layout.n_bytes).view("<i4")
         models, intercepts = run.layout.unpack(words.reshape(2, -1))

@@ -14,6 +14,7 @@ from bitstep.pipeline.results import (
     RangeOverflowError,
     RunResult,
     TrainingInterrupted,
+    result_of,
 )
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -30,7 +31,7 @@ class Noted(Run):
         while self.done < 3:
             self.done += 1
             if self.done == self.device.fails:
-                raise BusError("the memory is gone", self.outcomes()[0])
+                raise BusError("the memory is gone", result_of(self.outcomes()[0]))
             yield self.done * len(self.jobs)
 
     def outcomes(self):

@@ -290,7 +290,7 @@ def test_a_job_that_cannot_start_again_holds_up_no_other(kind):
     """Where jobs do not end each other. Both have no epoch then, so a device could train them in
     one pass.
     """
-    tracks, config = tracks_of([False, True], steps=[400.0, 100.0, 100.0])
+    tracks, config = tracks_of([False, True], steps=np.array([400.0, 100.0, 100.0]))
     device = kind(config)
     device.workers = 1
     TrainingLoop(device, tracks, to_the_end=True).run()
