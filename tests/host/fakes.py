@@ -271,7 +271,19 @@ class FakeDevice(RegisterDevice):
             model=words[positions].astype(np.int32), intercept=int(words[-2]),
             loss=Loss(self.get("LOSS")), proximal_period=self.get("PROXIMAL_PERIOD"),
             box_limit=self.get("BOX_LIMIT"), fine_rows=self.fine_rows(positions),
-            cell_half_levels=self.get("CELL_HALF_LEVELS"))
+            cell_half_levels=self.get("CELL_HALF_LEVELS"), codebooks=self.codebooks(n_features))
+
+    def codebooks(self, n_features):
+        """Levels of each feature's codes; None in a pipeline without codebooks."""
+        config, beats = self.config, self.get("BEATS_PER_ROW")
+        if not config.codebooks:
+            return None
+        lanes, n_codes = config.rows.lanes, 1 << config.bits
+        padded = -(-lanes // 8) * 8         # of a beat and a code
+        levels = self.take(self.pair("CODEBOOKS_ADDRESS"), beats * n_codes * padded).view(np.int8)
+        of_code = levels.reshape(beats, n_codes, padded)[:, :, :lanes]
+        assert not levels.reshape(beats, n_codes, padded)[:, :, lanes:].any()
+        return np.moveaxis(of_code, 1, 2).reshape(-1, n_codes)[:n_features]
 
     def labels(self, n_rows, label_format):
         """Stored labels of a model, and weights of the rows or None."""

@@ -26,7 +26,7 @@ def same_run(one: TrainingJob, other: TrainingJob) -> bool:
     once: batch, loss and its bound, format of the labels, intercept's level, periods of corrections
     and proximal steps, box limit, and keys of the dither.
     """
-    return share_rows(one, other) and not one.cell_half_levels \
+    return share_rows(one, other) \
         and all(getattr(one, name) == getattr(other, name) for name in _COMMON) \
         and all(mine.key == others.key for mine, others in zip(one.epochs, other.epochs,
                                                                strict=True))

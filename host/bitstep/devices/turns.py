@@ -77,7 +77,6 @@ class Turns:
     def release(self, run: Holder) -> None:
         """Take the registers from a run, if it has them, after what waits for its end."""
         with self._lock:
-            self._forget(run)
             if self.has(run):
                 self._catch_up()
                 self._holder = None
@@ -87,7 +86,6 @@ class Turns:
         what waits for its end, for :meth:`free_lost`.
         """
         with self._lock:
-            self._forget(run)
             self._left.append(stack)
             if self.has(run):
                 self._holder = None
@@ -126,9 +124,6 @@ class Turns:
             other = self._other()
             if other is None or other.over:
                 self._catch_up()
-
-    def _forget(self, run: Holder) -> None:
-        self._held = [entry for entry in self._held if entry[0]() is not run]
 
     def _other(self) -> Holder | None:
         return None if self._holder is None else self._holder()

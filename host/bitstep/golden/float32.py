@@ -140,8 +140,7 @@ class FloatEpoch:
             self.pending = None
             if not fits(self.model, MODEL_WIDTH):
                 raise Overflowed(Overflow.MODEL)
-            boundary = min(row, self.job.n_rows - 1) // self.job.correction_period \
-                * self.job.correction_period
+            boundary = row // self.job.correction_period * self.job.correction_period
             if boundary + self.job.correction_period < self.job.n_rows:
                 exact = correction(self.model, self.job.coefficients.astype(np.int64), self.steps)
                 if any(not fits(value, MODEL_WIDTH) for value in exact):

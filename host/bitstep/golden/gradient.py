@@ -35,7 +35,6 @@ from bitstep.golden.steps import (
 )
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.parts.widths import UPDATE_WIDTH
 from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT, GradientSum
 
@@ -67,8 +66,6 @@ def gradient(job: TrainingJob, derivative_planes: int = 0,
                 _dots(job, steps.planes), then.targets(0, job.n_rows).tolist(),
                 dithers(steps.key, job.n_rows).tolist(), strict=True)):
             updates.append(rule_of(row)(dot, target, dither))
-            if not fits(updates[-1], UPDATE_WIDTH):
-                return failed
     except Overflowed:
         return failed
     if sum(map(abs, updates)) >= UPDATES_LIMIT:

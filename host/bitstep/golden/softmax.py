@@ -16,7 +16,6 @@ import numpy as np
 from bitstep.golden.dither import dithers, round_dithered
 from bitstep.golden.integer import IntegerEpoch
 from bitstep.golden.levels import levels_of
-from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
 from bitstep.golden.steps import (
     MAX_DERIVATIVE_STEP,
@@ -28,7 +27,6 @@ from bitstep.golden.steps import (
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.parts.widths import UPDATE_WIDTH
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import UPDATES_LIMIT, ClassSums, GradientSum
 from bitstep.pipeline.shapes import WEIGHT_BITS
@@ -139,8 +137,6 @@ def gradients(jobs: Sequence[TrainingJob], derivative_planes: int = 0,
                             for one, sign in zip(found, signs, strict=True)])
             shared += [[_of_row(first, row, one * other >> 2 * FINE_VALUE - SHARED)
                         for other in found] for one in found]
-            if not all(fits(update, UPDATE_WIDTH) for update in updates[-1]):
-                return failed
     except Overflowed:
         return failed
     by_class = list(zip(*updates, strict=True))
@@ -203,14 +199,12 @@ def _take_rows(jobs: Sequence[TrainingJob], parts: list[IntegerEpoch], steps: Ep
             change = one - ((label & 1) << DERIVATIVE_FRACTION) - (label >> 1)
             update = round_dithered(step_of(row) * change, STEP_FRACTION + DERIVATIVE_FRACTION,
                                     dither)
-            if not fits(update, UPDATE_WIDTH):
-                raise Overflowed(Overflow.UPDATE)
             if update:
                 part.subtract(update * levels, update)
 
 
 def _derivative_step(job: TrainingJob, steps: EpochSteps) -> int:
-    """The step of a derivative of 1, which must fit."""
+    """The step of a derivative of 1, which must fit; then updates do, of derivatives within 1."""
     step = derivative_step(job, steps)
     if step >= MAX_DERIVATIVE_STEP:
         raise Overflowed(Overflow.UPDATE)

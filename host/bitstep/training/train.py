@@ -100,12 +100,9 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         on_epoch=on_epoch, on_words=words_shown(on_epoch), checkpoint=checkpoint,
         stopping=stopping)
     loop.run()
-    results, best = results_of(tracks), None
-    if stopping:
-        results, best = [stopping.kept(one) for one in results], stopping.best
-    model = collect_model(outputs[0].scaler, [one.plan for one in tracks], results,
+    model = collect_model(outputs[0].scaler, [one.plan for one in tracks], results_of(tracks),
                           loop.interrupted, _planes_of(tracks, training, first_epoch))
-    return replace(with_restarts(model, loop.growth.restarts), best=best)
+    return replace(with_restarts(model, loop.growth.restarts), best=stopping and stopping.best)
 
 
 def _tracks(outputs, config, wishes, initial=None, first_epoch=0) -> list[Track]:

@@ -11,12 +11,13 @@ from fakes import make_job
 from bitstep.cycles import Memory, OpenRows, count_epochs, run
 from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE, PackedOpenRows
 from bitstep.cycles.run import RunClock
-from bitstep.cycles.shape import Shape
+from bitstep.cycles.shape import Shape, shape_of
 from bitstep.cycles.streams.ample import AmpleStreams
 from bitstep.cycles.streams.simulated import SimulatedStreams
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import COUNTER_NAMES
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 
 CONFIG = PipelineConfig(bits=8, max_features=64)      # 8 values a beat, latency 13
 PROXIMAL = dataclasses.replace(CONFIG, proximal=True)
@@ -370,3 +371,61 @@ def test_sizes_that_are_kept_are_those_of_the_run():
     assert warm == count_epochs(fresh)
     assert count_epochs(job, config=slower) == count_epochs(dataclasses.replace(job), config=slower)
     assert count_epochs(job) == cold
+
+
+def test_a_run_is_warm_if_any_of_its_models_is():
+    config = PipelineConfig(bits=8, max_features=64, models=2)
+    cold = job_of(config)
+    for warm in (dataclasses.replace(cold, model=np.ones(8, np.int32)),
+                 dataclasses.replace(cold, intercept=-1)):
+        assert Shape.of(cold, config, None, [warm]).warm
+        assert shape_of(warm, config, None).warm
+    assert not Shape.of(cold, config, None, [cold]).warm
+
+
+def test_shapes_that_a_job_keeps_are_of_each_kind_of_run():
+    """A gradient, one that writes derivatives, and epochs; cold and warm; on each pipeline."""
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=64)
+    job = random_bit_plane_job(config, n_features=8, n_rows=40, model=np.zeros(8, np.int32),
+                               intercept=0)
+    warm = job.again(np.ones(8, np.int32), 0, job.epochs)
+    kinds = [{}, {"gradient": True}, {"gradient": True, "derivatives": True}]
+    for pipeline in (config, dataclasses.replace(config, update_interval=4), config):
+        for kind in kinds:
+            for one in (job, warm):
+                assert shape_of(one, pipeline, None, **kind) == Shape.of(one, pipeline, None,
+                                                                         **kind)
+    assert warm.shapes is job.shapes
+
+
+def test_a_gradient_has_no_corrections_and_proximal_steps():
+    """And takes longer for the finer sigmoid, unless it writes derivatives."""
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=64, proximal=True,
+                            loss_family="logistic", update_interval=6)
+    job = random_bit_plane_job(config, n_features=8, n_rows=40, loss=Loss.LOGISTIC,
+                               correction_period=2, proximal_period=4)
+    epochs, gradient, derivatives = (
+        Shape.of(job, config, None, gradient=one, derivatives=other)
+        for one, other in ((False, False), (True, False), (True, True)))
+    assert (epochs.correction_period, epochs.proximal_period) == (2, 4)
+    for one in (gradient, derivatives):
+        assert (one.correction_period, one.proximal_period) == (0, 0)
+    assert epochs.latency == derivatives.latency == config.latency < gradient.latency
+
+
+@pytest.mark.parametrize("memory", [Memory(), Memory(60, 3.5), Memory(7, 9.0)])
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_epochs_that_are_skipped_are_counted_as_if_they_were_not(memory, copies):
+    """All ends of epochs, and all counters; open rows, if only none, keep them from being skipped.
+    """
+    job = job_of(n_rows=37, epochs=40)
+    job = dataclasses.replace(job, rows=(*job.rows,) + (job.rows[0].copy(),) * (copies - 1))
+    shape, found = Shape.of(job, CONFIG, None), []
+    for open_rows in (None, [()] * 40):
+        streams = AmpleStreams(shape, memory.latency) if memory.is_ample(8) \
+            else SimulatedStreams(shape, memory)
+        clock = RunClock(shape, streams)
+        clock.run(40, False, open_rows)
+        assert len(clock.ends) == 40
+        found.append((clock.ends, clock.counters(0)))
+    assert found[0] == found[1]

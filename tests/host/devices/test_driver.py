@@ -1,6 +1,8 @@
 """Jobs on a device behind registers and on the golden device: the same call and results."""
 
 import dataclasses
+import itertools
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitstep.devices.driver import RegisterRun
+from bitstep.devices.progress import RunProgress
+from bitstep.devices.register_device import GradientRun
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
@@ -35,6 +39,7 @@ from bitstep.pipeline.results import (
     RunTimeoutError,
     TrainingInterrupted,
 )
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job as simulated_job
 
 CONFIG = PipelineConfig(bits=3, max_features=64)        # 21 lanes, 22 words a beat
@@ -67,6 +72,7 @@ NEW_JOBS = {                        # what register or buffer each is about: con
     "loss": ({}, {"loss": Loss.SQUARED_HINGE}),
     "logistic": ({"loss_family": "logistic", "update_interval": 6}, {"loss": Loss.LOGISTIC}),
     "proximal": ({"proximal": True}, {"proximal_period": 5}),
+    "codebooks": ({"codebooks": True}, {"n_features": 64}),
     "fine rows": ({"refetch": True, "lookahead": 0}, {"loss": Loss.HINGE, "cell_half_levels": 2}),
     "wider fine rows": ({"refetch": True, "lookahead": 0, "bits": 1},
                         {"loss": Loss.HINGE, "cell_half_levels": 4, "copies": 2, "n_features": 64}),
@@ -200,6 +206,31 @@ def test_lookahead_of_floating_point_rows_is_the_job_s(kind):
     assert found[0] != found[1] != found[2] != found[0]
 
 
+def test_margin_of_a_look_ahead():
+    """As docs/registers.md has it: half levels, rows, features and the largest level multiplied."""
+    config = dataclasses.replace(CONFIG, refetch=True, lookahead=5)
+    job = simulated_job(config, n_features=43, n_rows=9, loss=Loss.HINGE, cell_half_levels=2)
+    device = FakeDevice(config)
+    device.train(job)
+    assert device.get("LOOKAHEAD_MARGIN") == 2 * 5 * 43 * 3
+    device.train(simulated_job(config, n_features=43, n_rows=9, loss=Loss.HINGE))
+    assert device.get("LOOKAHEAD_MARGIN") == 0
+
+
+def test_second_model_may_be_the_only_warm_one():
+    config = dataclasses.replace(CONFIG, models=2)
+    cold = random_job(config=config)
+    warm = dataclasses.replace(cold, model=np.arange(25, dtype=np.int32), intercept=-7)
+    device = FakeDevice(config)
+    with device.begin([cold, warm]) as run:
+        assert isinstance(run, RegisterRun)
+        assert device.get("WARM_START") == 1
+        words = device.take(device.pair("MODEL_IN_ADDRESS"), 2 * run.layout.n_bytes).view("<i4")
+        models, intercepts = run.layout.unpack(words.reshape(2, -1))
+    assert models.tolist() == [[0] * 25, [*range(25)]]
+    assert intercepts.tolist() == [0, -7]
+
+
 def test_close():
     device = FakeDevice(CONFIG)
     with device:
@@ -244,6 +275,52 @@ def test_job_for_another_pipeline(kind, change, make, message):
     with pytest.raises(DeviceError, match=message):
         device.train(make())
     assert getattr(device, "log", []) == []
+
+
+def test_every_job_of_a_run_is_for_the_pipeline():
+    device = FakeDevice(CONFIG)
+    with pytest.raises(DeviceError, match="job is for 4 bits"):
+        device.begin([small_job(), make_job([[1, 2]], [1], bits=4)])
+    assert device.log == []
+
+
+def test_few_bits_that_a_pipeline_does_not_have():
+    device = FakeDevice(CONFIG)
+    for changes, needed in (({"model_bits": 4}, "--model-bits 4"),
+                            ({"update_bits": 4}, "--rounded-updates")):
+        with pytest.raises(DeviceError, match=rf"a job asks for 4 bits: .*bitstep rtl {needed}"):
+            device.train(dataclasses.replace(small_job(), **changes))
+    rounding = FakeDevice(dataclasses.replace(CONFIG, rounded_updates=True))
+    rounding.begin([dataclasses.replace(small_job(), update_bits=4)]).close()
+    assert rounding.get("UPDATE_BITS") == 4
+    assert device.log == []
+
+
+def test_buffer_that_is_too_small(monkeypatch):
+    allocate = FakeDevice.allocate
+    monkeypatch.setattr(FakeDevice, "allocate", lambda self, n_bytes: allocate(self, n_bytes - 8))
+    device = FakeDevice(CONFIG)
+    with pytest.raises(DeviceError, match=r"gave 72 bytes at address 0x\w+ where 80 bytes aligned"):
+        device.train(small_job())
+    assert device.buffers == device.log == []
+
+
+def test_gradients_are_of_the_expected_device_too():
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=64)
+    job = random_bit_plane_job(config, n_features=40, n_rows=9)
+    with pytest.raises(DeviceError, match="another bitstream is loaded"):
+        FakeDevice(config, identity=5).gradient(job)
+
+
+def test_a_gradient_has_no_corrections_and_proximal_steps():
+    """Neither is a part of the loss whose gradient it is."""
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=64, proximal=True)
+    job = random_bit_plane_job(config, n_features=40, n_rows=9, correction_period=2,
+                               proximal_period=4)
+    device = FakeDevice(config)
+    GradientRun(device, job, 60.0).close()
+    assert (device.get("GRADIENT"), device.get("BATCH")) == (1, 9)
+    assert device.get("CORRECTION_PERIOD") == device.get("PROXIMAL_PERIOD") == 0
 
 
 def test_not_enough_memory():
@@ -313,6 +390,17 @@ def test_run_that_ends_too_early():
         device.train(small_job())
 
 
+def test_run_that_failed_without_an_error(monkeypatch):
+    """STATUS says so, whatever ERROR does: its models are not taken for right."""
+    def end(self, error=Error.NONE):
+        self.set("STATUS", Status.DONE | Status.FAILED)
+        self.run = None
+
+    monkeypatch.setattr(FakeDevice, "end", end)
+    with pytest.raises(RunError, match="in epoch 4 of 3 with the unknown error code 0"):
+        FakeDevice(CONFIG).train(small_job())
+
+
 @pytest.mark.parametrize("deaf, ending", [
     (False, "the run was aborted$"), (True, "told to abort but did not: reset the device$")])
 def test_timeout(monkeypatch, deaf, ending):
@@ -329,6 +417,18 @@ def test_timeout(monkeypatch, deaf, ending):
     device.deaf, device.hang = False, None
     assert device.train(small_job()).epochs_done == 3
     assert device.buffers == []
+
+
+def test_callback_may_take_longer_than_the_time_limit():
+    """The limit is of the device, which goes on meanwhile."""
+    seen = []
+
+    def slow(done):
+        seen.append(done)
+        time.sleep(0.15)
+
+    assert FakeDevice(CONFIG).train(small_job(), timeout_s=0.1, on_epoch=slow).epochs_done == 3
+    assert seen == [1, 2, 3]
 
 
 @pytest.mark.parametrize("what", ["Ctrl-C", "a line that is dead"])
@@ -418,6 +518,19 @@ def test_error_in_the_callback_aborts():
         device.train(random_job(), on_epoch=fail)
     assert not device.get("STATUS") & Status.BUSY
     assert device.buffers == []
+
+
+def test_error_in_the_callback_is_told_where_the_abort_fails(monkeypatch):
+    """Not that of the abort, which may follow from it."""
+    def fail(*_):
+        raise ZeroDivisionError
+
+    def dead(run):
+        raise DeviceError("a line that is dead")
+
+    monkeypatch.setattr(RegisterRun, "abort", dead)
+    with pytest.raises(ZeroDivisionError):
+        FakeDevice(CONFIG).train(random_job(), on_epoch=fail)
 
 
 def test_run_left_behind_is_stopped_first(monkeypatch):
@@ -529,3 +642,66 @@ def test_flags_of_a_ninth_job_are_in_another_register(count, flags):
     assert RegisterRun._flags(run) == flags
     run._begun = False
     assert RegisterRun._flags(run) == 0
+
+
+@pytest.mark.parametrize("before_carry", range(5))
+def test_counter_that_goes_on_while_it_is_read(before_carry):
+    """Each read takes a cycle, and a low half may begin again between two of them."""
+    first = (7 << 32) - before_carry
+    cycles = itertools.count(first)
+    run: Any = SimpleNamespace(read=lambda name: {
+        "CYCLES_LO": (now := next(cycles)) & 0xFFFF_FFFF, "CYCLES_HI": now >> 32}[name])
+    found = RegisterRun.read_pair(run, "CYCLES")
+    assert first < found < next(cycles)
+
+
+def test_halves_of_an_address():
+    written: dict[str, int] = {}
+    run: Any = SimpleNamespace(write=written.__setitem__)
+    RegisterRun.write_pair(run, "ROWS_ADDRESS", 0x12_3456_789A)
+    assert written == {"ROWS_ADDRESS_LO": 0x3456_789A, "ROWS_ADDRESS_HI": 0x12}
+
+
+class Looks:
+    """A run whose STATUS and beats are told look after look."""
+
+    def __init__(self, statuses, beats=()):
+        self.job, self.statuses, self.beats = small_job(), iter(statuses), iter(beats)
+
+    def read(self, name):
+        return next(self.statuses) if name == "STATUS" else 0
+
+    def read_pair(self, name):
+        return next(self.beats, 0)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time of :mod:`bitstep.devices.progress` in seconds, which goes on by hand."""
+    now = [0.0]
+    monkeypatch.setattr("bitstep.devices.progress.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+@pytest.mark.parametrize(("statuses", "step_s", "lost"), [
+    ([0] * 4, 0.6, [False] * 2 + [True] * 2),       # three looks, more than a second
+    ([0] * 3, 1.5, [False] * 2 + [True]),
+    ([0] * 6, 0.25, [False] * 4 + [True] * 2),      # a second, more than three looks
+    ([0, 0, Status.BUSY] * 3, 0.6, [False] * 9)])   # never in a row
+def test_run_that_is_neither_busy_nor_done_is_lost_in_the_end(clock, statuses, step_s, lost):
+    progress, found = RunProgress(Looks(statuses), 60.0), []
+    for _ in statuses:
+        assert progress.look() == bool(progress.lost)
+        found.append(bool(progress.lost))
+        clock[0] += step_s
+    assert found == lost
+
+
+def test_look_ends_a_wait_in_which_nothing_happens_for_too_long(clock):
+    """Beats are progress, and the time counts from the last of them."""
+    progress, found = RunProgress(Looks([Status.BUSY] * 6, [0, 0, 1, 1, 1, 1]), 2.0), []
+    for _ in range(6):
+        found.append((progress.look(), progress.idle_s))
+        clock[0] += 1.5
+    assert found == [(False, 0.0), (False, 1.5), (False, 0.0), (False, 1.5), (True, 3.0),
+                     (True, 4.5)]

@@ -24,7 +24,7 @@ from bitstep.devices.pynq import PynqDevice, find_bitstream, left, read_bitstrea
 from bitstep.devices.pynq import device as device_module
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import Status
+from bitstep.pipeline.registers import Error, Status
 from bitstep.pipeline.results import DeviceError
 from bitstep.training.files.checkpoint import load_checkpoint
 
@@ -240,11 +240,35 @@ def test_close_lets_an_interrupt_arrive(use, tmp_path, monkeypatch):
 
 
 def test_interrupt_that_fails(use, tmp_path):
-    use(CONFIG, interrupt=FakeInterrupt(error=RuntimeError("invalidated by Overlay change")))
+    interrupt = FakeInterrupt(error=RuntimeError("invalidated by Overlay change"))
+    use(CONFIG, interrupt=interrupt)
     device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
     with pytest.raises(DeviceError, match=r"invalidated by Overlay change; open .*interrupt=False"):
         device.wait(lambda: False, 1)
+    interrupt.error = None          # the next one is asked for anew
+    assert device.await_interrupt(10)
+    assert interrupt.waits == 2
     device.close()
+
+
+def test_closed_device_waits_no_longer(use, tmp_path, monkeypatch):
+    """pynq would give a later interrupt to who nobody listens to."""
+    ended = threading.Event()
+
+    class Cancelled:
+        async def wait(self):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ended.set()
+                raise
+
+    monkeypatch.setattr(device_module, "LOOK_S", 0.01)
+    use(CONFIG, interrupt=Cancelled())
+    with PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG)) as device:
+        assert not device.await_interrupt(0.02)
+        assert not ended.is_set()
+    assert ended.wait(10)
 
 
 def test_without_pynq(tmp_path, monkeypatch):
@@ -345,6 +369,18 @@ def test_left_run_is_ended(killed):
     assert not left.MARK.exists()
 
 
+def test_left_run_is_ended_before_new_files(killed):
+    """They may be of another pipeline, at whose registers nobody must look by the old mark."""
+    fake, _ = killed
+    left.prepare_for_new_files()
+    assert not fake.pipeline.get("STATUS") & Status.BUSY
+    assert fake.pipeline.get("ERROR") == Error.ABORTED
+    assert not left.MARK.exists()
+    fake.looked = False
+    left.prepare_for_new_files()
+    assert not fake.looked
+
+
 def test_left_run_that_does_not_end(killed, monkeypatch):
     fake, path = killed
     fake.pipeline.deaf = True
@@ -400,6 +436,38 @@ def test_close_ends_a_run(use, tmp_path):
     device.close()
     assert not fake.pipeline.get("STATUS") & Status.BUSY
     assert not left.MARK.exists()
+
+
+def test_close_ends_a_run_whose_mark_could_not_be_left(use, tmp_path, monkeypatch):
+    """A part of one, as a full disk leaves it, is nobody's."""
+    def fail(path, *_, **__):
+        path.write_bytes(b"{")
+        raise OSError("No space left on device")
+
+    fake = use(CONFIG)
+    bitfile = write_bitstream(tmp_path, CONFIG)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", fail)
+        device = PynqDevice(CONFIG, bitfile=bitfile)
+    fake.pipeline.set("STATUS", Status.BUSY)
+    device.close()
+    assert not fake.pipeline.get("STATUS") & Status.BUSY
+
+
+def test_opening_that_ctrl_c_ends_leaves_nothing_open(use, tmp_path, monkeypatch):
+    fake = use(CONFIG)
+
+    def leave(*arguments):
+        left.leave_mark(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(device_module, "leave_mark", leave)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    assert not list(device_module._OPEN)
+    assert not left.MARK.exists()
+    assert len(fake.loaded) == 1
+    del caught
 
 
 def test_close_of_a_run_that_does_not_end(use, tmp_path, monkeypatch):
@@ -553,6 +621,15 @@ def test_end_of_the_program_ends_a_run(tmp_path):
     """A script that nobody stops, and that closes nothing."""
     assert script_of(tmp_path, "") == (0, "aborted 6\n", "")
     assert not (tmp_path / "mark.json").exists()
+
+
+def test_end_of_the_program_ends_the_run_of_a_thread(tmp_path):
+    """Python ends such a thread where it is, and what it holds is never given up."""
+    assert script_of(tmp_path, """
+import threading, time
+threading.Thread(target=lambda held: time.sleep(600), args=[device], daemon=True).start()
+del device
+""") == (0, "aborted 6\n", "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")

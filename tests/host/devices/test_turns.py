@@ -201,6 +201,20 @@ def test_kept_rows_stay_while_a_run_of_another_thread_reads_them():
         held = len(device.buffers)
     assert len(device.buffers) == held
     other.end()
+    assert not device.buffers
+    check(device)
+
+
+def test_kept_rows_are_given_back_beside_a_run_that_is_over():
+    """Nothing reads them any more, though nobody has closed it."""
+    device = FakeDevice(CONFIG)
+    with device.keep_rows():
+        run = device.begin([ONE])
+        run.finish()
+        held = len(device.buffers)
+    assert len(device.buffers) == held - 1
+    is_right(run.outcomes()[0], ONE)
+    run.close()
     check(device)
 
 
@@ -216,6 +230,8 @@ def test_kept_rows_stay_while_a_run_that_does_not_stop_may_use_them(monkeypatch)
         device.train(TWO)
     assert len(device.buffers) == held
     device.deaf, device.hang = False, None
+    with device.begin([TWO]):           # which needs the memory
+        assert len(device.buffers) == 4
     check(device)
 
 

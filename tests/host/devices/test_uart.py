@@ -28,6 +28,7 @@ from bitstep.pipeline.results import DeviceError
 
 CONFIG = PipelineConfig(bits=2)
 BASE, SIZE = 0x1000_0000, 4096
+GAP_S = 0.125               # of the board, which is not what a host begins with
 
 
 class Board:
@@ -39,6 +40,7 @@ class Board:
         self.reply, self.signature = reply, signature
         self.memory, self.registers = bytearray(n_bytes), {}
         self.waiting, self.closed, self.slept, self.requests = b"", False, 0.0, []
+        self.waits = []
 
     def write(self, data):
         self.requests.append(data)
@@ -59,12 +61,13 @@ class Board:
             words = self.registers.get(address, 0).to_bytes(8, "little")
         else:
             found = information(base=BASE, n_bytes=len(self.memory), clock_hz=40_000_000,
-                                baud=1_000_000, gap_s=0.05)
+                                baud=1_000_000, gap_s=GAP_S)
             words = struct.pack("<4Q", self.signature or found[0], *found[1:])
         packet = struct.pack("<BBBB", 0x5B, sequence, status, count) + words
-        self.waiting = self.reply(packet + zlib.crc32(packet).to_bytes(4, "little"))
+        self.waiting += self.reply(packet + zlib.crc32(packet).to_bytes(4, "little"))
 
     def read(self, n_bytes, timeout_s):
+        self.waits.append(timeout_s)
         data, self.waiting = self.waiting[:n_bytes], self.waiting[n_bytes:]
         return data
 
@@ -192,7 +195,27 @@ def test_repeats_what_did_not_arrive(device, change):
     assert device.read(0x40) == 77
     assert board.requests[sent:] == [board.requests[sent]] * 4
     assert device.link.repeated == 3
-    assert board.slept == pytest.approx(3 * 2 * 0.05)
+    assert board.slept == pytest.approx(3 * 2 * GAP_S)
+
+
+def test_late_reply_to_another_request_is_none(device):
+    """Whole as it is: its number is that of the request before."""
+    board, replies = device.link.transport, []
+    device.write(0x40, 77)
+    device.write(0x44, 88)
+    board.reply = lambda packet: replies.append(packet) or packet
+    assert device.read(0x40) == 77
+    board.reply = fails_first(lambda packet: replies[0])
+    assert device.read(0x44) == 88
+    assert device.link.repeated == 1
+
+
+@pytest.mark.parametrize("baud", [9_600, 1_000_000])
+def test_a_packet_may_take_as_long_as_its_bytes(device, baud):
+    """Ten bits each, of request and reply."""
+    board = device.link.transport
+    UartLink(board, baud=baud, timeout_s=0.5).read_memory(BASE, 2048)
+    assert board.waits[-2:] == pytest.approx([0.5 + 10 * (12 + 4 + 2048 + 4) / baud] * 2)
 
 
 @pytest.mark.parametrize(("change", "problem"), [

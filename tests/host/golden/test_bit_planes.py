@@ -359,6 +359,41 @@ def test_updates_beyond_the_sums_overflow():
     assert gradient(most).overflow == Overflow.UPDATE
 
 
+def test_sum_of_all_updates_has_a_limit_whatever_their_signs(monkeypatch):
+    """Those of labels -2^15 and 1 are 2^31 - 2^8 and -2^16 - 2^8 (:func:`extreme_job`)."""
+    job = replace(extreme_job(2), labels=pack_labels(np.array([-(1 << 15), 1]), LabelFormat.INT16))
+    sizes = (1 << 31) - (1 << 8), (1 << 16) + (1 << 8)
+    for limit, overflow in ((sum(sizes), Overflow.UPDATE), (sum(sizes) + 1, Overflow(0))):
+        monkeypatch.setattr("bitstep.golden.gradient.UPDATES_LIMIT", limit)
+        found = gradient(job)
+        assert found.overflow == overflow
+        assert overflow or found.intercept == (sizes[0] - sizes[1]) << 16
+
+
+@pytest.mark.parametrize("kind", ["golden", pytest.param("cpu", marks=needs_cpu)])
+@pytest.mark.parametrize("shift, overflow", [(3, Overflow.UPDATE), (4, Overflow(0))])
+def test_step_of_derivatives_must_fit_though_none_changes(kind, shift, overflow):
+    """At zeros s(0) = 1/2, which is what the labels hold, so no row has an update; the step of a
+    derivative of 1 is mantissa 2^(55 - 8 shift), and has room below 2^47.
+    """
+    job = make_job(3, loss=Loss.LOGISTIC, planes=(16,), correction_period=0, constants=None,
+                   constant_intercept=0)
+    signs = unpack_labels(job.labels, job.label_format, job.n_rows)
+    centred = replace(
+        job, labels=pack_labels((signs > 0) - (signs << 16), LabelFormat.INT32), intercept=0,
+        label_format=LabelFormat.INT32, model=np.zeros_like(job.model),
+        epochs=(EpochSteps(1 << 17, shift, planes=16),))
+    assert has_derivatives(centred)
+    if kind == "golden":
+        (epoch,) = train(centred)
+        assert epoch.overflow == overflow
+        assert not epoch.model.any()
+        return
+    from bitstep.devices.cpu.device import CpuDevice
+    (outcome,) = CpuDevice(job.config).train_models([centred])
+    assert getattr(outcome, "overflow", Overflow(0)) == overflow
+
+
 def test_epoch_table_holds_the_planes():
     assert EpochSteps(5, 2, planes=11).words()[0] == 5 | 2 << 18 | 11 << 21 | 1 << 50
 

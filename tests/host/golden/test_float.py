@@ -124,6 +124,25 @@ def test_overflowed_correction(period, overflow):
     assert last.overflow == overflow
 
 
+def test_intercept_that_does_not_fit():
+    # The target is 2^31 + 32 words, z one less than 2^31: c = -33 / 4 -> -9 or -8, for 1 to spare.
+    rows = {"intercept_level": 1, "label_format": LabelFormat.INT32}
+    for less, overflow in ((1, Overflow.MODEL), (100, Overflow(0))):
+        epoch, = train(float_job([[0.0]], [2**29 + 8 - less // 4], intercept=2**31 - less, **rows))
+        assert epoch.overflow == overflow
+        assert overflow or epoch.intercept in (2**31 - 100 + 8, 2**31 - 100 + 9)
+
+
+@pytest.mark.parametrize("word, overflow", [(1_431_655_764, Overflow(0)),
+                                            (1_431_655_766, Overflow.MODEL)])
+def test_sum_with_a_correction_that_does_not_fit(word, overflow):
+    # x + x 2^7 / 2^8 = 3 x / 2, though no row has an update.
+    epoch, = train(float_job([[0.0]] * 2, [0] * 2, model=words(word), correction_period=1,
+                             coefficients=words(128), epochs=(EpochSteps(0, 1, 1, 1),)))
+    assert epoch.overflow == overflow
+    assert overflow or epoch.model.tolist() == [word * 3 // 2]
+
+
 # As the integer pipeline, where no product needs rounding
 
 def converted(job, config):

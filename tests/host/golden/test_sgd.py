@@ -146,6 +146,17 @@ def test_overflow(levels, changes, overflow):
     assert last.overflow == overflow
 
 
+@pytest.mark.parametrize("levels, overflow", [
+    ([-1, 127], Overflow(0)), ([1, 127], Overflow.MODEL),
+    ([1, 127, -1], Overflow.MODEL),             # the last one does not undo it
+])
+def test_large_levels_leave_the_range_soon(levels, overflow):
+    # Each row adds 2^24 times its level, and 128 2^24 is 2^31.
+    job = make_job([[level] for level in levels], [512] * len(levels), mantissa=256,
+                   label_shift=15, batch=3, config=PipelineConfig(bits=8))
+    assert [epoch.overflow for epoch in train(job)] == [overflow]
+
+
 def test_overflowed_corrections():
     huge = (EpochSteps(64, 1, 2**17, 1),) * 2
     *_, last = train(corrections_job(epochs=huge, model=np.array([2**20, 0], np.int32)))

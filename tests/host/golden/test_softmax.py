@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from bitstep.golden import softmax
+from bitstep.golden.sgd import train
 from bitstep.golden.softmax import error_bound, exponential
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Overflow
 from bitstep.quantization import quantize_bit_planes, sign_labels
 from bitstep.training.objective import Objective
@@ -124,6 +126,35 @@ def test_one_row_by_hand():
     assert np.frombuffer(other.derivatives, "<i4")[0] == 2 << 15
 
 
+def test_sum_of_the_updates_of_a_class_has_a_limit(monkeypatch):
+    """A row of each of two classes that are alike: 2^27 and -2^27 for either of them."""
+    jobs, _, _ = make_jobs(n_rows=2, n_features=1, count=2, mantissa=1, shift=1, label_shift=36)
+    jobs = [replace(job, model=np.zeros(1, np.int32), intercept=0) for job in jobs]
+    for limit, overflow in ((1 << 28, Overflow.UPDATE), ((1 << 28) + 1, Overflow(0))):
+        monkeypatch.setattr(softmax, "UPDATES_LIMIT", limit)
+        found = softmax.gradients(jobs)
+        assert [one.overflow for one in found.classes] == [overflow] * 2
+        assert found.classes[0].intercept == 0
+
+
+def test_weights_count_in_all_sums():
+    """Gradients, and the products of probabilities that the curvature is made of."""
+    jobs, rows, classes = make_jobs()
+    weights = np.random.default_rng(1).integers(0, 1 << 16, 40).astype(np.uint16)
+    config = replace(jobs[0].config, row_weights=True)
+    found = softmax.gradients([replace(job, config=config, weights=weights) for job in jobs])
+    u = rows.values(slice(None))[0]
+    p, share = real_softmax(jobs, u, 2.0 ** (16 - 36)), weights / 2.0 ** 16
+    scale = EpochSteps.scale(3 << 14, 3) * 2.0 ** 36
+    for k, sums in enumerate(found.classes):
+        slope = (share * (p[:, k] - (classes == k))) @ np.hstack([u, np.ones((len(u), 1))])
+        measured = np.array([*sums.words, sums.intercept]) / (scale * 2.0 ** 16)
+        # A mantissa of 49,152 is rounded to a whole number with each weight.
+        assert np.abs(measured - slope).max() < len(u) * (error_bound(3) + 1 / scale + 2.0 ** -15)
+    assert np.abs(found.shared / 2.0 ** 30 - p.T @ (share[:, None] * p)).max() < len(u) * (
+        2 * error_bound(3) + 2.0 ** -29)
+
+
 def test_inner_pass_stands_still_at_the_centre():
     """With the derivatives of the full pass as labels no model moves, whatever the codes are."""
     jobs, _, _ = make_jobs(planes=16)
@@ -138,6 +169,56 @@ def test_inner_pass_stands_still_at_the_centre():
     moved = [replace(job, model=job.model + 1000) for job in inner[:1]] + inner[1:]
     assert any((model.model != job.model).any()
                for job, model in zip(moved, next(softmax.train(moved)), strict=True))
+
+
+def centred(jobs, labels, steps, **changes):
+    """Jobs of an inner pass, with these labels of all rows of every class."""
+    n_rows = jobs[0].n_rows
+    return [replace(job, labels=pack_labels(np.full(n_rows, label), LabelFormat.INT32),
+                    label_format=LabelFormat.INT32, epochs=(steps,), **changes)
+            for job, label in zip(jobs, labels, strict=True)]
+
+
+@pytest.mark.parametrize("word", [5, (1 << 31) - 1000])
+def test_corrections_are_those_of_a_model_alone(word):
+    """With a step of 0 nothing else moves, be it beyond the range of a word."""
+    jobs, _, _ = make_jobs(n_rows=9)
+    steps = EpochSteps(0, 1, correction_mantissa=1 << 10, correction_shift=3, planes=16)
+    inner = centred(jobs, [1, 0, 0], steps, correction_period=2, constant_intercept=1000,
+                    constants=np.array([900, -77, 12], np.int32),
+                    coefficients=np.array([4096, -4096, 0], np.int32))
+    inner[1] = replace(inner[1], model=np.array([word, 9, 4], np.int32))
+    alone = [next(train(job)) for job in inner]
+    together = next(softmax.train(inner))
+    overflow = Overflow.MODEL if word > 5 else Overflow(0)
+    assert [one.overflow for one in together] == [overflow] * 3
+    assert [one.overflow for one in alone] == [0, overflow, 0]
+    if not overflow:
+        for job, own, one in zip(inner, together, alone, strict=True):
+            assert own.model.tolist() == one.model.tolist() != job.model.tolist()
+            assert own.intercept == one.intercept == job.intercept + 4 * 16 * 1000
+
+
+@pytest.mark.parametrize("shift, overflow", [(3, Overflow(0)), (2, Overflow.UPDATE)])
+def test_step_of_an_inner_pass_must_fit_though_no_model_moves(shift, overflow):
+    """Of two classes that are alike derivatives are -1/2 and 1/2, as the labels say. The step is
+    (2^18 - 1) 2^(53 - 8 shift), and has room below 2^47.
+    """
+    jobs, _, _ = make_jobs(n_rows=1, n_features=1, count=2, label_shift=37)
+    jobs = [replace(job, model=np.zeros(1, np.int32), intercept=0) for job in jobs]
+    inner = centred(jobs, [1 - (1 << 16), 1 << 16], EpochSteps((1 << 18) - 1, shift, planes=16))
+    assert [one.overflow for one in next(softmax.train(inner))] == [overflow] * 2
+
+
+def test_largest_updates_of_an_inner_pass():
+    """Whole probabilities, less labels of 0: the updates are all of the step, and fit; times a
+    level they leave the model.
+    """
+    jobs, _, _ = make_jobs(n_rows=1, n_features=1, count=2, label_shift=37)
+    jobs = [replace(job, model=np.zeros(1, np.int32), intercept=intercept)
+            for job, intercept in zip(jobs, (1 << 30, 0), strict=True)]
+    inner = centred(jobs, [0, 1], EpochSteps((1 << 18) - 1, 3, planes=16), intercept_level=1 << 16)
+    assert [one.overflow for one in next(softmax.train(inner))] == [Overflow.MODEL] * 2
 
 
 def test_overflow_ends_all_classes():

@@ -71,3 +71,22 @@ def test_levels_are_middles_of_cells():
 def test_bad_codes(codes):
     with pytest.raises(ValueError, match=r"codes must be uint16 of shape \(n_rows, n_features\)"):
         to_bit_planes(codes)
+
+
+@pytest.mark.parametrize("n_features", [1, 7, 32, 100, 4096])
+@pytest.mark.parametrize("rows", [0.3, 1, 2.5])
+def test_chunks_are_all_that_is_read_of_a_plane(n_features, rows):
+    """Once each, in the order of memory, and whole beats."""
+    layout = BitPlaneLayout(n_features)
+    n_rows, end = max(1, int(rows * layout.block_rows)), 0
+    found = list(layout.chunks(n_rows))
+    for place, n_bytes in found:
+        assert 0 < n_bytes <= 1024
+        assert place % 64 == n_bytes % 64 == 0
+        assert place >= end
+        assert place % layout.block_bytes + n_bytes <= layout.plane_bytes
+        end = place + n_bytes
+    assert sum(n_bytes for _, n_bytes in found) == layout.bytes_read(n_rows, 1)
+    # The last one has the plane's bits of the last row, but for whole beats.
+    last = (n_rows - 1) % layout.block_rows * layout.row_bits + layout.row_bits
+    assert end % layout.block_bytes - 64 < last / 8 <= end % layout.block_bytes

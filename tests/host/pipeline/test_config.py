@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.config import PipelineConfig
 
 C = PipelineConfig
@@ -20,13 +21,48 @@ def test_names_differ():
     configs = [C(), C(bits=3), C(bus_width=128), C(row_format="two_levels"), C(max_features=64),
                C(lookahead=2), C(update_interval=4), C(minibatch=False), C(corrections=False),
                C(bits=32, row_format="float32"), C(loss_family="logistic", update_interval=6),
-               C(proximal=True), C(refetch=True, lookahead=0), C(lookahead=0)]
+               C(proximal=True), C(refetch=True, lookahead=0), C(lookahead=0),
+               C(codebooks=True), C(models=2), C(models=3), C(model_bits=4), C(row_weights=True),
+               C(rounded_updates=True), C(bus_width=256, row_ports=2), C(bus_width=256),
+               C(bus_width=256, row_ports=4), C(update_interval=1, lookahead=8),
+               C(update_interval=1, lookahead=8, batch_lookahead=2),
+               C(packed=True, lookahead=0, max_features=8)]
     assert len({config.name for config in configs}) == len(configs)
     assert all(C(**config.to_dict()) == config for config in configs)
     assert C().name == "w64-b4-one-n4096-d8-c2"
 
 
+def test_ports_of_a_row_bus():
+    """The fewest that are as wide, of those that a board has for rows."""
+    zynq, ultrascale = FACTS["pynq-z2"], FACTS["kv260"]
+    assert [zynq.ports_for(width) for width in (64, 128)] == [1, 2]
+    assert [ultrascale.ports_for(width) for width in (64, 128, 256, 512)] == [1, 1, 2, 4]
+    with pytest.raises(ValueError, match=r"at most the 128 bits of 2 memory ports of pynq-z2, not"):
+        zynq.ports_for(256)
+    for board in FACTS.values():
+        for bits in board.bus_widths:
+            config = board.config(bits)
+            assert config.port_width <= board.port_width
+            assert config.row_ports in board.row_ports
+
+
+def test_least_features_of_batches_that_look_ahead():
+    """Of rows of few features there is as much to gain as of any."""
+    config = C(update_interval=1, lookahead=0).with_lookahead()
+    ahead = config.with_batch_lookahead()
+    assert ahead.batch_lookahead > 0
+    assert ahead.with_lookahead(4096).lookahead < ahead.lookahead
+    assert ahead.with_lookahead(4096).batch_lookahead <= ahead.batch_lookahead
+
+
 @pytest.mark.parametrize("changes, message", [
+    ({"row_ports": 2}, "row_ports must divide .* at least 64 bits, not 64 bits into 2; choose .*"),
+    ({"bus_width": 128, "row_ports": 4}, ".* not 128 bits into 4; .*"),
+    ({"bus_width": 256, "row_ports": 3}, "row_ports must be one of 1, 2, 4, not 3"),
+    ({"packed": True, "lookahead": 0, "max_features": 17},
+     "Packed rows of 4 bits on a bus of 64 must have 1 to 16 features .*, not 17; .*"),
+    ({"packed": True, "lookahead": 0, "max_features": 65, "bus_width": 512},
+     "Packed rows of 4 bits on a bus of 512 must have 1 to 64 features .*, not 65; .*"),
     ({"bus_width": 32}, "bus_width must be one of 64, 128, 256, 512, not 32"),
     ({"bits": 0}, "bits must be an integer from 1 to 8, not 0"),
     ({"bits": 9}, "bits must be an integer from 1 to 8, not 9"),

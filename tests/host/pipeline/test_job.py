@@ -9,8 +9,10 @@ from bitstep.golden import float32, integer, sgd
 from bitstep.golden import steps as updates
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode, unpack_codes
-from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import DeviceError, check_job
+from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job
 
 LINEAR_LOSSES = [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE]
@@ -165,3 +167,112 @@ def test_job_of_another_solver():
                                           r"which trains the losses squared_error, squared_hinge, "
                                           r"hinge, huber; choose one of these \(`--model ls-svm`"):
         check_job(job, PipelineConfig(max_features=8))
+
+
+PLAIN = PipelineConfig(proximal=True)
+REFETCH = PipelineConfig(refetch=True)
+FLOATS = PipelineConfig(bits=32, row_format="float32", lookahead=3)
+
+
+@pytest.mark.parametrize("config, options, changes, message", [
+    (PLAIN, {}, {"epochs": ()}, "needs at least one epoch"),
+    (PLAIN, {}, {"batch": 0}, "batch must be at least 1, not 0"),
+    (PLAIN, {}, {"batch": 2, "correction_period": 3}, r"multiple of the batch \(2\), not 3"),
+    (PLAIN, {}, {"correction_period": -1}, r"correction_period must be .*, not -1"),
+    (PLAIN, {}, {"batch": 2, "proximal_period": 5}, r"multiple of the batch \(2\) below .*not 5"),
+    (PLAIN, {}, {"intercept": 1 << 31}, "intercept must fit 32 bits, not 2147483648"),
+    (PLAIN, {}, {"intercept": (-1 << 31) - 1}, "intercept must fit 32 bits"),
+    (PLAIN, {}, {"model": np.full(5, -(1 << 31) - 1)}, "model must fit 32 bits, signed"),
+    (PLAIN, {}, {"coefficients": np.full(5, 1 << 17)}, "coefficients must fit 18 bits"),
+    (PLAIN, {}, {"coefficients": np.full(5, -(1 << 17) - 1)}, "coefficients must fit 18 bits"),
+    (PLAIN, {}, {"label_shift": 41}, "label_shift must be from 0 to 40, not 41"),
+    (PLAIN, {}, {"derivative_bound": 1}, "derivative_bound must be from 0 to 0 .*LEAST_SQUARES"),
+    (PLAIN, {"loss": Loss.HUBER}, {"derivative_bound": 0}, "must be from 1 to .*HUBER, not 0"),
+    (PLAIN, {"loss": Loss.HUBER}, {"derivative_bound": 1 << 26}, "from 1 to 67108863"),
+    (REFETCH, {"loss": Loss.HINGE, "cell_half_levels": 2}, {"batch": 2},
+     "for the hinge loss and a batch of 1, not for HINGE and 2"),
+    (REFETCH, {"loss": Loss.HINGE, "cell_half_levels": 2}, {"loss": Loss.SQUARED_HINGE},
+     "not for SQUARED_HINGE and 1"),
+    (REFETCH, {"loss": Loss.HINGE, "cell_half_levels": 2}, {"fine_rows": None}, "not nothing"),
+    (REFETCH, {"loss": Loss.HINGE, "cell_half_levels": 2}, {"cell_half_levels": 5}, "0 to 4"),
+    (REFETCH, {"loss": Loss.HINGE, "cell_half_levels": 2}, {"update_bits": 4}, "cell_half_levels"),
+    (FLOATS, {}, {"correction_period": 3}, r"more than the look-ahead \(3\) .*, not 3"),
+], ids=str)
+def test_parts_that_do_not_fit(config, options, changes, message):
+    job = random_job(config, n_features=5, n_rows=20, **options)
+    with pytest.raises(ValueError, match=message):
+        replace(job, **changes)
+
+
+def test_parts_that_just_fit():
+    job = random_job(PLAIN, n_features=5, n_rows=20)
+    replace(job, intercept=(1 << 31) - 1, model=np.full(5, -1 << 31), batch=2, correction_period=4,
+            proximal_period=6, coefficients=np.array([(1 << 17) - 1, -1 << 17, 0, 0, 0]))
+    replace(random_job(PLAIN, n_features=5, n_rows=20, loss=Loss.HUBER), derivative_bound=1)
+    replace(random_job(FLOATS, n_features=5, n_rows=20), correction_period=4)
+
+
+def test_labels_within_a_dot_product():
+    """One bit stays for the sign of a difference."""
+    config = PipelineConfig(bits=1)
+    job = random_job(config, n_features=5, n_rows=20)
+    assert job.label_format == LabelFormat.INT16
+    most = config.rows.dot_width - 16 - 1
+    assert most < config.rows.max_label_shift
+    replace(job, label_shift=most)
+    with pytest.raises(ValueError, match=rf"within {config.rows.dot_width} bits, not {most + 1}"):
+        replace(job, label_shift=most + 1)
+
+
+def test_rows_that_no_counter_of_beats_holds():
+    """A row of 17 features of 4 bits has two beats."""
+    job = random_job(PLAIN, n_features=17, n_rows=8)
+    for n_rows, fits in (((1 << 31) - 64, True), (1 << 31, False)):
+        changes = {"rows": (np.broadcast_to(np.uint8(0), (n_rows, 16)),),
+                   "labels": np.broadcast_to(np.uint8(0), (n_rows // 8,)),
+                   "label_format": LabelFormat.SIGN}
+        if fits:
+            assert replace(job, **changes).n_rows == n_rows
+        else:
+            with pytest.raises(ValueError, match=r"beats of a row \(2\) must be below 2\*\*32"):
+                replace(job, **changes)
+
+
+@pytest.mark.parametrize("label_format, labels", [
+    (LabelFormat.SIGN, [1, -1, -1] * 9), (LabelFormat.INT16, [*range(-13, 14)]),
+    (LabelFormat.INT32, [70_000 * one for one in range(-13, 14)])])
+def test_labels_of_some_rows(label_format, labels):
+    job = random_job(PLAIN, n_features=5, n_rows=27)
+    job = replace(job, labels=pack_labels(np.array(labels), label_format),
+                  label_format=label_format, label_shift=2)
+    assert job.stored_labels(0, 27).tolist() == labels
+    assert job.stored_labels(16, 5).tolist() == labels[16:21]
+    assert job.targets(8, 3).tolist() == [4 * one for one in labels[8:11]]
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"intercept_level": 1 << 11}, "intercept_level a multiple of 4096, for the least planes"),
+    ({"label_shift": 11}, "label_shift must be at least 12"),
+    ({"constants": np.ones(5, np.int32)}, "constants need a correction_period"),
+    ({"constant_intercept": 1}, "constants need a correction_period"),
+    ({"constant_intercept": 1 << 31, "correction_period": 2}, "constant_intercept must fit 32"),
+    ({"bit_plane_rows": 0}, "bit_plane_rows must be from 1 to"),
+])
+def test_parts_of_bit_plane_rows_that_do_not_fit(changes, message):
+    """Of 4 planes at the least, 12 are left out of every level."""
+    config = PipelineConfig(bits=16, row_format="bit_planes", max_features=8)
+    job = random_bit_plane_job(config, n_features=5, n_rows=20, planes=(16, 4))
+    with pytest.raises(ValueError, match=message):
+        replace(job, **changes)
+
+
+def test_levels_that_a_codebook_cannot_have():
+    """-128 has no opposite in 8 bits."""
+    job = random_job(PipelineConfig(codebooks=True), n_features=5, n_rows=20)
+    assert job.codebooks is not None
+    tables = job.codebooks.copy()
+    tables[2, 3] = -127
+    replace(job, codebooks=tables)
+    tables[2, 3] = -128
+    with pytest.raises(ValueError, match="codebooks must be from -127 to 127, not -128"):
+        replace(job, codebooks=tables)

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import unpack_codes, unpack_labels
+from bitstep.pipeline.memory import pack_packed
 from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.shapes import row_label_bits
 from bitstep.quantization import pack_codes, pack_floats, pack_labels, unpack_floats
 
 
@@ -115,3 +117,31 @@ def test_floats_are_refused():
         pack_floats(np.ones((1, 1)), 64)
     with pytest.raises(ValueError, match="bus_width must be one of 64, 128, 256, 512, not 32"):
         pack_floats(np.ones((1, 1), np.float32), 32)
+
+
+@pytest.mark.parametrize("bits, n_features", [(4, 7), (4, 6), (3, 7), (1, 5), (8, 3), (2, 2)])
+def test_packed_rows_follow_each_other(bits, n_features):
+    """Bit for bit, as a long number: a row's first bit after the last one of the row before, as
+    many as a beat holds whole.
+    """
+    config = PipelineConfig(bits=bits, max_features=n_features, lookahead=0, packed=True)
+    per_beat, width = 64 // (bits * n_features), bits * n_features
+    assert config.rows.rows_per_beat == per_beat
+    codes = np.random.default_rng(0).integers(0, 1 << bits, (2 * per_beat + 1, n_features),
+                                              np.uint8)
+    found = pack_packed(pack_codes(codes, bits, 64), config)
+    assert found.shape == (3, 8)
+    for beat, stored in enumerate(found):
+        number = sum(int(code) << width * row + bits * feature
+                     for row, some in enumerate(codes[beat * per_beat:(beat + 1) * per_beat])
+                     for feature, code in enumerate(some))
+        assert int.from_bytes(stored.tobytes(), "little") == number
+
+
+@pytest.mark.parametrize("label_format, streams, alone, weighted", [
+    (LabelFormat.SIGN, 1, 1, 32), (LabelFormat.SIGN, 16, 16, 32), (LabelFormat.INT16, 1, 16, 32),
+    (LabelFormat.INT16, 2, 32, 64), (LabelFormat.INT32, 1, 32, 64)])
+def test_bits_of_a_row_s_labels(label_format, streams, alone, weighted):
+    """A weight of 16 bits has the highest ones of twice as many, at least 32."""
+    assert row_label_bits(label_format, streams, False) == alone
+    assert row_label_bits(label_format, streams, True) == weighted

@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted
 from bitstep.quantization import quantize_bit_planes, quantize_rows
 from bitstep.training.files.checkpoint import Checkpoint, describe_data, load_checkpoint
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
-from bitstep.training.loop.growing import GROWTH, MOST_RESTARTS
+from bitstep.training.loop.growing import GROWTH, MOST_RESTARTS, wider
+from bitstep.training.loop.tracks import Track
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.scores.scoring import scored_codes
@@ -256,3 +258,44 @@ def test_a_range_that_the_labels_or_steps_do_not_have():
 def test_a_model_of_no_restart_has_none():
     model = Problem(targets=(ALIKE,), steps=MILD).train()
     assert (model.restarts, model.model_range) == ((), 128)
+
+
+def test_growth_that_the_largest_label_shift_hides_is_passed_over():
+    """Such a range would lead to the same numbers, and leave them again."""
+    shifts = {128.0: 20, 512.0: 20, 2048.0: 20, 8192.0: 19}
+
+    def planner(model_range):
+        chosen = model_range or 128.0
+        return SimpleNamespace(model_range=chosen,
+                               job=SimpleNamespace(label_shift=shifts[chosen])), None
+
+    track = Track(planner, grows=True)                  # type: ignore[arg-type]
+    assert wider(track)[0].model_range == 8192.0
+
+
+@pytest.mark.parametrize("patience", [1, 2])
+def test_a_restart_is_scored_from_its_first_epoch(monkeypatch, patience):
+    """By models that have the new range. An output that did not start again has more epochs, which
+    are none of the training if that ends before.
+    """
+    problem = Problem(targets=(SIDE, ALIKE), steps=MILD)
+    ranges, seen = [], []
+
+    def score(self, plans, results, epoch):
+        seen.append((plans[0].model_range, epoch))
+        return -epoch if plans[0].model_range == 128 else 0.0      # gains, then never again
+
+    monkeypatch.setattr(Stopping, "score", score)
+    scored = scored_codes(problem.outputs, problem.objective.loss, classes=True)
+    for stopping in (None, Stopping(scored, True, patience=patience)):
+        seen.clear()
+        model = problem.train(training=replace(problem.training, stopping=stopping))
+        ranges.append([one.model_range for one in model.restarts])
+    assert ranges[0][0] == ranges[1][0] == 512
+    before = [epoch for model_range, epoch in seen if model_range == 128]
+    after = [epoch for model_range, epoch in seen if model_range > 128]
+    assert before == [*range(len(before))]
+    assert len(before) == 2             # SIDE leaves its range in the third
+    assert after == [*range(patience + 1)]
+    assert model.epochs_done == patience + 1
+    assert model.best == 0

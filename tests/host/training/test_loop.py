@@ -12,7 +12,12 @@ from fakes import planned as plan
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import RangeOverflowError, RunResult, TrainingInterrupted
+from bitstep.pipeline.results import (
+    BusError,
+    RangeOverflowError,
+    RunResult,
+    TrainingInterrupted,
+)
 from bitstep.quantization import quantize_bit_planes, quantize_rows
 from bitstep.training.files.checkpoint import Checkpoint, describe_data, load_checkpoint
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
@@ -245,3 +250,114 @@ def test_a_run_holds_no_memory_after_any_ending():
             with pytest.raises(error):
                 train_model(outputs[:1], device, config, objective, training, on_epoch=fail)
         assert not device.buffers
+
+
+def tracks_of(grows, *, steps=LEAVE):
+    """Tracks of SIDE, which leaves its range in the third epoch; ``grows`` of each, or None for one
+    that stays within it, and the configuration.
+    """
+    outputs = target_outputs(quantize_rows(FEATURES, seed=1, bits=8, encoding="stochastic"),
+                             TARGETS)
+    config = pipeline_of(outputs[0].rows, settings(loss=Loss.LOGISTIC, steps=steps)[0])
+
+    def planner(one):
+        return lambda model_range: (
+            plan(outputs[0], config, loss=Loss.LOGISTIC, model_range=model_range,
+                 steps=[0.5] * len(steps) if one is None else steps), None)
+
+    return [Track(planner(one), bool(one)) for one in grows], config
+
+
+def test_progress_of_a_job_that_left_its_range_is_that_of_the_round():
+    """The others go on, and all of it is done in the end."""
+    tracks, config = tracks_of([False, None])
+    seen = []
+    TrainingLoop(GoldenDevice(config), tracks, to_the_end=True, on_epoch=seen.append).run()
+    assert seen == [1, 2, *range(6 + 1, 6 + 7)]
+    assert [track.done for track in tracks] == [2, 6]
+
+
+class Begun(GoldenDevice):
+    """The golden device, with the jobs of its runs."""
+
+    def begin(self, jobs, **options):
+        vars(self).setdefault("begun", []).extend(jobs)
+        return super().begin(jobs, **options)
+
+
+@pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
+def test_a_job_that_cannot_start_again_holds_up_no_other(kind):
+    """Where jobs do not end each other. Both have no epoch then, so a device could train them in
+    one pass.
+    """
+    tracks, config = tracks_of([False, True], steps=np.array([400.0, 100.0, 100.0]))
+    device = kind(config)
+    device.workers = 1
+    TrainingLoop(device, tracks, to_the_end=True).run()
+    assert tracks[0].error is not None
+    assert [track.done for track in tracks] == [0, 3]
+    assert tracks[1].error is None
+    assert tracks[1].restarts > 0
+
+
+def test_none_starts_again_where_another_one_cannot():
+    """The training ends with that one's error, whatever becomes of the others."""
+    tracks, config = tracks_of([False, True])
+    device: Any = Begun(config)
+    TrainingLoop(device, tracks).run()
+    assert [track.error is not None for track in tracks] == [True, True]
+    assert [track.restarts for track in tracks] == [0, 0]
+    assert len(device.begun) == 2
+
+
+def test_ctrl_c_leaves_the_epochs_of_a_job_that_has_ended():
+    """One that would have started again has none."""
+    tracks, config = tracks_of([False, True, None])
+
+    def interrupt(done):
+        if tracks[2].begun or done > 12:
+            raise KeyboardInterrupt
+
+    loop = TrainingLoop(GoldenDevice(config), tracks, to_the_end=True, on_epoch=interrupt)
+    loop.run()
+    assert loop.interrupted
+    assert tracks[0].error is not None
+    assert [track.done for track in tracks] == [2, 0, 1]
+    assert tracks[1].error is None
+
+
+def test_epochs_that_an_error_alone_tells_of_are_kept():
+    """A device may notice them when the run has failed."""
+    tracks, config = tracks_of([None])
+
+    class Failing(GoldenDevice):
+        def begin(self, jobs, **options):
+            run = super().begin(jobs, **options)
+
+            def epochs():
+                results = GoldenDevice(config).train(jobs[0])
+                raise BusError("the memory is gone", results.first(4))
+                yield
+
+            run.epochs = epochs                 # type: ignore[method-assign]
+            return run
+
+    notes: list[Any] = []
+    checkpoint: Any = Noted(notes)
+    with pytest.raises(BusError, match="the memory is gone"):
+        TrainingLoop(Failing(config), tracks, checkpoint=checkpoint).run()
+    assert notes == [("begin", 0), ("keep", 4)]
+
+
+def test_an_epoch_that_is_a_run_of_its_own_takes_one_copy_of_the_rows():
+    """A board has no room for those of other epochs, and they would be copied to it each time."""
+    rows = quantize_rows(FEATURES, seed=1, copies=3, **COMPENSATED)
+    outputs = target_outputs(rows, TARGETS)
+    options = {"l2": 0.1, "steps": SMALL, "batch": 60}
+    config = pipeline_of(rows, settings(**options)[0])
+    made = plan(outputs[0], config, between_epochs=True, **options)
+    track = Track(lambda _: (made, None))
+    for epoch in range(4):
+        (copy,) = track.next_job(6).rows
+        assert copy is made.job.rows[epoch % 3]
+        track.take(GoldenDevice(config).train(track.next_job(6)))

@@ -14,12 +14,14 @@ from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted
 from bitstep.quantization import quantize_bit_planes, quantize_rows
 from bitstep.quantization.scaling import fit_scaler
 from bitstep.training.choices import resolve_training
+from bitstep.training.copies import Pass
 from bitstep.training.files.checkpoint import Checkpoint, describe_data, load_checkpoint
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
 from bitstep.training.losses import mean_losses
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.plans import plans_of
+from bitstep.training.scores.fits import hold_out
 from bitstep.training.scores.scoring import (
     SCORED_ROWS,
     UNIT,
@@ -126,6 +128,24 @@ def test_classes_are_held_out_in_proportion():
     counts = np.bincount(classes[held], minlength=4)
     assert np.abs(counts - [60, 30, 10, 0]).max() <= 1
     assert set(classes[train]) == {0, 1, 2, 3}
+
+
+def test_rows_keep_their_weights():
+    """And the copies of a row stay together."""
+    rows, places = np.arange(40), np.repeat(np.arange(20), 2)
+    given = Pass(rows[:, None], 100.0 + rows, (1000 + rows).astype(np.uint16))
+    for weights in (given.weights, None):
+        train, held = hold_out(given._replace(weights=weights, places=places), 0.3, 0, None)
+        assert not set(places[train.features[:, 0]]) & set(places[held.features[:, 0]])
+        assert (len(train.targets), len(held.targets)) == (28, 12)
+        for part in (train, held):
+            assert (part.targets == 100 + part.features[:, 0]).all()
+            assert part.places is None
+            if weights is None:
+                assert part.weights is None
+            else:
+                assert part.weights is not None
+                assert (part.weights == 1000 + part.features[:, 0]).all()
 
 
 @pytest.mark.parametrize("n_rows, fraction, classes, message", [

@@ -1,14 +1,20 @@
 """Reports of cycles: what a row takes, and options that are not there."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from bitstep.data import DataError
+from bitstep.cycles import Memory
+from bitstep.data import DataError, load
+from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.quantization import quantize
 from bitstep_sim.netlists import xc7
 from bitstep_sim.reports import (
     area,
@@ -21,6 +27,7 @@ from bitstep_sim.reports import (
     packed,
     passes,
     pipelines,
+    problems,
     refetching,
     rounding,
     speed,
@@ -134,3 +141,190 @@ def test_full_passes_beside_a_sum(monkeypatch, capsys):
             assert of_a_sum > 0             # the rate is as high as the machine is fast
             assert ratio == pytest.approx(rate / of_a_sum,
                                           abs=0.05 * (1 + ratio) / of_a_sum + 0.005)
+
+
+# What the tables are made of, by hand
+
+@pytest.mark.parametrize(("l1", "box"), [(0.0, np.inf), (0.2, np.inf), (0.0, 0.3), (0.1, 0.4)])
+def test_optimum_of_a_penalty_and_a_box(l1, box):
+    """The slope of the squares is that of the penalty where a weight is free, and holds it where it
+    is not.
+    """
+    rng = np.random.default_rng(0)
+    rows, noise = rng.uniform(-1, 1, (200, 6)), rng.normal(size=200)
+    targets = rows @ [2.0, -1.0, 0.3, 0.0, 0.05, -0.5] + 3 + 0.2 * noise
+    weights, intercept = losses.optimum(rows, targets, l1=l1, box=box)
+    residuals = rows @ weights + intercept - targets
+    slope = rows.T @ residuals / len(rows)
+    assert residuals.mean() == pytest.approx(0, abs=1e-9)
+    assert np.abs(weights).max() <= box
+    for weight, one in zip(weights, slope, strict=True):
+        if weight == 0:
+            assert abs(one) <= l1 + 1e-9
+        elif abs(weight) < box:
+            assert one == pytest.approx(-l1 * np.sign(weight), abs=1e-9)
+        else:
+            assert one * np.sign(weight) <= -l1 + 1e-9
+    assert (weights == 0).any() == (l1 > 0)
+    assert (np.abs(weights) == box).any() == np.isfinite(box)
+
+
+def test_two_classes_of_the_refetching_report():
+    """Columns by their deviations, as scaling finds them; a plane is found by least squares of many
+    rows, whose direction is that of the drawn one.
+    """
+    def distances(noise, gap):
+        drawn = problems.two_classes(n_rows=20_000, noise=noise, gap=gap, seed=3)
+        rows = drawn.features / drawn.features.std(axis=0)
+        normal = np.linalg.lstsq(rows, drawn.labels, rcond=None)[0]
+        return drawn.labels * (rows @ normal) / np.linalg.norm(normal)
+
+    assert (distances(0.0, 0.0) > -0.05).all()
+    assert distances(0.0, 1.0).min() > 0.5
+    # The sign of a normal number is that of its sum with another one but for this share.
+    assert (distances(0.5, 0.0) < 0).mean() == pytest.approx(np.arctan(0.5) / np.pi, abs=0.01)
+
+
+def test_share_of_a_beat_that_holds_codes():
+    """8 features of 4 bits are 32 bits of 512: one row takes a sixteenth."""
+    assert packed.shares()[0][:5] == ("8", "4", "6.2%", "16", "100.0%")
+    assert packed.shares()[2][:5] == ("13", "4", "10.2%", "9", "91.4%")
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(1, [1]), (8, [8]), (9, [5, 4]), (16, [8, 8])])
+def test_passes_beside_packed_rows_are_as_few_as_there_can_be(monkeypatch, count, sizes):
+    found = []
+    monkeypatch.setattr(packed, "epoch_cycles",
+                        lambda jobs, config: found.append((len(jobs), config.models)) or 10)
+    assert packed.beside([None] * count) == 10 * len(sizes)         # type: ignore[list-item]
+    assert found == [(size, sizes[0]) for size in sizes]
+
+
+def test_cycles_of_an_epoch_are_those_of_the_last_one(monkeypatch):
+    monkeypatch.setattr(packed, "count_epochs", lambda *_, **__: ({}, [100, 350, 600]))
+    jobs: Any = [None]
+    assert packed.epoch_cycles(jobs, PipelineConfig()) == 250
+
+
+def test_labels_of_models_that_share_passes():
+    config = PipelineConfig()
+    for case, different in ((passes.SWEEP, 1), (passes.TARGETS, 8)):
+        small = replace(case, shape=(40, 8))
+        found = passes.jobs_of(small, config)
+        assert len(found) == 8
+        assert len({job.labels.tobytes() for job in found}) == different
+
+
+@pytest.mark.parametrize(("models_a_pass", "sizes"), [(1, [1] * 10), (3, [2, 3, 2, 3]),
+                                                      (4, [3, 3, 4]), (8, [5, 5])])
+def test_sizes_of_passes_differ_by_one_at_most(monkeypatch, models_a_pass, sizes):
+    found = []
+
+    def count(first, memory, config, others):
+        assert config.models == models_a_pass
+        found.append(1 + len(others))
+        return {"cycles": 7}, []
+
+    jobs = passes.jobs_of(replace(passes.CLASSES, shape=(20, 8)), PipelineConfig())
+    monkeypatch.setattr(passes, "count_epochs", count)
+    assert passes.cycles_of(jobs, models_a_pass, Memory()) == (len(sizes), 7 * len(sizes))
+    assert found == sizes
+
+
+def test_pipelines_that_are_measured():
+    found = list(pipelines.configurations(["one_level", "two_levels", "fast", "float32"], [64],
+                                          [1, 3, 4]))
+    assert [(kind, config.bits) for kind, config in found] == [
+        ("one_level", 1), ("one_level", 3), ("one_level", 4), ("two_levels", 3), ("two_levels", 4),
+        ("fast", 1), ("fast", 4), ("float32", 32)]
+    for _, config in found:
+        for n_features in (1, 100, 4096):
+            beats = config.rows.beats(n_features)
+            assert config.ahead.of_rows(beats) >= config.stages.required_lookahead(beats)
+
+
+def test_share_of_the_bound_of_a_pipeline(monkeypatch, capsys):
+    """Rows of one beat enter every second cycle, and those of ten beats every tenth."""
+    class Device:
+        def __init__(self, config, memory_latency):
+            assert memory_latency == 1
+
+        def train(self, job, timeout_s):
+            cycles = 2 * 100 * max(job.beats, 2)            # of two epochs of 100 rows
+            return SimpleNamespace(counters={"cycles": cycles})
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(pipelines, "SimDevice", Device)
+    pipelines.measure("one_level", PipelineConfig(bits=8).with_lookahead(), [8, 80], 100)
+    cells = capsys.readouterr().out.strip(" |\n").split(" | ")
+    assert cells[6:9] == ["2.000", "0.500", "200"]
+    assert cells[10:13] == ["10.000", "1.000", "1,000"]
+    assert cells[-1] == f"{1 / 1.02:.3f}"
+
+
+def test_rows_that_are_enough_to_measure_speed():
+    config = PipelineConfig(bits=4)
+    assert speed.rows_for(config, 8) == 50_000          # two cycles an update
+    assert speed.rows_for(config, 90) == 16_666         # six beats
+    assert speed.rows_for(config, 4096) == 2_000
+
+
+def test_last_epoch_of_refetching_by_itself():
+    """It begins with the model of the one before, and ends with the same one."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(80, 5))
+    data = quantize(features, np.sign(features[:, 0] + 0.3 * rng.normal(size=80)), bits=3,
+                    encoding="nearest", fine_rows=True, task="classification")
+    device: Any = GoldenDevice(PipelineConfig(bits=3, refetch=True, lookahead=0))
+    whole = refetching.train_on(device, data, np.array([0.5, 0.25, 0.1]))
+    last = refetching.train_on(device, data, np.array([0.5, 0.25, 0.1]), last_after=whole)
+    assert last.visits == 80
+    np.testing.assert_array_equal(last.weights, whole.weights[-1:])
+    np.testing.assert_array_equal(last.intercepts, whole.intercepts[-1:])
+    assert np.abs(whole.weights[-1] - whole.weights[-2]).max() > 0
+    values, scaled = refetching.fine_values(data), data.scaler.transform(features)
+    assert np.abs(values - scaled).max() < 2.0 ** -13
+
+
+def test_float_hinge_of_several_versions_of_the_rows():
+    """Row after row: those inside the margin of 1 move the model."""
+    rng = np.random.default_rng(0)
+    rows, signs = rng.uniform(-1, 1, (30, 2, 3)), rng.choice([-1.0, 1.0], 30)
+    steps = np.array([[0.5, 0.2], [0.3, 0.1]])
+    weights, intercepts = refetching.float_models(rows, signs, steps)
+    for version in range(2):
+        model, intercept = np.zeros(3), 0.0
+        for step in steps[version]:
+            for row, sign in zip(rows[:, version], signs, strict=True):
+                if sign * (row @ model + intercept) < 1:
+                    model, intercept = model + step * sign * row, intercept + step * sign
+        assert weights[version] == pytest.approx(model)
+        assert intercepts[version] == pytest.approx(intercept)
+
+
+def test_codes_of_eight_bits_beside_least_squares_and_float_sgd():
+    pytest.importorskip("sklearn")
+    first, second, third = encodings._rows(load("diabetes"), "nearest", "uniform", range(8, 9))
+    assert 1 <= float(first[3]) < 1.1
+    assert float(second[3]) == pytest.approx(1, abs=0.01)
+    assert 0.45 < float(third[3]) < 0.52        # of least squares .518
+
+
+@pytest.mark.parametrize(("goal", "epochs"), [(1e9, 1), (0.0, models.EPOCHS)])
+def test_epochs_until_float_sgd_is_as_close(goal, epochs):
+    pytest.importorskip("numba")
+    features = np.random.default_rng(0).uniform(-1, 1, (60, 3))
+    targets = features @ np.array([[1.0, 2.0], [0.5, -1.0], [0.0, 1.0]])
+    case = models.Case("", "", 1, features, targets, [], [np.full(models.EPOCHS, 0.1)] * 2)
+    assert models._float_sgd(case, goal)[1] == epochs
+
+
+def test_pipelines_of_packed_rows_to_synthesize():
+    arguments = SimpleNamespace(packed=8, bus_width=64, bits=[4], row_format="one_level",
+                                models=[1, 3])
+    found = list(area.chosen(arguments).values())           # type: ignore[arg-type]
+    assert [(config.models, config.corrections) for config in found] == [
+        (1, False), (1, True), (3, False), (3, True)]
+    assert all(config.packed and config.max_features == 8 for config in found)

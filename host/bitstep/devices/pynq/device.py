@@ -315,7 +315,6 @@ class PynqDevice(RegisterDevice):
         self._buffers.clear()
         self._ip = self._interrupt = self._offered = None
         self._waiter.close()
-        self._process = 0
 
     def __del__(self):
         # Its memory is given back now, to which a run would go on writing.

@@ -134,14 +134,10 @@ class EarlyStopping:
                 return True
         return until == len(plans[0].job.epochs)
 
-    def kept(self, result: RunResult) -> RunResult:
-        """The epochs that belong to the training: those that were scored, if the rule ended it."""
-        return result.first(self.rule.epochs) if self.rule.ended else result
-
     @property
     def best(self) -> int | None:
         """Epoch of the least score, counted from 0; None without held-out rows."""
-        return self.rule.best if self.stopping.held_out and self.rule.epochs else None
+        return self.rule.best if self.stopping.held_out else None
 
 
 def check_fraction(fraction: float) -> None:

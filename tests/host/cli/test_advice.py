@@ -1,0 +1,47 @@
+"""Words of ``bitstep train``: ways out where a training diverged, and classes that options name."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitstep.cli.advice import remedy, rounded
+from bitstep.cli.class_weights import label_of
+from bitstep.cli.options import UsageError
+
+
+def request_of(*, bits=4, encoding="nearest", schedule="inverse", asked=False) -> Any:
+    return SimpleNamespace(
+        training=SimpleNamespace(steps=[0.5, 0.25]), schedule=schedule,
+        problem=SimpleNamespace(request=SimpleNamespace(bits=bits, encoding=encoding)),
+        resolved=SimpleNamespace(step_asked=asked))
+
+
+@pytest.mark.parametrize("options, swept, text", [
+    ({}, False, "--step 0.12"), ({"asked": True}, False, "--step 0.12 or --step auto"),
+    ({"asked": True}, True, "--sweep step=0.12,..."),
+    ({"schedule": "steps.txt"}, True, "smaller ones in steps.txt"),
+    # The corrections of few bits amplify their noise.
+    ({"bits": 3, "encoding": "compensated"}, False, "--step 0.12 or more --bits"),
+    ({"bits": 4, "encoding": "compensated"}, False, "--step 0.12"),
+    ({"bits": 3, "encoding": "nearest"}, False, "--step 0.12")])
+def test_remedies(options, swept, text):
+    assert remedy(request_of(**options), swept=swept) == f"the first step was 0.5, try {text}"
+
+
+def test_numbers_are_rounded_to_digits():
+    assert [rounded(value, 2) for value in (0.125, 123.4, 0.00456)] == ["0.12", "120", "0.0046"]
+
+
+@pytest.mark.parametrize("classes, names, right, wrong, known", [
+    (np.array([0.0, 5.0]), None, [("5", 5.0), ("0.0", 0.0)], ["7", "five", "nan"], "0, 5"),
+    (np.array(["no", "yes"]), None, [("yes", "yes")], ["maybe", "0"], "no, yes"),
+    # Of three names one has no row.
+    (np.array([0.0, 2.0]), ["a", "b", "c"], [("c", 2.0)], ["b", "2", "d"], "a, c")])
+def test_classes_that_a_weight_names(classes, names, right, wrong, known):
+    for text, label in right:
+        assert label_of(text, classes, names) == label
+    for text in wrong:
+        with pytest.raises(UsageError, match=f"classes of the data, {known}, not '{text}'"):
+            label_of(text, classes, names)
