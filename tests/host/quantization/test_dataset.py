@@ -286,6 +286,34 @@ def test_more_classes():
     np.testing.assert_allclose(number.label_values(), values, atol=1e-3)
 
 
+def test_spread_of_labels():
+    """1.4826 times the median distance to the median; without one the standard deviation, or 1."""
+    def spread(labels):
+        labels = np.array(labels, np.float64)
+        data = quantize(np.zeros((len(labels), 1)), labels, bits=2)
+        return data.label_scale * data.label_spread
+
+    # Median 3, distances 3, 2, 1, 0, 97: an outlier does not count.
+    assert spread([0, 1, 2, 3, 100]) == pytest.approx(1.4826, rel=1e-2)
+    assert spread([0, 0, 0, 0, 5]) == pytest.approx(2, rel=1e-4)
+    alike = quantize(np.zeros((3, 1)), np.full(3, 7.0), bits=2)
+    assert alike.label_spread == 1
+
+
+@pytest.mark.parametrize("n_rows, stride", [(65_536, 1), (65_537, 2), (150_000, 3)])
+def test_spread_is_that_of_rows_evenly_spaced(n_rows, stride):
+    labels = np.random.default_rng(0).normal(0, 1000, n_rows)
+    labels[::stride] = np.arange(len(labels[::stride])) % 7 - 3     # 2 of 7 at each distance
+    data = quantize(np.zeros((n_rows, 1)), labels, bits=2, label_bits=32)
+    assert data.label_scale * data.label_spread == pytest.approx(2 * 1.4826, rel=1e-3)
+
+
+def test_no_rows_have_no_labels():
+    data = quantize(*sample(5), bits=2)
+    assert data.label_values(0, 0).shape == data.label_values(5).shape == (0,)
+    np.testing.assert_array_equal(data.label_values(1, 3), data.label_values()[1:3])
+
+
 def test_streams_of_labels_share_rows():
     features, labels = sample(6)
     rows = quantize_rows(features, bits=3, copies=2)
