@@ -416,7 +416,7 @@ def test_dataset_checks_parts():
         Dataset("d", ones, np.ones(3), "regression", ("a",))
     with pytest.raises(DataError, match="d: a row must have at least one feature, not 0"):
         Dataset("d", ones[:, :0], np.ones(3), "regression")
-    hidden = np.ma.masked_array(np.ones((3, 2)), [[0, 0], [0, 1], [1, 0]])
+    hidden = np.ma.masked_array(np.ones((3, 2)), np.array([[0, 0], [0, 1], [1, 0]], bool))
     with pytest.raises(DataError, match=r"features must have no masked values, but has 2 \(the "
                                         "first in row 1, column 1"):
         Dataset("d", hidden, np.ones(3), "regression")

@@ -177,6 +177,18 @@ def test_widths(tmp_path, monkeypatch, n_features):
     assert (tmp_path / "found.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()
 
 
+def test_hundreds_of_parts(tmp_path, monkeypatch):
+    values = np.random.default_rng(0).normal(size=(1100, 2))
+    np.save(tmp_path / "set.npy", values)
+    monkeypatch.setattr("bitstep.data.blocks.BLOCK_VALUES", 4)
+    monkeypatch.setattr(streaming, "PART_BYTES", 1)         # a block of four rows each
+    assert main(["quantize", str(tmp_path / "set.npy"), "--out", str(tmp_path / "found.npz"),
+                 "--seed", "1", "--bits", "4"]) == 0
+    in_memory(str(tmp_path / "set.npy"), tmp_path / "expected.npz", None, True, 1, "regression",
+              bits=4, encoding="compensated")
+    assert (tmp_path / "found.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()
+
+
 def test_negative_zeros(tmp_path, small_pieces):
     """The sign of a zero depends on the order of the rows, a scaler must not."""
     values = whole()

@@ -9,10 +9,12 @@ from bitstep.pipeline.memory import pack_weighted_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import (
     BitPlaneOptions,
+    Scaler,
     load_quantized,
     quantize_bit_planes,
     quantize_labels,
     quantize_rows,
+    quantizing,
     save_quantized,
 )
 from bitstep.quantization.bit_planes import BitPlaneEncoder
@@ -94,7 +96,16 @@ def test_moments_of_a_file_that_has_none_count_by_weight():
                                    rtol=1e-12)
 
 
-def test_blocks_with_weights_are_those_of_all_rows():
+def test_sums_of_the_largest_weights_and_codes():
+    """Of 2^18 rows of one column, whose squares times weights add up to 2^64."""
+    scaler = Scaler("minmax", np.zeros(1), np.ones(1))
+    rows = quantize_bit_planes(np.full((1 << 18, 1), -1, np.float32), scaler=scaler,
+                               weights=np.full(1 << 18, 65535, np.uint16))
+    assert rows.column_moments.tolist() == [[2.0 ** -16 - 1], [0]]
+
+
+def test_blocks_with_weights_are_those_of_all_rows(monkeypatch):
+    monkeypatch.setattr(quantizing, "_BLOCKS", 1)       # of a piece
     features = RNG.standard_normal((5000, 9))
     weights = RNG.integers(1, 1 << 16, 5000).astype(np.uint16)
     rows = quantize_bit_planes(features, weights=weights)
@@ -118,8 +129,12 @@ def test_files_keep_weights(tmp_path):
 
 @pytest.mark.parametrize("weights", [np.ones(4, np.uint16), np.ones(5)])
 def test_wrong_weights(weights):
-    with pytest.raises(ValueError, match=r"weights must be uint16 of shape \(5,\)"):
-        quantize_rows(RNG.standard_normal((5, 2)), bits=4, weights=weights)
+    rows = quantize_rows(features := RNG.standard_normal((5, 2)), bits=4)
+    for make in (lambda: quantize_rows(features, bits=4, weights=weights),
+                 lambda: quantize_bit_planes(features, weights=weights),
+                 lambda: replace(rows, weights=weights)):
+        with pytest.raises(ValueError, match=r"weights must be uint16 of shape \(5,\)"):
+            make()
 
 
 def test_labels_with_weights_in_memory():
