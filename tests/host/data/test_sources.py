@@ -92,7 +92,8 @@ def test_broken_file(tmp_path, name, content):
         load(tmp_path / name)
 
 
-@pytest.mark.parametrize("column, place", [(1, 1), ("1", 1), (-2, 1), ("first", 0), ("last", 2)])
+@pytest.mark.parametrize("column, place", [(1, 1), ("1", 1), (-2, 1), (-3, 0), ("first", 0),
+                                           ("last", 2)])
 def test_label_column_of_arrays(tmp_path, column, place):
     table = np.random.default_rng(0).random((20, 3))
     np.save(tmp_path / "set.npy", table)
@@ -102,6 +103,9 @@ def test_label_column_of_arrays(tmp_path, column, place):
         np.testing.assert_array_equal(dataset.features, np.delete(table, place, axis=1))
     with pytest.raises(DataError, match="found 3 columns with no line of names"):
         load(tmp_path / "set.npy", label_column="age")
+    for beyond in (-4, 3):
+        with pytest.raises(DataError, match=f"column must be from -3 to 2, not {beyond}"):
+            load(tmp_path / "set.npy", label_column=beyond)
 
 
 def test_label_column_of_a_parquet_file(tmp_path):

@@ -77,6 +77,18 @@ def test_comma_separated_text(tmp_path, monkeypatch, chunk, names):
         check(found, np.array(chosen), rows, labels)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_as_many_classes_as_there_can_be(tmp_path, suffix):
+    path, names = tmp_path / f"set{suffix}", [f"n{number:03d}" for number in range(256)]
+    if suffix == ".csv":
+        path.write_text("".join(f"1,{name}\n" for name in names[::-1]))
+    else:
+        np.savez(path, X=np.ones((256, 1)), y=np.array(names[::-1]))
+    whole, found = load(path), open_table(path)
+    assert whole.labels.tolist() == found.survey().labels.tolist() == [*range(255, -1, -1)]
+    assert whole.class_names == found.class_names == tuple(names)
+
+
 def test_columns_that_are_known(tmp_path):
     path = tmp_path / "set.svm"
     path.write_text("1 1:2\n2 3:1\n")
