@@ -111,7 +111,7 @@ def assert_same(found, wanted, name=""):
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("options", [
     {}, {"bits": 4, "encoding": "double", "copies": 3, "bus_width": 128},
-    {"bits": 1, "encoding": "stochastic", "fine_rows": True}, {"bits": 32, "encoding": "float"},
+    {"bits": 6, "encoding": "nearest", "fine_rows": True}, {"bits": 32, "encoding": "float"},
     {"bits": 2, "encoding": "nearest", "levels": "optimal"}], ids=str)
 def test_every_part_is_there_and_back(tmp_path, options, whole, monkeypatch):
     if not whole:
