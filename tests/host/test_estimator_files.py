@@ -234,3 +234,24 @@ def test_the_file_is_plain(tmp_path):
         header = json.loads(str(file["header"]))
     assert header["config"]["model"] == "logistic"
     assert header["config"]["bits"] == 8
+
+
+def test_a_file_of_planes_and_class_weights_asks_for_the_same_again(tmp_path):
+    """Numbers of classes are numbers again, and 16 bits of rows in planes are no parameter."""
+    path = tmp_path / "model.npz"
+    assert main(["train", "breast_cancer", "--model", "logistic", "--planes", "4", "--epochs", "2",
+                 "--class-weight", "0=2,1=1", "--tol", "0.01", "--out", str(path)]) == 0
+    loaded: Any = LowPrecisionClassifier.load(path)
+    asked = {name: getattr(loaded, name) for name in ("bits", "encoding", "planes", "tol",
+                                                      "class_weight", "solver", "epochs")}
+    assert asked == {"bits": "auto", "encoding": "auto", "planes": [4, 4], "tol": 0.01,
+                     "class_weight": {0: 2, 1: 1}, "solver": "sgd", "epochs": 2}
+    again = fit(loaded, np.median(VALUES) < VALUES)
+    assert [entry["planes"] for entry in again.history_] == [4, 4]
+
+
+def test_pairs_stay_pairs(tmp_path):
+    model = fit(LowPrecisionRegressor(feature_range=(-5, 20.0), label_range=(-90.0, 90)), VALUES)
+    loaded = LowPrecisionRegressor.load(saved(model, tmp_path))
+    assert loaded.get_params() == model.get_params()
+    assert loaded.label_range_ == model.label_range_

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.base
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
 from bitstep.devices import open_device
@@ -235,6 +235,39 @@ def test_a_score_may_be_an_array_of_one_number(data):
     search = LowPrecisionSearchCV(LowPrecisionRegressor(random_state=0), {"l2": [0.01]}, cv=2,
                                   scoring=lambda *_: np.array(1.0))
     assert search.fit(data[0], data[1][:, 0]).best_score_ == 1.0
+
+
+def test_masked_data_are_refused(data):
+    """Folds are plain arrays, with what is behind the mask."""
+    parts = {"X": data[0], "y": data[1][:, 0], "sample_weight": np.ones(90)}
+    search = LowPrecisionSearchCV(LowPrecisionRegressor(random_state=0), {"l2": [0.1]}, refit=False)
+    for name, part in parts.items():
+        masked = np.ma.masked_array(part, np.arange(part.size).reshape(part.shape) == 5)
+        with pytest.raises(ValueError, match=f"{name} must have no masked values"):
+            search.fit(**{**parts, name: masked})
+
+
+def test_scoring_weights_and_ties(data):
+    """Weights are those of the fits alone; of equal scores the first is the best."""
+    X, y = data[0], data[1][:, 0]
+    model, weights = LowPrecisionRegressor(random_state=0), np.arange(90) % 3 + 1.0
+    search = LowPrecisionSearchCV(model, {"l2": [0.5, 0.1, 0.1]}, cv=3,
+                                  scoring="neg_mean_absolute_error")
+    search.fit(X, y, sample_weight=weights)
+    expected = np.array([[
+        -np.abs(clone(model).set_params(l2=l2).fit(X[train], y[train], weights[train]).predict(
+            X[test]) - y[test]).mean() for train, test in KFold(3).split(X)]
+        for l2 in (0.5, 0.1)])[[0, 1, 1]]
+    found = search.cv_results_
+    for fold in range(3):
+        np.testing.assert_allclose(found[f"split{fold}_test_score"], expected[:, fold])
+    np.testing.assert_allclose(found["mean_test_score"], expected.mean(axis=1))
+    np.testing.assert_allclose(found["std_test_score"], expected.std(axis=1))
+    assert found["rank_test_score"].tolist() == [3, 1, 1]
+    assert (search.best_index_, search.best_score_) == (1, found["mean_test_score"][1])
+    whole = clone(model).set_params(l2=0.1).fit(X, y, weights)
+    assert np.array_equal(search.predict(X), whole.predict(X))
+    assert search.score(X, y) == pytest.approx(-np.abs(whole.predict(X) - y).mean())
 
 
 def test_search_of_another_estimator(data):

@@ -71,7 +71,9 @@ def optimal_levels(points, n_levels: int, *, weights=None, method: str = "exact"
     places = _places(scaled, n_levels, method, bins)
     if places.size > n_levels:
         places = places[_exact(scaled.on(places), n_levels)]
-    return np.ldexp(places, -exponent)
+    levels = np.ldexp(places, -exponent)
+    levels[[0, -1]] = every.values[[0, -1]]     # a point next to 0 is 0 beside large ones
+    return levels
 
 
 def _places(points, n_levels, method, bins):

@@ -186,14 +186,17 @@ def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder,
           names: tuple[str, ...] | None) -> int:
     names_bytes = len(json.dumps(names))
     float64, numbers = np.dtype(np.float64), (encoder.n_features,)
-    spread = (PLANES, *numbers) if isinstance(encoder, BitPlaneEncoder) else numbers
+    of_columns = {"variance": numbers}
+    if isinstance(encoder, BitPlaneEncoder):
+        of_columns = {"excess": (PLANES, *numbers), "moments": (2, *numbers),
+                      "shifts": (PLANES, *numbers)}
     if encoder.scaler.clip is not None:
         arrays = {**arrays, "clip": (float64, (2, encoder.n_features))}
     if (tables := encoder.codebooks) is not None:
         arrays = {**arrays, "codebooks": (tables.dtype, tables.shape)}
     return archive_bytes({
         **arrays, "labels": (np.dtype(np.uint8), labels.stored.shape), "centre": (float64, numbers),
-        "scale": (float64, numbers), "variance": (float64, spread),
+        "scale": (float64, numbers), **{name: (float64, of) for name, of in of_columns.items()},
         "header": (np.dtype(np.uint8), (_HEADER_BYTES + names_bytes,))})
 
 

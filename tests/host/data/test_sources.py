@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bitstep.data import DataError, Dataset, dataset_names, load, open_table, split, synthetic
+from bitstep.data.dataset import first_not_finite
 from bitstep.data.tables.memory import to_dataset
 
 TEXT = b"1 1:2 2:3\n-1 2:4\n"
@@ -91,7 +92,8 @@ def test_broken_file(tmp_path, name, content):
         load(tmp_path / name)
 
 
-@pytest.mark.parametrize("column, place", [(1, 1), ("1", 1), (-2, 1), ("first", 0), ("last", 2)])
+@pytest.mark.parametrize("column, place", [(1, 1), ("1", 1), (-2, 1), (-3, 0), ("first", 0),
+                                           ("last", 2)])
 def test_label_column_of_arrays(tmp_path, column, place):
     table = np.random.default_rng(0).random((20, 3))
     np.save(tmp_path / "set.npy", table)
@@ -101,6 +103,9 @@ def test_label_column_of_arrays(tmp_path, column, place):
         np.testing.assert_array_equal(dataset.features, np.delete(table, place, axis=1))
     with pytest.raises(DataError, match="found 3 columns with no line of names"):
         load(tmp_path / "set.npy", label_column="age")
+    for beyond in (-4, 3):
+        with pytest.raises(DataError, match=f"column must be from -3 to 2, not {beyond}"):
+            load(tmp_path / "set.npy", label_column=beyond)
 
 
 def test_label_column_of_a_parquet_file(tmp_path):
@@ -287,6 +292,10 @@ def test_named_set_from_folder(tmp_path, monkeypatch, file):
     assert (dataset.name, dataset.task) == ("cod-rna", "classification")
     monkeypatch.setenv("BITSTEP_DATA", str(tmp_path))
     assert load("cod-rna").n_rows == 2
+    # As of any LIBSVM text there may be more columns, of zeros.
+    assert load("cod-rna", n_features=9).features[:, 8].tolist() == [0, 0]
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert load("cod-rna", data_home=f"~/{tmp_path.name}").n_rows == 2
 
 
 def test_named_set_under_the_name_of_the_site(tmp_path):
@@ -390,6 +399,7 @@ def test_split_in_order_and_default():
     assert train.labels.tolist() == [0, 1, 2, 3]
     assert test.labels.tolist() == [4, 5, 6, 7, 8, 9]
     train, test = split(small())
+    assert train.labels.tolist() == np.random.Generator(np.random.PCG64(0)).permutation(10).tolist()
     assert sorted(train.labels.tolist()) == list(range(10))
     assert test.features.shape == (0, 2)
 
@@ -408,6 +418,24 @@ def test_dataset_checks_parts():
         Dataset("d", ones, np.ones(2), "regression")
     with pytest.raises(DataError, match="there must be 2 feature_names, one a column, not 1"):
         Dataset("d", ones, np.ones(3), "regression", ("a",))
+    with pytest.raises(DataError, match="d: a row must have at least one feature, not 0"):
+        Dataset("d", ones[:, :0], np.ones(3), "regression")
+    hidden = np.ma.masked_array(np.ones((3, 2)), np.array([[0, 0], [0, 1], [1, 0]], bool))
+    with pytest.raises(DataError, match=r"features must have no masked values, but has 2 \(the "
+                                        "first in row 1, column 1"):
+        Dataset("d", hidden, np.ones(3), "regression")
+    with pytest.raises(DataError, match=r"d: labels must have no masked values, but has 1 \(the "
+                                        "first in row 2, counted"):
+        Dataset("d", ones, hidden[:, 0], "regression")
+
+
+def test_place_of_a_value_far_in_the_rows():
+    for n_rows, n_features in ((700_000, 2), (2, 1 << 20)):
+        features = np.zeros((n_rows, n_features), np.float32)
+        features[n_rows - 1, n_features - 2] = np.inf
+        assert first_not_finite(features) == (n_rows - 1, n_features - 2)
+        features[n_rows - 1] = 0
+        assert first_not_finite(features) is None
 
 
 def test_core_needs_numpy_alone():

@@ -17,7 +17,8 @@ def pieces(features, sizes):
 
 @pytest.mark.parametrize("room", [40, tails.TAIL_VALUES])
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("shape", [(1, 1), (7, 4), (1000, 3), (4001, 5), (300, 400)])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 4), (1000, 3), (4001, 5), (300, 400),
+                                   (3, 65_538)])
 def test_ends_are_those_of_sorted_columns(shape, known, room, monkeypatch):
     monkeypatch.setattr(tails, "TAIL_VALUES", room)
     monkeypatch.setattr(tails, "_PENDING", 50)
@@ -51,6 +52,12 @@ def test_columns_that_come_late_were_zero(monkeypatch):
     low, high = found.ends(10)
     np.testing.assert_array_equal(low, wanted[10])
     np.testing.assert_array_equal(high, wanted[-11])
+
+
+def test_zero_has_no_sign():
+    found = ColumnTails()
+    found.add(np.array([[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]]))
+    assert not np.signbit(found.ends(1)).any()
 
 
 def test_count_has_room():

@@ -168,6 +168,7 @@ def test_csv_chunks_do_not_show(tmp_path, monkeypatch):
     ("1,2\n3,nan\n", "line 2, column 2: found 'nan'; every label must be a finite"),
     ("1,2\ninf,2\n", "line 2, column 1: found 'inf'; every feature must be a finite"),
     ("1,2\n1_0,3\n", "line 2, column 1: found '1_0'; every feature must be a finite"),
+    ("1,2\n10,3_0\n", "line 2, column 2: found '3_0'; every label must be a finite"),
     ("name,2020,2021\n1,2,3\n", "; if the line holds the names of the columns, none may be a num"),
     ("1,a,2\n3,b,4\n", "line 1, column 2: found 'a'; every feature must be a finite number"),
     ("1,a,2\n3,b,4\n", "or the column, or, if it is the label, say so (label_column=1)"),

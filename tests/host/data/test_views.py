@@ -56,3 +56,19 @@ def test_any_order(made, order):
     if made is np.asarray:
         follow = len(order) > 0 and sorted(order) == list(range(min(order), max(order) + 1))
         assert np.shares_memory(found[0:1], ROWS) == follow
+
+
+@pytest.mark.parametrize("made", FORMATS)
+@pytest.mark.parametrize("order", [range(40), [7, 5, 6, 7, 30]])
+def test_rows_of_clipped_rows(made, order):
+    """What is taken of a view is in its order, and clipped by one pair of ends after the other."""
+    order, view, rows = np.array(order), RowView(made(ROWS)), ROWS
+    if len(order) < 40:
+        view = view.take(order)
+    for low, high in ((-0.5, 0.2), (0.1, 0.4), (0.3, 0.3)):
+        view, rows = view.within(np.full(3, low), np.full(3, high)), np.clip(rows, low, high)
+        np.testing.assert_array_equal(view[0:len(order)], rows[order])
+        for taken in (np.array([4, 0, 3, 3]), np.array([2, 0, 1])):
+            np.testing.assert_array_equal(view.take(taken)[0:9], rows[order[taken]])
+            np.testing.assert_array_equal(view.take(taken).in_any_order()[0:9],
+                                          rows[np.sort(order[taken])])

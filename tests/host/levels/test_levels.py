@@ -206,6 +206,43 @@ def test_adaquant_by_hand():
     assert adaquant_levels(np.append(np.arange(9), [3] * 9), 1).tolist() == [0, 2, 3, 4, 6, 8]
 
 
+def test_settings_of_adaquant_are_rounded():
+    """(1 + gamma) k up to an integer, delta down to one."""
+    values = np.exp(np.random.default_rng(1).normal(size=200))
+    for k, gamma, whole in ((1, 0.1, 1), (5, 0.5, 0.6)):
+        assert adaquant_levels(values, k, gamma=gamma).tolist() == \
+            adaquant_levels(values, k, gamma=whole).tolist()
+    assert adaquant_levels(values, 2, delta=1.9).tolist() == adaquant_levels(values, 2).tolist()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["lognormal", "clusters", "outlier"])
+def test_scales_and_signs_change_the_levels_alone(name, method):
+    points = POINTS[name]
+    found = optimal_levels(points, 4, method=method)
+    for exponent in (-600, 500):
+        scaled = optimal_levels(np.ldexp(points, exponent), 4, method=method)
+        assert scaled.tolist() == np.ldexp(found, exponent).tolist()
+    if method == "adaquant":            # whose pairs are counted from the least point
+        return
+    for exponent in (0, 990):
+        mirrored = optimal_levels(-np.ldexp(points, exponent), 4, method=method)
+        assert float(exact_cost(points, -np.ldexp(mirrored, -exponent)[::-1])) == \
+            pytest.approx(float(exact_cost(points, found)), rel=1e-9)
+
+
+def test_a_point_far_below_is_one_far_above():
+    points = np.append(np.random.default_rng(0).normal(size=10_000), -2e6)
+    below, above = optimal_levels(points, 8), -optimal_levels(-points, 8)[::-1]
+    assert level_cost(points, below) == pytest.approx(level_cost(points, above), rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["histogram", "discretised"])
+def test_one_bin_has_two_levels(method):
+    assert optimal_levels(NORMAL, 2, method=method, bins=1).tolist() == \
+        [NORMAL.min(), NORMAL.max()]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_few_distinct_points(method):
     assert optimal_levels(np.full(5, 7.5), 4, method=method).tolist() == [7.5]
@@ -219,6 +256,8 @@ def test_few_distinct_points(method):
     assert level_cost(tiny, optimal_levels(tiny, 3, method=method, bins=8)) >= 0
     huge = np.array([-1e308, 0, 1, 5e307, 1e308])
     assert optimal_levels(huge, 3, method=method)[[0, -1]].tolist() == [-1e308, 1e308]
+    apart = np.array([-1e308, -5e307, -3, 1e-300])
+    assert optimal_levels(apart, 3, method=method)[[0, -1]].tolist() == [-1e308, 1e-300]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -254,6 +293,7 @@ def test_without_numba():
 @pytest.mark.parametrize("arguments, kind, text", [
     ({"points": [1, np.nan, 3]}, ValueError, "1 of 3 are not finite"),
     ({"points": np.array([1, np.inf, np.nan])}, ValueError, "2 of 3 are not finite"),
+    ({"points": np.array([1, 2, np.inf])}, ValueError, "1 of 3 are not finite"),
     ({"points": []}, ValueError, "at least one finite number"),
     ({"points": ["a"]}, TypeError, "points must be real numbers"),
     ({"points": [1 + 1j]}, TypeError, "points must be real numbers"),

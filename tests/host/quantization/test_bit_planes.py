@@ -40,7 +40,7 @@ def test_levels_are_the_middles_of_the_cells(planes):
     assert np.abs(levels - u).max() <= 2.0 ** -planes + 1e-12
     code = np.clip(np.floor((u + 1) * 2.0 ** (planes - 1)), 0, 2 ** planes - 1)
     np.testing.assert_allclose(levels, (code + 0.5) / 2.0 ** (planes - 1) - 1)
-    picked = np.array([699, 0, 128, 128])
+    picked = np.array([699, 0, 500, 128, 128])      # in any order, of each block
     np.testing.assert_array_equal(rows.levels(picked, planes)[0], levels[picked])
     np.testing.assert_array_equal(rows.levels(slice(3, 600, 7), planes)[0], levels[3:600:7])
 
@@ -143,6 +143,7 @@ def test_damaged_padding_of_a_file(tmp_path):
 
 @pytest.mark.parametrize("change, message", [
     ({"n_rows": 7000}, "stored must be one array of"),
+    ({"n_rows": 700.0}, "stored must be one array of"),
     ({"excess": np.zeros((4, 11))}, "scaler and excess must be of shape"),
     ({"excess": np.full((16, 11), np.nan)}, "and finite"),
     ({"moments": np.full((2, 11), np.nan)}, "moments must be means from -1 to 1 and variances"),
@@ -150,6 +151,7 @@ def test_damaged_padding_of_a_file(tmp_path):
     ({"moments": np.full((2, 11), -0.5)}, "moments must be means"),
     ({"shifts": np.zeros((2, 11))}, "shifts must be numbers from -1 to 1 of shape"),
     ({"shifts": np.full((16, 11), np.nan)}, "shifts must be numbers"),
+    ({"shifts": np.full((16, 11), -1.5)}, "shifts must be numbers"),
 ])
 def test_parts_must_fit(change, message):
     rows = quantize_bit_planes(make()[0])
@@ -157,6 +159,25 @@ def test_parts_must_fit(change, message):
              "scaler": rows.scaler, "excess": rows.excess, "seed": 0}
     with pytest.raises(ValueError, match=message):
         BitPlaneRows(**parts | change)
+
+
+@pytest.mark.parametrize("wrong", [{"bus_width": 96}, {"scaler": "std"}, {"seed": -1}])
+def test_choices_out_of_range(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+        BitPlaneOptions(**wrong)
+
+
+def test_units_of_a_penalty_of_standardized_columns():
+    """Levels of 16 bits are the middles of cells: -1 + 2^-16, 1 - 2^-16, and 2^-16 for 0."""
+    scaler, half = Scaler("minmax", np.zeros(3), np.ones(3)), 2.0 ** -16
+    rows = quantize_bit_planes(np.array([[-1, 0, 1.0], [1, 0, 1], [1, 0, 1], [1, 0, 1]]),
+                               scaler=scaler)
+    mean = (1 - half) / 2
+    variance = (1 - half) ** 2 - mean ** 2
+    np.testing.assert_allclose(rows.penalty_units(), [variance, 1, 1], rtol=1e-12)
+    # Without an intercept a column of a single value has no other unit, either.
+    np.testing.assert_allclose(rows.penalty_units(fit_intercept=False), [(1 - half) ** 2, 1, 1],
+                               rtol=1e-12)
 
 
 def test_too_many_features():

@@ -19,9 +19,11 @@ from bitstep.quantization import (
     MAX_COPIES,
     Grid,
     QuantizedDataset,
+    Scaler,
     encode,
     pack_codes,
     quantize,
+    quantize_bit_planes,
     quantize_labels,
     quantize_rows,
     sign_labels,
@@ -284,6 +286,73 @@ def test_more_classes():
     assert two.label_values().tolist() == [1, 0, 0, 1, 0]
     number = quantize(sample(5)[0], values, bits=2)
     np.testing.assert_allclose(number.label_values(), values, atol=1e-3)
+
+
+def test_levels_of_two_samples_are_both_unbiased():
+    """Each is an end of the interval around u, 5 of 6 times the lower one, by draws of its own."""
+    scaler = Scaler("minmax", np.zeros(1), np.ones(1))
+    rows = quantize_rows(np.full((4000, 1), 1 / 6), bits=3, encoding="double", scaler=scaler)
+    one, other = rows.levels(slice(None))       # intervals end at -1, 0 and 1
+    for found in (one, other):
+        assert np.unique(found).tolist() == [0, 1]
+        assert found.mean() == pytest.approx(1 / 6, abs=0.03)
+    assert (one * other).mean() == pytest.approx(1 / 36, abs=0.02)
+
+
+@pytest.mark.parametrize("variance", [np.array([1.0, -1e-9]), np.array([0, np.nan]),
+                                      np.array([np.inf, 0]), np.zeros(3)])
+def test_variance_that_is_none(variance):
+    rows = quantize_rows(np.eye(2), bits=2)
+    with pytest.raises(ValueError, match="variance must"):
+        dataclasses.replace(rows, variance=variance)
+
+
+@pytest.mark.parametrize("make", [
+    quantize_bit_planes, lambda features, **options: quantize_rows(features, bits=3, **options),
+    lambda features, **options: quantize_rows(features, bits=3, levels="optimal", **options)])
+def test_rows_of_a_given_scaler(make):
+    """Nothing is fitted, so rows are looked at while they are quantized."""
+    scaler = Scaler("minmax", np.zeros(3), np.ones(3))
+    for value in (np.nan, np.inf, -np.inf):
+        features = np.zeros((30_000, 3), np.float32)
+        features[29_000, 1] = value
+        with pytest.raises(DataError, match=rf"finite, not {value} \(row 29000, column 1, counted"):
+            make(features, scaler=scaler)
+    with pytest.raises(ValueError, match="scaler must be for 2 features, as the rows have, not for "
+                                         "3"):
+        make(np.zeros((5, 2)), scaler=scaler)
+    done: list[int] = []
+    make(np.full((30_000, 3), 1e307), scaler=scaler, progress=done.append)
+    assert done == sorted(set(done))
+    assert done[-1] == 30_000
+
+
+def test_spread_of_labels():
+    """1.4826 times the median distance to the median; without one the standard deviation, or 1."""
+    def spread(labels):
+        labels = np.array(labels, np.float64)
+        data = quantize(np.zeros((len(labels), 1)), labels, bits=2)
+        return data.label_scale * data.label_spread
+
+    # Median 3, distances 3, 2, 1, 0, 97: an outlier does not count.
+    assert spread([0, 1, 2, 3, 100]) == pytest.approx(1.4826, rel=1e-2)
+    assert spread([0, 0, 0, 0, 5]) == pytest.approx(2, rel=1e-4)
+    alike = quantize(np.zeros((3, 1)), np.full(3, 7.0), bits=2)
+    assert alike.label_spread == 1
+
+
+@pytest.mark.parametrize("n_rows, stride", [(65_536, 1), (65_537, 2), (150_000, 3)])
+def test_spread_is_that_of_rows_evenly_spaced(n_rows, stride):
+    labels = np.random.default_rng(0).normal(0, 1000, n_rows)
+    labels[::stride] = np.arange(len(labels[::stride])) % 7 - 3     # 2 of 7 at each distance
+    data = quantize(np.zeros((n_rows, 1)), labels, bits=2, label_bits=32)
+    assert data.label_scale * data.label_spread == pytest.approx(2 * 1.4826, rel=1e-3)
+
+
+def test_no_rows_have_no_labels():
+    data = quantize(*sample(5), bits=2)
+    assert data.label_values(0, 0).shape == data.label_values(5).shape == (0,)
+    np.testing.assert_array_equal(data.label_values(1, 3), data.label_values()[1:3])
 
 
 def test_streams_of_labels_share_rows():

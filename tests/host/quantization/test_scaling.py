@@ -5,8 +5,14 @@ import pytest
 
 from bitstep.data import DataError
 from bitstep.data.blocks import BLOCK_VALUES
-from bitstep.quantization import Scaler, column_ranges, fit_scaler, quantize_rows
-from bitstep.quantization.scaling import columns_of
+from bitstep.quantization import (
+    Scaler,
+    column_ranges,
+    fit_scaler,
+    quantize_bit_planes,
+    quantize_rows,
+)
+from bitstep.quantization.scaling import clipped_share, columns_of
 
 
 def test_minmax_by_hand():
@@ -51,6 +57,21 @@ def test_extremes_stay_in_range(column, kind):
     assert np.isfinite(scaled).all()
     assert np.abs(scaled).max() == pytest.approx(1)
     assert np.abs(scaled).max() <= 1
+
+
+@pytest.mark.parametrize("value", [5e-324, -1.7e308, 0.1])
+def test_a_column_of_one_value_is_zero(value):
+    scaler = fit_scaler(np.full((3, 1), value))
+    assert (scaler.centre.tolist(), scaler.scale.tolist()) == ([value], [1])
+
+
+def test_infinity_beyond_a_given_scaler_counts_as_the_end():
+    scaler = Scaler("minmax", np.array([1e308]), np.array([1e-3]))
+    features = np.array([[-1.7e308], [1e308], [1.7e308]])
+    rows = quantize_rows(features, bits=8, encoding="nearest", scaler=scaler)
+    assert rows.levels(slice(None))[0].ravel().tolist() == [-1, 0, 1]
+    assert quantize_bit_planes(features, scaler=scaler).codes().ravel().tolist() == \
+        [0, 1 << 15, (1 << 16) - 1]
 
 
 @pytest.mark.parametrize("kind", ["minmax", "maxabs"])
@@ -133,6 +154,21 @@ def test_polite_columns_are_scaled_as_by_minmax(features):
     np.testing.assert_array_equal(scaler.scale, other.scale)
 
 
+@pytest.mark.parametrize("far, clipped", [(1.5, True), (np.nextafter(1.5, 0), False)])
+def test_half_of_a_range_is_clipped(far, clipped):
+    """Without one value at either end, of 1000, a column from -0.5 to 1.5 is one from 0 to 1."""
+    column = np.concatenate([[-0.5], np.arange(998) / 997, [far]])
+    scaler = fit_scaler(column[:, None], "quantile")
+    assert (scaler.clip is not None) == clipped
+    assert scaler.scale.tolist() == pytest.approx([0.5 if clipped else 1])
+
+
+def test_share_of_clipped_values():
+    features = np.array([[-5.0, 1], [0, 2], [1, 3], [2, 2]])
+    clip = np.array([[0.0, -np.inf], [1, np.inf]])
+    assert clipped_share(features, clip) == 2 / 8
+
+
 @pytest.mark.parametrize("encoding, bits", [("nearest", 3), ("compensated", 4), ("float", 32)])
 def test_codes_are_those_of_clipped_features(encoding, bits):
     features = np.sinh(3 * drawn(3000, 4))
@@ -164,6 +200,17 @@ def test_waste_is_named_with_its_column():
     assert len(found) == 1
     features[3, 0] = -1e6
     assert str(columns_of(features).waste()).endswith("and so do those of 1 more")
+
+
+def test_no_waste_where_there_is_nothing_to_gain():
+    """Of a column of one value and a few others, and of few rows, of which no value is one of a
+    hundred.
+    """
+    rare = np.zeros((1000, 2))
+    rare[:3, 0], rare[3] = 1, 1e6
+    few = np.concatenate([drawn(98), np.full((1, 3), 1e6)])
+    for features in (rare, few):
+        assert columns_of(features).waste() is None
 
 
 def test_bad_clip():

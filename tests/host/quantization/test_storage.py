@@ -5,21 +5,26 @@ import json
 import mmap
 import os
 import zipfile
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
 
-from bitstep.data import DataError
+from bitstep.data import DataError, blocks
 from bitstep.data.npz import find_arrays
 from bitstep.pipeline.levels import decode
 from bitstep.quantization import (
     ENCODINGS,
+    QuantizedDataset,
     StorageError,
     archive,
     load_quantized,
     pack_codes,
     pack_floats,
     quantize,
+    quantize_bit_planes,
+    quantize_labels,
+    quantize_rows,
     save_quantized,
     storage,
 )
@@ -71,6 +76,62 @@ def test_there_and_back(tmp_path, task, encoding, bits):
         np.testing.assert_array_equal(again.classes, data.classes)
     else:
         assert again.classes is None
+
+
+def outlying(**options):
+    """A data set with a column that scaler ``quantile`` clips."""
+    features = np.random.default_rng(1).normal(size=(300, 7))
+    features[17, 3] = 1e4
+    make_rows = quantize_rows if options else quantize_bit_planes
+    rows = make_rows(features, scaler="quantile", seed=9,
+                     weights=np.arange(1, 301, dtype=np.uint16), **options)
+    stream = replace(quantize_labels(features[:, 0] > 0, 300, task="classification"),
+                     classes=np.array(["no", "yes"]))
+    return QuantizedDataset(rows, stream, feature_names=tuple("abcdefg"))
+
+
+def assert_same(found, wanted, name=""):
+    """Every field of two objects is the same, bit for bit."""
+    assert type(found) is type(wanted), name
+    if is_dataclass(wanted):
+        for part in fields(wanted):
+            if part.name != "level_sums":       # of which no file has a copy
+                assert_same(getattr(found, part.name), getattr(wanted, part.name), part.name)
+    elif isinstance(wanted, tuple):
+        assert len(found) == len(wanted), name
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert_same(mine, theirs, name)
+    elif isinstance(wanted, np.ndarray):
+        assert found.dtype == wanted.dtype, name
+        np.testing.assert_array_equal(found, wanted, name)
+    else:
+        assert found == wanted, name
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("options", [
+    {}, {"bits": 4, "encoding": "double", "copies": 3, "bus_width": 128},
+    {"bits": 6, "encoding": "nearest", "fine_rows": True}, {"bits": 32, "encoding": "float"},
+    {"bits": 2, "encoding": "nearest", "levels": "optimal"}], ids=str)
+def test_every_part_is_there_and_back(tmp_path, options, whole, monkeypatch):
+    if not whole:
+        monkeypatch.setattr(storage, "_PIECE", 100)
+        monkeypatch.setattr(blocks, "BLOCK_VALUES", 64)
+    data = outlying(**options)
+    assert data.scaler.clip is not None
+    save_quantized(data, tmp_path / "set")
+    assert_same(load_quantized(tmp_path / "set"), data)
+
+
+def test_a_change_in_any_piece_is_found(tmp_path, monkeypatch):
+    path = tmp_path / "set"
+    save_quantized(outlying(bits=3, encoding="nearest"), path)
+    monkeypatch.setattr(storage, "_PIECE", 100)
+    content, array = bytearray(path.read_bytes()), find_arrays(path)["rows_0"]
+    content[array.offset + array.n_bytes - 8] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match="the SHA-256 of array 'rows_0' is not the one in the"):
+        load_quantized(path)
 
 
 def test_one_bit(tmp_path):
@@ -289,12 +350,14 @@ def test_missing_entry(saved):
         refuse(saved, f"do not fit each other ('{entry}')")
 
 
-@pytest.mark.parametrize("code", [4])
-def test_impossible_code(saved, code):
-    codes = make().rows.codes(1)
+@pytest.mark.parametrize("bits", [2, 3, 8])
+def test_impossible_code(tmp_path, bits):
+    path, data, code = tmp_path / "set", make(bits=bits), 1 << bits - 1
+    save_quantized(data, path)
+    codes = data.rows.codes(1)
     codes[29, 24] = code
-    rewrite(saved, rows_1=pack_codes(codes, 3, 64))
-    refuse(saved, "rows_1 holds code 4, which stands for no level")
+    rewrite(path, rows_1=pack_codes(codes, bits, 64))
+    refuse(path, f"rows_1 holds code {code}, which stands for no level")
 
 
 @pytest.mark.parametrize(("byte", "bit"), [(7, 7), (8 + 1, 4), (15, 0), (15, 7)])

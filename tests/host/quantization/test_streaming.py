@@ -177,6 +177,18 @@ def test_widths(tmp_path, monkeypatch, n_features):
     assert (tmp_path / "found.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()
 
 
+def test_hundreds_of_parts(tmp_path, monkeypatch):
+    values = np.random.default_rng(0).normal(size=(1100, 2))
+    np.save(tmp_path / "set.npy", values)
+    monkeypatch.setattr("bitstep.data.blocks.BLOCK_VALUES", 4)
+    monkeypatch.setattr(streaming, "PART_BYTES", 1)         # a block of four rows each
+    assert main(["quantize", str(tmp_path / "set.npy"), "--out", str(tmp_path / "found.npz"),
+                 "--seed", "1", "--bits", "4"]) == 0
+    in_memory(str(tmp_path / "set.npy"), tmp_path / "expected.npz", None, True, 1, "regression",
+              bits=4, encoding="compensated")
+    assert (tmp_path / "found.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()
+
+
 def test_negative_zeros(tmp_path, small_pieces):
     """The sign of a zero depends on the order of the rows, a scaler must not."""
     values = whole()
@@ -342,6 +354,24 @@ def test_a_full_disk_is_found_before_the_second_pass(tmp_path, capsys, monkeypat
     assert size < int(message[1].replace(",", "")) < size + 70_000
 
 
+@pytest.mark.parametrize("options", [
+    ["--bit-planes"], ["--model", "linreg", "--bits", "4", "--scaler", "quantile"],
+    ["--model", "linreg", "--bits", "4", "--levels", "optimal"]], ids=str)
+def test_no_file_is_larger_than_what_is_asked_for(tmp_path, monkeypatch, options):
+    """Also of many columns, which have more than rows."""
+    features = np.random.default_rng(0).standard_normal((101, 400))
+    features[3, :-1] = 1e5
+    features[:, -1] = features[:, -1] > 0
+    np.save(tmp_path / "set.npy", features)
+    needed = []
+    monkeypatch.setattr(streaming, "_HEADER_BYTES", 3000)
+    monkeypatch.setattr(streaming, "check_space", lambda path, n_bytes, _: needed.append(n_bytes))
+    out = tmp_path / "out.npz"
+    assert main(["quantize", str(tmp_path / "set.npy"), "--out", str(out), "--no-shuffle",
+                 *options]) == 0
+    assert out.stat().st_size <= needed[0] < out.stat().st_size + 3000
+
+
 def failing_second(pieces):
     """No second pass may begin."""
     calls = []
@@ -386,6 +416,7 @@ def test_a_disk_that_becomes_full(tmp_path, capsys, monkeypatch, small_pieces, a
     (np.zeros((0, 3)), "the file has no rows; X must have at least one"),
     (np.zeros((3, 1)), "found 1 columns; a row must have a label and at least one feature"),
     (np.zeros(3), "The array must hold numbers in shape (rows, columns), not float64 of shape (3,"),
+    (np.zeros((1, (1 << 20) + 2), bool), "1 to 1048576 columns, not shape (1, 1048577)"),
     (np.array([["a", "b"]]), "The array must hold numbers in shape (rows, columns), not <U1"),
     (np.array([[{}, 1]], object), "an array of Python objects cannot be read"),
 ])

@@ -1,0 +1,119 @@
+"""Tables of text, read in chunks and pieces of every size, against the rows that were written."""
+
+import numpy as np
+import pytest
+
+from bitstep.data import DataError, load, open_table, text
+from bitstep.data.tables import table
+from bitstep.data.tables.files import open_file
+
+
+def sparse(seed, first):
+    """Rows with few values, and their LIBSVM text, whose columns count from ``first``."""
+    rng = np.random.default_rng(seed)
+    rows = np.where(rng.random((23, 6)) < 0.3, np.round(rng.normal(size=(23, 6)), 3), 0)
+    rows[rng.integers(23), 0] = rows[rng.integers(23), 5] = 1.5     # the ends are there once
+    labels = rng.integers(1, 9, 23).astype(float)
+    spaces, lines = [" ", "\t", "  "], ["# 0:1 is no value", ""]
+    for row, label in zip(rows, labels, strict=True):
+        pairs = [f"{rng.choice(spaces)}{'0' * rng.integers(2)}{first + place}:{row[place]}"
+                 for place in np.flatnonzero(row)]
+        lines += [f"{label}{''.join(pairs)} # 0:9", *["# remark: 7:1"] * rng.integers(2)]
+    return rows, labels, "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("chunk, piece", [(1, 1), (200, 12), (10_000, 30), (10_000, 10_000)])
+@pytest.mark.parametrize("first", [0, 1])
+def test_libsvm_text(tmp_path, monkeypatch, chunk, piece, first):
+    monkeypatch.setattr(text, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(table, "PIECE_VALUES", piece)
+    for seed in range(4):
+        rows, labels, content = sparse(seed, first)
+        path = tmp_path / f"{seed}.svm"
+        path.write_text(content)
+        whole = load(path)
+        assert whole.features.tolist() == rows.tolist()
+        assert whole.labels.tolist() == labels.tolist()
+        found = open_table(path)
+        survey = found.survey()
+        assert (found.n_features, found.count_rows()) == (6, 23)
+        assert survey.low.tolist() == rows.min(axis=0).tolist()
+        assert survey.high.tolist() == rows.max(axis=0).tolist()
+        assert survey.labels.tolist() == labels.tolist()
+        known = open_file(path)
+        known.fix_columns(6)                # type: ignore[attr-defined]  # in place of a survey
+        assert known.base == first          # type: ignore[attr-defined]
+        for one in (found, known):
+            for chosen in ([0], [22], [4, 5, 21], range(23), *([0, last] for last in range(1, 22))):
+                check(one, np.array(chosen), rows, labels)
+
+
+def check(found, chosen, rows, labels):
+    pieces = list(found.pieces(chosen))
+    assert np.concatenate([piece.rows for piece in pieces]).tolist() == chosen.tolist()
+    assert np.vstack([piece.features for piece in pieces]).tolist() == rows[chosen].tolist()
+    assert np.concatenate([piece.labels for piece in pieces]).tolist() == labels[chosen].tolist()
+
+
+@pytest.mark.parametrize("chunk", [1, 64, 10_000])
+@pytest.mark.parametrize("names", [False, True])
+def test_comma_separated_text(tmp_path, monkeypatch, chunk, names):
+    monkeypatch.setattr(text, "CHUNK_BYTES", chunk)
+    rng = np.random.default_rng(0)
+    rows, labels = np.round(rng.normal(size=(23, 3)), 3), rng.integers(0, 3, 23).astype(float)
+    written = np.array(["a b", "c", "d"])[labels.astype(int)] if names else labels.astype(str)
+    head = "x,y,z,label\n" * names
+    (tmp_path / "set.csv").write_text(head + "\n" + "\n\n".join(
+        ",".join([*map(str, row.tolist()), label])
+        for row, label in zip(rows, written, strict=True)))
+    whole, found = load(tmp_path / "set.csv"), open_table(tmp_path / "set.csv")
+    assert whole.features.tolist() == rows.tolist()
+    assert whole.labels.tolist() == labels.tolist()
+    assert found.count_rows() == 23
+    assert found.survey().labels.tolist() == labels.tolist()
+    assert found.class_names == whole.class_names == (("a b", "c", "d") if names else None)
+    assert found.feature_names == (("x", "y", "z") if names else None)
+    for chosen in ([0], [22], [4, 5, 21], range(23), *([0, last] for last in range(1, 22))):
+        check(found, np.array(chosen), rows, labels)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_as_many_classes_as_there_can_be(tmp_path, suffix):
+    path, names = tmp_path / f"set{suffix}", [f"n{number:03d}" for number in range(256)]
+    if suffix == ".csv":
+        path.write_text("".join(f"1,{name}\n" for name in names[::-1]))
+    else:
+        np.savez(path, X=np.ones((256, 1)), y=np.array(names[::-1]))
+    whole, found = load(path), open_table(path)
+    assert whole.labels.tolist() == found.survey().labels.tolist() == [*range(255, -1, -1)]
+    assert whole.class_names == found.class_names == tuple(names)
+
+
+def test_columns_that_are_known(tmp_path):
+    path = tmp_path / "set.svm"
+    path.write_text("1 1:2\n2 3:1\n")
+    found = open_file(path, 9)
+    found.fix_columns(4)                    # type: ignore[attr-defined]
+    assert found.n_features == 9
+    for content in ("1\t0:2\n", "1 1:3\n2 00:2\n"):
+        path.write_text(content)
+        (again := open_file(path)).fix_columns(4)   # type: ignore[attr-defined]
+        assert again.base == 0                      # type: ignore[attr-defined]
+    path.write_text("1\n2 # 1:2\n")
+    with pytest.raises(DataError, match="found labels only: no row has an index:value pair"):
+        open_file(path).fix_columns(4)      # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("content, line, message", [
+    ("1 1:2\n2 1:2 1:3\n", 2, "the indices of a line must increase, each at most once"),
+    ("1 1:2\n2 2:2 1:3\n", 2, "the indices of a line must increase"),
+    ("1 1:2\n\n2 1048577:3\n", 3, "an index must be at most 1048576"),
+    ("1 1:2\n1e999 1:3\n", 2, "values must be finite in 64-bit floating point"),
+    ("1 1:2\n2 1:1e999\n", 2, "values must be finite in 64-bit floating point")])
+@pytest.mark.parametrize("chunk", [1, 10_000])
+def test_line_of_an_error(tmp_path, monkeypatch, content, line, message, chunk):
+    monkeypatch.setattr(text, "CHUNK_BYTES", chunk)
+    (tmp_path / "set.svm").write_text(content)
+    for read in (load, lambda path: open_table(path).survey()):
+        with pytest.raises(DataError, match=rf"set\.svm, line {line}: found .*; {message}"):
+            read(tmp_path / "set.svm")
