@@ -158,7 +158,7 @@ class TrainedModel:
         if gradient <= (tol or (NEAR if short else 1.0)):
             return None
         stopped = " of which the last made it no smaller" if short else ""
-        asked = f", not {tol:g} times (tol)" if tol else ""
+        asked = f", more than {tol:g} times (tol)" if tol else ""
         more = "more planes" if short else "more epochs or more planes"
         larger = "" if l2 >= LARGE_L2 else \
             "a larger l2 where a plane separates the classes or columns depend on each other, "

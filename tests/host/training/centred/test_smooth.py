@@ -152,7 +152,7 @@ def test_tol_ends_it_and_says_where_it_did_not():
     assert model.gradients[-1, 0] <= 1e-3 < model.gradients[-2, 0]
     assert model.short_of(1e-3, 40) is None
     short = fit(data, Loss.LOGISTIC, 1e-2, epochs=2, tol=1e-6)
-    assert "after 2 outer steps, not 1e-06 times (tol)" in str(short.short_of(1e-6, 2))
+    assert "after 2 outer steps, more than 1e-06 times (tol)" in str(short.short_of(1e-6, 2))
     assert short.short_of(0.0, 2) is None
     assert "2 outer steps of which the last made it no smaller: give more planes" in str(
         short.short_of(0.0, 3))
