@@ -178,7 +178,8 @@ def test_a_search_needs_targets():
 
 
 def test_an_end_before_the_goal_is_a_warning():
-    with pytest.warns(ConvergenceWarning, match=r"after 3 outer steps, more than 0.0001 times \(tol\)"):
+    with pytest.warns(ConvergenceWarning,
+                      match=r"after 3 outer steps, more than 0.0001 times \(tol\)"):
         LowPrecisionClassifier(solver="bit-centred", epochs=3, random_state=0).fit(ROWS, CLASSES)
 
 
