@@ -113,8 +113,6 @@ def order(update_interval):
         s.helper(rows <= 4)
         s.helper(implies(rows <= lookahead, age == rows) & (age <= lookahead + 1))
         s.helper(implies(rows > lookahead, age == lookahead + 1))
-        if update_interval == 1:
-            s.helper(inside(fragment, "flags.old") == (age > lookahead))
         s.helper((inside(fragment, "index") == index) & (index < beats))
     return build
 
@@ -228,13 +226,10 @@ PROPERTIES = [
                order(update_interval), mutation, others=tuple(others),
                depth=update_interval + 2, reaches_at=60)
       for update_interval, mutation, *others in (
-          (1, Mutation("pipeline/rows/row_flags.py",
-                       "with m.If(self.row_ends):\n            m.d.sync += age",
-                       "with m.If(self.counted):\n            m.d.sync += age"),
-           Mutation("pipeline/rows/row_flags.py", "old.eq(age >= self.lookahead)",
-                    "old.eq(age > self.lookahead)")),
-          (2, Mutation("pipeline/rows/row_flags.py", "old = age > self.lookahead",
-                       "old = age >= self.lookahead")),
+          (1, Mutation("pipeline/rows/row_flags.py", "with m.If(self.row_ends):",
+                       "with m.If(self.counted):")),
+          (2, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
+                       "self.apply.eq(age >= self.lookahead)")),
           (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)"),
            Mutation(_GATE, "for age in range(1, self.config.update_interval - 1)",
                     "for age in range(1, self.config.update_interval - 2)")))),
