@@ -83,16 +83,8 @@ class RowFlags(wiring.Component):
         if self.every_cycle:
             freezing = self.ahead if self.looks_ahead else C(0)
         m.d.sync += [batch_end.eq(self.batch - 1), self.batch_ends.eq(ends)]
-        old = age > self.lookahead
-        if self.every_cycle:
-            # A register: memories and queues far away move in the same cycle.
-            old = Signal(name="old")
-            with m.If(self.row_ends):
-                m.d.sync += old.eq(age >= self.lookahead)
-            with m.If(self.start):
-                m.d.sync += old.eq(0)
         m.d.comb += [
-            self.apply.eq(old),
+            self.apply.eq(age > self.lookahead),
             self.skip.eq(Mux(position > MAX_LOOKAHEAD, MAX_LOOKAHEAD, position)),
             self.frozen.eq(position > self.lookahead),
             self.freeze.eq((position == freezing) & ~self.idle_row),
@@ -100,7 +92,7 @@ class RowFlags(wiring.Component):
         m.d.sync += self.misaligned.eq((self.issue & self.boundary & (position != 0)) | (
             self.counted & self.step_due & (position != batch_end) & (self.rows_left != 1)))
         with m.If(self.row_ends):
-            m.d.sync += age.eq(Mux(old, age, age + 1))
+            m.d.sync += age.eq(Mux(age > self.lookahead, age, age + 1))
         with m.If(self.counted):
             m.d.sync += position.eq(Mux(position == batch_end, 0, position + 1))
         with m.If(self.start):
