@@ -63,6 +63,24 @@ def test_copies_of_a_row_stay_together(monkeypatch):
         np.testing.assert_array_equal(plain.feature_range_[end], twice.feature_range_[end])
 
 
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_loss_that_stops_is_by_weight(early_stopping):
+    """Five in six rows follow another line than those that have nearly all the weight, and are
+    worse off in every epoch."""
+    x = np.linspace(-1, 1, 600)[:, None]
+    heavy = np.arange(600) % 6 == 0
+    y, weights = np.where(heavy, x[:, 0], -x[:, 0]), np.where(heavy, 100.0, 1.0)
+    model = LowPrecisionRegressor(random_state=0, early_stopping=early_stopping, epochs=40,
+                                  step=0.002, schedule="constant", tol=0.001, n_iter_no_change=2)
+    model.fit(x, y, sample_weight=weights)
+    name = "validation_loss" if early_stopping else "train_loss"
+    losses = [entry[name] for entry in model.history_]
+    assert model.best_epoch_ > 5
+    assert losses[0] > 2 * losses[-1]
+    assert np.mean((model.predict(x) - y)[heavy] ** 2) < 0.1
+    assert np.mean((model.predict(x) - y) ** 2) > np.mean(y ** 2)
+
+
 def test_sparse_rows():
     X, y = WINE
     options = {"random_state": 0, "early_stopping": True, "epochs": 6, "verbose": 0}

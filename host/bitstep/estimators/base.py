@@ -103,8 +103,7 @@ class LowPrecisionModel(Preparing):
             trained = train_model(prepared.outputs, device, config, objective, training,
                                   initial=initial, first_epoch=before, on_epoch=watch)
         bounds = prepared.columns.bounds
-        single = bounds.single if self.fit_intercept else bounds.single & (bounds.low == 0)
-        trained = without_columns(trained, single, bounds.low, prepared.rows.scaler)
+        trained = without_columns(trained, bounds.single, bounds.low, prepared.rows.scaler)
         self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
