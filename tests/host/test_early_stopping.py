@@ -63,6 +63,20 @@ def test_copies_of_a_row_stay_together(monkeypatch):
         np.testing.assert_array_equal(plain.feature_range_[end], twice.feature_range_[end])
 
 
+def test_kept_model_is_that_of_a_training_that_ended_there():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 20))
+    y = X @ rng.standard_normal(20) + 8 * rng.standard_normal(60)
+    options = {"random_state": 2, "early_stopping": True, "schedule": "constant", "step": 0.05,
+               "validation_fraction": 0.3}
+    stopped = LowPrecisionRegressor(epochs=30, **options).fit(X, y)
+    assert 1 < stopped.best_epoch_ < stopped.n_iter_ < 30
+    ended = LowPrecisionRegressor(epochs=stopped.best_epoch_, **options).fit(X, y)
+    np.testing.assert_array_equal(stopped.coef_, ended.coef_)
+    assert stopped.intercept_ == ended.intercept_
+    assert stopped.noise_floor_ == ended.noise_floor_ > 0
+
+
 @pytest.mark.parametrize("early_stopping", [True, False])
 def test_loss_that_stops_is_by_weight(early_stopping):
     """Five in six rows follow another line than those that have nearly all the weight, and are
