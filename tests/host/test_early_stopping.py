@@ -117,6 +117,8 @@ def test_warm_start_goes_on_from_the_best(tmp_path):
     model.fit(X, y)
     assert model.n_iter_ > first
     assert [entry["epoch"] for entry in model.history_] == list(range(1, model.n_iter_ + 1))
+    best = min(model.history_[first:], key=lambda entry: entry["validation_loss"])
+    assert model.best_epoch_ == best["epoch"]
 
 
 @pytest.mark.parametrize("options, message", [
