@@ -63,6 +63,38 @@ def test_copies_of_a_row_stay_together(monkeypatch):
         np.testing.assert_array_equal(plain.feature_range_[end], twice.feature_range_[end])
 
 
+def test_kept_model_is_that_of_a_training_that_ended_there():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 20))
+    y = X @ rng.standard_normal(20) + 8 * rng.standard_normal(60)
+    options = {"random_state": 2, "early_stopping": True, "schedule": "constant", "step": 0.05,
+               "validation_fraction": 0.3}
+    stopped = LowPrecisionRegressor(epochs=30, **options).fit(X, y)
+    assert 1 < stopped.best_epoch_ < stopped.n_iter_ < 30
+    ended = LowPrecisionRegressor(epochs=stopped.best_epoch_, **options).fit(X, y)
+    np.testing.assert_array_equal(stopped.coef_, ended.coef_)
+    assert stopped.intercept_ == ended.intercept_
+    assert stopped.noise_floor_ == ended.noise_floor_ > 0
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_loss_that_stops_is_by_weight(early_stopping):
+    """Five in six rows follow another line than those that have nearly all the weight, and are
+    worse off in every epoch."""
+    x = np.linspace(-1, 1, 600)[:, None]
+    heavy = np.arange(600) % 6 == 0
+    y, weights = np.where(heavy, x[:, 0], -x[:, 0]), np.where(heavy, 100.0, 1.0)
+    model = LowPrecisionRegressor(random_state=0, early_stopping=early_stopping, epochs=40,
+                                  step=0.002, schedule="constant", tol=0.001, n_iter_no_change=2)
+    model.fit(x, y, sample_weight=weights)
+    name = "validation_loss" if early_stopping else "train_loss"
+    losses = [entry[name] for entry in model.history_]
+    assert model.best_epoch_ > 5
+    assert losses[0] > 2 * losses[-1]
+    assert np.mean((model.predict(x) - y)[heavy] ** 2) < 0.1
+    assert np.mean((model.predict(x) - y) ** 2) > np.mean(y ** 2)
+
+
 def test_sparse_rows():
     X, y = WINE
     options = {"random_state": 0, "early_stopping": True, "epochs": 6, "verbose": 0}
@@ -85,6 +117,8 @@ def test_warm_start_goes_on_from_the_best(tmp_path):
     model.fit(X, y)
     assert model.n_iter_ > first
     assert [entry["epoch"] for entry in model.history_] == list(range(1, model.n_iter_ + 1))
+    best = min(model.history_[first:], key=lambda entry: entry["validation_loss"])
+    assert model.best_epoch_ == best["epoch"]
 
 
 @pytest.mark.parametrize("options, message", [

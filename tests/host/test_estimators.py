@@ -1,5 +1,6 @@
 """The estimators: scikit-learn's own checks, resuming, errors, and what they learn."""
 
+import copy
 import doctest
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ from bitstep import (
 from bitstep.data import Dataset
 from bitstep.devices import DeviceError
 from bitstep.devices.golden import GoldenDevice
+from bitstep.estimators import base
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.training.pipelines import pipeline_for
 
@@ -441,6 +443,26 @@ def test_ctrl_c_leaves_the_last_finished_epoch(diabetes):
     assert model.n_iter_ == 3
     assert len(model.history_) == 3
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=0.1)
+
+
+@pytest.mark.parametrize("part", ["history_entries", "noise_floor"])
+def test_ctrl_c_after_the_last_epoch_leaves_the_whole_model(diabetes, monkeypatch, part):
+    """Losses of many epochs take longer to measure than the training takes."""
+    X, y = diabetes
+    model = LowPrecisionRegressor(solver="sgd", epochs=2, random_state=0, warm_start=True).fit(X, y)
+    expected = copy.deepcopy(model).fit(X, y)
+    measure = getattr(base, part)
+
+    def stopped(*args, **named):
+        monkeypatch.setattr(base, part, measure)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, part, stopped)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    for name in ("coef_", "intercept_", "n_iter_", "history_", "noise_floor_", "n_samples_seen_"):
+        np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
+    assert model.n_iter_ == 4
 
 
 def test_constant_column_and_constant_target():

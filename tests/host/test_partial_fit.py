@@ -248,7 +248,7 @@ def test_warm_start_keeps_the_ranges():
     model = LowPrecisionRegressor(random_state=0, epochs=2, warm_start=True).fit(X[:100], Y[:100])
     with pytest.warns(ClippingWarning):
         model.fit(X, Y)
-    assert model.n_iter_ == 4
+    assert model.n_iter_ == model.best_epoch_ == 4
     assert model.n_samples_seen_ == 100 + len(X)
     np.testing.assert_array_equal(model.feature_range_[0], X[:100].min(axis=0))
     model.set_params(warm_start=False).fit(X, Y)

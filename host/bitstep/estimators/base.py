@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,7 @@ from bitstep.training.choices import OptimumWarning, Resolved, RowChoice, check_
 from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
 from bitstep.training.copies import Pass
 from bitstep.training.losses import outputs
-from bitstep.training.noise_floor import noise_floor
+from bitstep.training.noise_floor import NoiseFloor, noise_floor
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import automatic_step
@@ -103,9 +104,13 @@ class LowPrecisionModel(Preparing):
             trained = train_model(prepared.outputs, device, config, objective, training,
                                   initial=initial, first_epoch=before, on_epoch=watch)
         bounds = prepared.columns.bounds
-        single = bounds.single if self.fit_intercept else bounds.single & (bounds.low == 0)
-        trained = without_columns(trained, single, bounds.low, prepared.rows.scaler)
-        self._finish(prepared, trained, objective, training, before, classes)
+        trained = without_columns(trained, bounds.single, bounds.low, prepared.rows.scaler)
+        try:
+            measured = self._measured(prepared, trained, objective, training, before)
+        except KeyboardInterrupt:       # the epochs are trained: as one that comes in the last
+            trained = replace(trained, interrupted=True)
+            measured = self._measured(prepared, trained, objective, training, before)
+        self._finish(prepared, trained, objective, training, before, classes, *measured)
         if trained.interrupted:
             raise KeyboardInterrupt
         if short := trained.short_of(training.tol, epochs, objective.l2):
@@ -142,19 +147,26 @@ class LowPrecisionModel(Preparing):
         return partial(scored_rows, prepared.columns.values, prepared.labels.values,
                        prepared.weights, prepared.rows.scaler, loss, classes=self._is_classifier)
 
-    def _finish(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
-                training: Training, before: int, classes: np.ndarray | None) -> None:
-        """Set the learned attributes after ``before`` epochs of earlier calls and these."""
+    def _measured(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
+                  training: Training,
+                  before: int) -> tuple[list[dict[str, Any]], NoiseFloor | None]:
+        """Entries of the history after ``before`` epochs of earlier calls, and the noise floor."""
         entries = history_entries(trained, loss_of(objective, prepared.outputs),
                                   prepared.columns.values,
                                   prepared.labels.values, prepared.weights, prepared.held, before,
                                   classes=self._is_classifier)
+        kept = trained.kept
+        return entries, noise_floor(
+            prepared.rows, objective, training, weights=trained.weights[kept],
+            steps=trained.steps[:kept + 1], loss=entries[kept]["train_loss"])
+
+    def _finish(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
+                training: Training, before: int, classes: np.ndarray | None,
+                entries: list[dict[str, Any]], floor: NoiseFloor | None) -> None:
+        """Set the learned attributes after ``before`` epochs of earlier calls and these."""
         named = isinstance(self.schedule, str) and self.schedule in ("auto", *SCHEDULES)
         self.solver_, self.l2_, self.batch_ = training.solver, objective.l2, int(training.batch)
         self.step_ = float(training.steps[0]) if named else None
-        kept = trained.kept
-        floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[kept],
-                            steps=trained.steps[:kept + 1], loss=entries[kept]["train_loss"])
         self.noise_floor_ = None if floor is None else floor.share
         rows = prepared.choice      # as far as a model file holds them
         self._rows = RowChoice(bits=rows.bits, encoding=rows.encoding, refetch=rows.refetch,
@@ -269,7 +281,8 @@ class LowPrecisionModel(Preparing):
                 continue
             if model.interrupted:
                 raise KeyboardInterrupt
-            one._finish(prepared, model, *wishes[number], 0, classes)
+            one._finish(prepared, model, *wishes[number], 0, classes,
+                        *one._measured(prepared, model, *wishes[number], 0))
         return estimators
 
     def save(self, path) -> None:
