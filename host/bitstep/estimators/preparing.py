@@ -132,7 +132,7 @@ class Preparing(Parameters):
             weights, groups, meant = (part if part is None else part[order]
                                       for part in (weights, groups, meant))
         found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk, meant=meant,
-                          along=weights is not None and not chunk and self._weights_go_along())
+                          along=weights is not None and self._weights_go_along())
         if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
