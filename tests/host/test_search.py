@@ -190,9 +190,9 @@ def test_a_device_without_few_bits_is_named(monkeypatch, data, few):
     monkeypatch.setattr(CpuDevice, "few_bits", False)
     X, y = data[0], data[1][:, 0]
     model = LowPrecisionRegressor(solver="sgd", device="cpu")
-    with pytest.raises(DeviceError, match="'cpu' .*few bits"):
+    with pytest.raises(DeviceError, match=r"'cpu' .*few bits"):
         model.fit_candidates(X, y, [{}, few])
-    with pytest.raises(DeviceError, match="'cpu' .*few bits"):
+    with pytest.raises(DeviceError, match=r"'cpu' .*few bits"):
         model.set_params(**few).fit(X, y)
 
 

@@ -160,12 +160,11 @@ class Preparing(Parameters):
         """The clip of the first rows, or a warning where one would help."""
         def waste(text: str) -> None:
             warnings.warn(f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=6)
-        centred = resolved.solver == "bit-centred"  # whose optimum is that of rows as they are
-        if centred and resolved.rows.scaler != "quantile":
+        # The optimum of this solver is that of rows as they are.
+        if resolved.solver == "bit-centred" and resolved.rows.scaler != "quantile":
             warn_of_zeros(features)
             return None
-        return scaler_of_columns(columns_of(features), resolved.rows.scaler,
-                                 None if centred else waste).clip
+        return scaler_of_columns(columns_of(features), resolved.rows.scaler, waste).clip
 
     def _labels(self, targets: np.ndarray, kept: bool) -> Clipped:
         """Targets of the outputs within the range in effect; those of classes are as they are."""
