@@ -488,6 +488,13 @@ def test_ctrl_c_while_a_model_is_kept_leaves_no_half_of_it(diabetes, monkeypatch
         model.predict(diabetes[0])
 
 
+def test_labels_are_as_fine_as_floating_point_rows():
+    """Without noise, no more is left of the weights than rows and steps round away."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = LowPrecisionRegressor(bits=32, epochs=200, random_state=0).fit(X, X @ [1, 2, 3])
+    np.testing.assert_allclose(model.coef_, [1, 2, 3], atol=1e-6)
+
+
 def test_constant_column_and_constant_target():
     X = np.column_stack([np.arange(30.0), np.full(30, 5.0)])
     for solver in ("auto", "sgd"):
