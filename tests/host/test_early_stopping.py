@@ -114,6 +114,17 @@ def test_a_share_of_each_class_is_held_out(monkeypatch):
     assert set(rare) <= {4, 5}
 
 
+def test_held_out_rows_are_clipped_as_predictions_clip_them():
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    y = X @ [1.0, 2.0]
+    X[7, 0] = X[1400, 0] = 1e5
+    for seed in range(3):       # each trains on one of the two at least, and so clips
+        model = LowPrecisionRegressor(random_state=seed, early_stopping=True, epochs=3,
+                                      validation_fraction=0.5).fit(X, y)
+        assert model.clip_range_ is not None
+        assert max(entry["validation_loss"] for entry in model.history_) < np.mean(y ** 2) / 2
+
+
 def test_sparse_rows():
     X, y = WINE
     options = {"random_state": 0, "early_stopping": True, "epochs": 6, "verbose": 0}
