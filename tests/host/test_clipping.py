@@ -87,6 +87,16 @@ def test_files_keep_the_clip(tmp_path):
         type(stored)(stored.coef, stored.intercept, stored.classes, {}, np.zeros((2, 5)))
 
 
+def test_a_model_without_ranges_goes_on_with_its_clip():
+    """As the model of a file of the command line, whose weights are those of clipped columns."""
+    model = fitted()
+    clip = model.clip_range_
+    for name in ("feature_range_", "clipped_", "n_samples_seen_", "first_rows_"):
+        delattr(model, name)
+    model.partial_fit(CLEAN[:600], LABELS[:600])
+    assert model.clip_range_ is clip
+
+
 @pytest.mark.parametrize("suffix", ["csv", "svm", "npz"])
 def test_command_line(tmp_path, capsys, suffix):
     """Train, quantize in two passes, train on the codes: one model."""

@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits, load_wine
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
+from bitstep.estimators import base
 from bitstep.training import copies
 
 WINE = load_wine(return_X_y=True)
@@ -74,7 +75,8 @@ def test_kept_model_is_that_of_a_training_that_ended_there():
     ended = LowPrecisionRegressor(epochs=stopped.best_epoch_, **options).fit(X, y)
     np.testing.assert_array_equal(stopped.coef_, ended.coef_)
     assert stopped.intercept_ == ended.intercept_
-    assert stopped.noise_floor_ == ended.noise_floor_ > 0
+    assert stopped.noise_floor_ is not None
+    assert stopped.noise_floor_ == ended.noise_floor_
 
 
 @pytest.mark.parametrize("early_stopping", [True, False])
@@ -93,6 +95,34 @@ def test_loss_that_stops_is_by_weight(early_stopping):
     assert losses[0] > 2 * losses[-1]
     assert np.mean((model.predict(x) - y)[heavy] ** 2) < 0.1
     assert np.mean((model.predict(x) - y) ** 2) > np.mean(y ** 2)
+
+
+def test_a_share_of_each_class_is_held_out(monkeypatch):
+    X, y = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 20 == 0
+    entries, rare = base.history_entries, []
+
+    def seen(*args, **named):
+        held = next(one for one in args if isinstance(one, copies.Pass))
+        rare.append((held.targets[:, 0] > 0).sum())
+        return entries(*args, **named)
+
+    monkeypatch.setattr(base, "history_entries", seen)
+    for seed in range(8):
+        LowPrecisionClassifier(random_state=seed, early_stopping=True, validation_fraction=0.5,
+                               epochs=1).fit(X, y)
+    assert len(rare) == 8
+    assert set(rare) <= {4, 5}
+
+
+def test_held_out_rows_are_clipped_as_predictions_clip_them():
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    y = X @ [1.0, 2.0]
+    X[7, 0] = X[1400, 0] = 1e5
+    for seed in range(3):       # each trains on one of the two at least, and so clips
+        model = LowPrecisionRegressor(random_state=seed, early_stopping=True, epochs=3,
+                                      validation_fraction=0.5).fit(X, y)
+        assert model.clip_range_ is not None
+        assert max(entry["validation_loss"] for entry in model.history_) < np.mean(y ** 2) / 2
 
 
 def test_sparse_rows():

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
-from bitstep.training.files.model_file import ModelFileError, load_model
+from bitstep.training.files.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.pipelines import pipeline_for
 
 RNG = np.random.default_rng(3)
@@ -248,6 +248,22 @@ def test_a_file_of_planes_and_class_weights_asks_for_the_same_again(tmp_path):
                      "class_weight": {0: 2, 1: 1}, "solver": "sgd", "epochs": 2}
     again = fit(loaded, np.median(VALUES) < VALUES)
     assert [entry["planes"] for entry in again.history_] == [4, 4]
+
+
+@pytest.mark.parametrize("own", [None, {
+    "parameters": {"bits": 3}, "learned": {"n_iter_": 4, "n_features_in_": 2, "step_": 0.1},
+    "class_type": "float64", "rows": [3, "compensated", False, None]}])
+def test_older_files(tmp_path, own):
+    """They say neither solver, penalty, batch nor scaler; one of quantized rows has no shuffle."""
+    config = {"model": "linreg", "bits": 3, "encoding": "compensated", "epochs": 4,
+              "shuffle": None} | ({"estimator": own} if own else {})
+    LinearModel(np.ones((1, 2)), np.zeros(1), np.zeros(0), config).save(tmp_path / "model.npz")
+    loaded = LowPrecisionRegressor.load(tmp_path / "model.npz")
+    assert (loaded.solver_, loaded.l2_, loaded.batch_, loaded.n_iter_) == ("sgd", 0.0, 1, 4)
+    assert (loaded.bits, loaded.shuffle) == (3, True)
+    assert LowPrecisionRegressor.load(saved(loaded, tmp_path)).batch_ == 1
+    assert loaded.predict([[1, 2]]) == [3]
+    loaded.fit(X, VALUES)
 
 
 def test_pairs_stay_pairs(tmp_path):

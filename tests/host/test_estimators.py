@@ -25,7 +25,7 @@ from bitstep import (
     quantize,
 )
 from bitstep.data import Dataset
-from bitstep.devices import DeviceError
+from bitstep.devices import DeviceError, open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.estimators import base
 from bitstep.pipeline.results import RangeOverflowError
@@ -317,6 +317,14 @@ def test_devices(diabetes):
         other = LowPrecisionRegressor(random_state=0, epochs=2, device=device).fit(X, y)
         np.testing.assert_array_equal(other.coef_, plain.coef_)
     assert not opened.closed
+    # Rows without padding are what an opened device with a pipeline for them reads.
+    plain.fit(X[:, :3], y)
+    packed = pipeline_for(n_features=3, bits=4, encoding="compensated", packed=True)
+    with open_device("cpu", packed) as device:
+        other = LowPrecisionRegressor(random_state=0, epochs=2, device=device).fit(X[:, :3], y)
+    np.testing.assert_array_equal(other.coef_, plain.coef_)
+    found, expected = (dict(one.counters_)["beats"] or 0 for one in (other, plain))
+    assert 0 < found < expected
 
 
 @pytest.mark.parametrize("parameters, error, message", [
@@ -351,6 +359,9 @@ def test_devices(diabetes):
     ({"tol": 10 ** 400}, ValueError, "tol must be a number of at least 0, or auto, not 10"),
     ({"validation_fraction": 1 << 70}, ValueError, "must be between 0 and 1, without either"),
     ({"feature_range": (0, 10 ** 400)}, ValueError, "feature_range must be 'auto' or a pair"),
+    ({"random_state": -1}, ValueError, "random_state must be an integer of at least 0, not -1"),
+    ({"random_state": True}, ValueError, "random_state must be an integer .*, not True"),
+    ({"planes": "auto", "warm_start": True}, ValueError, "not go together with warm_start=True"),
     ({"device": "moon"}, DeviceError, "no device 'moon'"),
     ({"device": {"bus_width": 64}}, ValueError, "device must have a 'name'"),
     ({"device": None}, ValueError, "device must be 'auto', .* or an opened device, not None"),
@@ -463,6 +474,25 @@ def test_ctrl_c_after_the_last_epoch_leaves_the_whole_model(diabetes, monkeypatc
     for name in ("coef_", "intercept_", "n_iter_", "history_", "noise_floor_", "n_samples_seen_"):
         np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
     assert model.n_iter_ == 4
+
+
+def test_ctrl_c_while_a_model_is_kept_leaves_no_half_of_it(diabetes, monkeypatch):
+    def stopped(features):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "fingerprint", stopped)
+    model = LowPrecisionRegressor(solver="sgd", epochs=2, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*diabetes)
+    with pytest.raises(NotFittedError):
+        model.predict(diabetes[0])
+
+
+def test_labels_are_as_fine_as_floating_point_rows():
+    """Without noise, no more is left of the weights than rows and steps round away."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = LowPrecisionRegressor(bits=32, epochs=200, random_state=0).fit(X, X @ [1, 2, 3])
+    np.testing.assert_allclose(model.coef_, [1, 2, 3], atol=1e-6)
 
 
 def test_constant_column_and_constant_target():

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.base
+from fakes import FakeDevice
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
 from bitstep.devices import open_device
+from bitstep.devices.cpu.device import CpuDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import DeviceError, RangeOverflowError
+from bitstep.training.pipelines import pipeline_for
 
 clone: Any = sklearn.base.clone     # its annotations name containers of estimators, too
 DEVICES = ["cpu", "golden"]
@@ -166,6 +169,31 @@ def test_candidates_with_few_bits_of_model_and_updates(data):
     with pytest.raises(DeviceError, match="has a model of all bits, and a job asks for 4 b"):
         LowPrecisionRegressor(solver="sgd", device="sim").fit_candidates(
             X, y, [{}, {"model_bits": 4}])
+
+
+def test_candidates_have_as_many_epochs(data):
+    """20 if a step or schedule is among the parameters of one: of 90 rows there would be 1,000."""
+    X, y = data[0], data[1][:, 0]
+    for candidates in ([{}, {"step": 0.01}], [{"schedule": "constant"}, {"l2": 0.1}]):
+        found = LowPrecisionRegressor(solver="sgd").fit_candidates(X, y, candidates)
+        assert [one.n_iter_ for one in found] == [20, 20]
+
+
+def test_ctrl_c_ends_the_candidates(data):
+    device = FakeDevice(pipeline_for(n_features=6, bits=4, encoding="compensated"), interrupt=2)
+    with pytest.raises(KeyboardInterrupt):
+        LowPrecisionRegressor(device=device).fit_candidates(data[0], data[1][:, 0], [{"step": 0.1}])
+
+
+@pytest.mark.parametrize("few", [{"model_bits": 4}, {"update_bits": 4}])
+def test_a_device_without_few_bits_is_named(monkeypatch, data, few):
+    monkeypatch.setattr(CpuDevice, "few_bits", False)
+    X, y = data[0], data[1][:, 0]
+    model = LowPrecisionRegressor(solver="sgd", device="cpu")
+    with pytest.raises(DeviceError, match=r"'cpu' .*few bits"):
+        model.fit_candidates(X, y, [{}, few])
+    with pytest.raises(DeviceError, match=r"'cpu' .*few bits"):
+        model.set_params(**few).fit(X, y)
 
 
 def test_candidates_that_leave_their_range(data):

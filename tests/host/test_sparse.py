@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
 from bitstep.cli import main
+from bitstep.quantization import scaling
 
 DIGITS, NUMBERS = map(np.asarray, load_digits(return_X_y=True))
 DIGITS, NUMBERS = DIGITS[:400], NUMBERS[:400]
@@ -105,6 +106,14 @@ def test_rows_of_nearly_all_zeros_are_named(dense):
     with pytest.warns(UserWarning, match=ZEROS):
         LowPrecisionClassifier(epochs=1, random_state=0).fit(
             features.toarray() if dense else features, labels)
+
+
+def test_the_exact_solver_names_them_too(monkeypatch):
+    monkeypatch.setattr(scaling, "SPARSE_VALUES", 1 << 14)
+    features, labels = rare(0.001)
+    with pytest.warns(UserWarning, match="a trainer of sparse rows"):
+        model = LowPrecisionClassifier(random_state=0).fit(features[:100, :200], labels[:100])
+    assert model.solver_ == "bit-centred"
 
 
 def test_other_rows_are_not_named():

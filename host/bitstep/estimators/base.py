@@ -171,10 +171,10 @@ class LowPrecisionModel(Preparing):
         rows = prepared.choice      # as far as a model file holds them
         self._rows = RowChoice(bits=rows.bits, encoding=rows.encoding, refetch=rows.refetch,
                                levels=rows.levels, scaler=rows.scaler)
-        self._learn(trained, entries, before, classes)
         if classes is not None:
             self.multinomial_ = objective.multinomial
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
+        self._learn(trained, entries, before, classes)      # the model last: it counts as trained
 
     def _next_step(self, rows: QuantizedRows | BitPlaneRows, objective: Objective,
                    resolved: Resolved) -> Any:

@@ -132,7 +132,7 @@ class Preparing(Parameters):
             weights, groups, meant = (part if part is None else part[order]
                                       for part in (weights, groups, meant))
         found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk, meant=meant,
-                          along=weights is not None and not chunk and self._weights_go_along())
+                          along=weights is not None and self._weights_go_along())
         if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
@@ -160,12 +160,11 @@ class Preparing(Parameters):
         """The clip of the first rows, or a warning where one would help."""
         def waste(text: str) -> None:
             warnings.warn(f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=6)
-        centred = resolved.solver == "bit-centred"  # whose optimum is that of rows as they are
-        if centred and resolved.rows.scaler != "quantile":
+        # The optimum of this solver is that of rows as they are.
+        if resolved.solver == "bit-centred" and resolved.rows.scaler != "quantile":
             warn_of_zeros(features)
             return None
-        return scaler_of_columns(columns_of(features), resolved.rows.scaler,
-                                 None if centred else waste).clip
+        return scaler_of_columns(columns_of(features), resolved.rows.scaler, waste).clip
 
     def _labels(self, targets: np.ndarray, kept: bool) -> Clipped:
         """Targets of the outputs within the range in effect; those of classes are as they are."""

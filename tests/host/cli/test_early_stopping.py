@@ -100,3 +100,19 @@ def test_quiet(classes, monkeypatch, capsys):
     assert ", accuracy " in error
     assert main([*command, "--quiet"]) == 0
     assert not capsys.readouterr().err
+
+
+def test_held_out_rows_are_clipped_as_predictions_clip_them(tmp_path):
+    """Each training has one of two outliers at least, and so clips."""
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    y = X @ [1.0, 2.0]
+    X[7, 0] = X[1400, 0] = 1e5
+    data, out, report = (str(tmp_path / name) for name in ("data.csv", "model.npz", "run.json"))
+    np.savetxt(data, np.column_stack([X, y]), delimiter=",")
+    for seed in "012":
+        assert main(["train", data, "--epochs=3", "--early-stopping", "--validation-fraction=0.5",
+                     "--quiet", "--seed", seed, "--out", out, "--report", report]) == 0
+        assert load_model(out).clip is not None
+        with open(report, encoding="utf-8") as file:
+            losses = [entry["validation_loss"] for entry in json.load(file)["history"]]
+        assert max(losses) < np.mean(y ** 2) / 2

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from fakes import FakeDevice
 
 from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
-from bitstep.doctor import Verdict, examine, facts, jobs
+from bitstep.doctor import Verdict, examine, facts, jobs, runs
 from bitstep.doctor.report import Report
 from bitstep.doctor.session import NotDone, Session
 from bitstep.golden.sgd import train
@@ -154,6 +155,7 @@ def clock(wanted, found, hz):
 
 @pytest.mark.parametrize("record, verdict, title", [
     (clock(100, 100, 99.9999), Verdict.OK, "clock"),
+    (clock(99.999, 100, 100), Verdict.OK, "clock"),     # as pynq reckons
     (clock(100, 62.5, 100), Verdict.WARNING, "clock dividers"),
     (clock(100, 100, 96.97), Verdict.WARNING, "clock"),
     (clock(100, 100, 101), Verdict.FAILED, "clock"),
@@ -163,6 +165,48 @@ def test_clock_that_was_set(record, verdict, title):
     facts.clock(session_of(report, clock=record))
     assert [(finding.title, finding.verdict) for finding in report.findings] == [(title, verdict)]
     assert f"{record.found_hz / 1e6:g} MHz found after loading" in " ".join(report.text.split())
+
+
+@pytest.mark.parametrize("built_for, verdict", [
+    (100, Verdict.OK), (100.5, Verdict.OK), (90, Verdict.FAILED), (110, Verdict.FAILED)])
+def test_clock_that_cannot_be_set(built_for, verdict):
+    report = Report()
+    session = session_of(report)
+    session.results["manifest"] = {"clock_mhz": {"constraint": built_for}}
+    facts.clock(session)
+    assert [finding.verdict for finding in report.findings] == [verdict]
+
+
+def test_clock_by_the_cycles_of_a_run():
+    """To 2 % beyond what the measurement leaves open, on both sides."""
+    found = runs.MeasuredClock(90e6, 110e6, "")
+    assert [hz for hz in (88e6, 89e6, 100e6, 112e6, 113e6) if found.may_be(hz)] == [
+        89e6, 100e6, 112e6]
+
+
+def test_facts_that_changed_are_told_again():
+    told = [{"mode": "fast", "runs": "0"}, {"mode": "fast", "runs": "7"}]
+    report, device = Report(), SimpleNamespace(name="stub", config=CONFIG)
+    for values, tell in zip(told, (facts.device_facts, facts.changed_facts), strict=True):
+        device.facts = values.copy
+        tell(report, device)
+    assert report.facts["runs"] == "7"
+    assert report.text.count("mode") == 1
+    assert "Afterwards" in report.text
+
+
+@pytest.mark.parametrize("models, intercepts, said", [
+    ([[1, 2, 3], [4, 5, 6]], [7, 8], ""),
+    ([[1, 2, 3], [4, 0, 6]], [7, 8], "after epoch 2 of 2, 1 of 3 weights differ, all in lane 1 of"),
+    ([[0, 0, 3], [4, 5, 6]], [7, 8], "after epoch 1 of 2, 2 of 3 weights differ: feature 0 has 0"),
+    ([[1, 2, 3], [4, 5, 6]], [7, 0], "after epoch 2 of 2, the intercept is 0 instead of 8"),
+    ([[1, 2, 3]], [7], "1 models instead of 2")])
+def test_first_difference_of_models(models, intercepts, said):
+    expected = np.array([[1, 2, 3], [4, 5, 6]]), np.array([7, 8])
+    result: Any = SimpleNamespace(models=np.array(models), intercepts=np.array(intercepts))
+    found = jobs.difference(CONFIG, expected, result)
+    assert found.startswith(said)
+    assert bool(found) is bool(said)
 
 
 @pytest.mark.parametrize("content, verdict, said", [
