@@ -170,8 +170,8 @@ class RegisterRun(Run):
             return
         # ROWS is written first, so a reset before the start leaves it at 0.
         if error == Error.BAD_CONFIGURATION and not self.read("ROWS"):
-            lost = self._lost("ROWS says 0 after it was written")
-            raise BadConfigurationError(str(lost), self.result())
+            raise BadConfigurationError(str(self._lost("ROWS says 0 after it was written")),
+                                        self.result())
         if status & Status.FAILED or error != Error.NONE:
             raise run_error(error, self.overflow, self.result(), count)
         if done != count:

@@ -115,7 +115,7 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
     for _ in range(n_dimensions):
         size, place = read_varint(message, place)
         shape.append(size)
-    most = prod(size or 1 for size in shape)        # a size of 0 lets NumPy's others not grow
+    most = prod(size or 1 for size in shape)    # NumPy limits the others beside a size of 0, too
     if most > MAX_VALUES:
         raise MessageError(f"a message has at most {MAX_VALUES} values, and its sizes other than 0 "
                            f"make {most}")

@@ -29,6 +29,17 @@ def on_each(jobs, work):
     return found
 
 
+def same_gradients(jobs, **options):
+    """Sums of a full pass, which must be the same on each device."""
+    first, second = on_each(jobs, lambda device: device.class_gradients(jobs, **options))
+    np.testing.assert_array_equal(first.shared, second.shared)
+    for one, other in zip(first.classes, second.classes, strict=True):
+        np.testing.assert_array_equal(one.words, other.words)
+        np.testing.assert_array_equal(one.derivatives, other.derivatives)
+        assert (one.intercept, one.overflow) == (other.intercept, other.overflow)
+    return first
+
+
 def inner_jobs(jobs, derivative_planes, planes, **options):
     """Jobs of inner passes around the model of the jobs, and around it no longer at rest."""
     with open_device("golden", jobs[0].config) as device:
@@ -94,19 +105,13 @@ def test_probabilities_of_several_rows(label_shift, fraction):
 def test_gradients(count, planes, derivative_planes, rows, level):
     jobs, _, _ = make_jobs(n_rows=77, n_features=11, count=count, seed=count, planes=planes,
                            level=level)
-    first, second = on_each(jobs, lambda device: device.class_gradients(
-        jobs, derivative_planes=derivative_planes, derivative_rows=rows))
-    all_of, _ = on_each(jobs, lambda device: device.class_gradients(
-        jobs, derivative_planes=derivative_planes))
-    np.testing.assert_array_equal(first.shared, second.shared)
-    assert first.shared.any()
-    for one, other, whole in zip(first.classes, second.classes, all_of.classes, strict=True):
-        np.testing.assert_array_equal(one.words, other.words)
-        assert one.intercept == other.intercept
+    found = same_gradients(jobs, derivative_planes=derivative_planes, derivative_rows=rows)
+    all_of = same_gradients(jobs, derivative_planes=derivative_planes)
+    assert found.shared.any()
+    for one, whole in zip(found.classes, all_of.classes, strict=True):
         assert (one.intercept != 0) == (level != 0)
         assert (one.derivatives is None) == (derivative_planes == 0)
         if one.derivatives is not None:
-            np.testing.assert_array_equal(one.derivatives, other.derivatives)
             n_bytes = 4 * (rows or 77)
             np.testing.assert_array_equal(one.derivatives[:n_bytes], whole.derivatives[:n_bytes])
             assert len(one.derivatives) == -(-n_bytes // 8) * 8
@@ -119,11 +124,7 @@ def test_weights_of_rows():
     config = replace(plain[0].config, row_weights=True)
     weights = np.random.default_rng(4).integers(1, 1 << 16, 77).astype(np.uint16)
     jobs = [replace(job, config=config, weights=weights) for job in plain]
-    first, second = on_each(jobs, lambda device: device.class_gradients(jobs, derivative_planes=4))
-    np.testing.assert_array_equal(first.shared, second.shared)
-    for one, other in zip(first.classes, second.classes, strict=True):
-        np.testing.assert_array_equal(one.words, other.words)
-        assert one.intercept == other.intercept
+    same_gradients(jobs, derivative_planes=4)
 
     half = [replace(job, weights=np.full(77, 1 << 15, np.uint16)) for job in jobs]
     whole = [replace(job, weights=None) for job in jobs]
@@ -146,19 +147,13 @@ def test_weights_of_rows():
 @both
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gradients_in_portions(short_portions, weighted):
-    """Sums and derivatives of several portions of the rows; the limit of sums is one of all."""
+    """Sums and derivatives of several portions of the rows."""
     jobs, _, _ = make_jobs(n_rows=201, n_features=5, count=3, seed=8)
     if weighted:
         config = replace(jobs[0].config, row_weights=True)
         weights = np.random.default_rng(4).integers(1, 1 << 16, 201).astype(np.uint16)
         jobs = [replace(job, config=config, weights=weights) for job in jobs]
-    first, second = on_each(jobs, lambda device: device.class_gradients(
-        jobs, derivative_planes=4, derivative_rows=150))
-    np.testing.assert_array_equal(first.shared, second.shared)
-    for one, other in zip(first.classes, second.classes, strict=True):
-        np.testing.assert_array_equal(one.words, other.words)
-        np.testing.assert_array_equal(one.derivatives, other.derivatives)
-        assert one.intercept == other.intercept
+    same_gradients(jobs, derivative_planes=4, derivative_rows=150)
 
 
 @both
@@ -194,13 +189,7 @@ def test_largest_words(value):
         jobs, _, _ = make_jobs(n_features=4, label_shift=shift, mantissa=1, shift=1)
         jobs = [replace(job, model=np.full(4, value if k % 2 else ~value, np.int32),
                         intercept=value) for k, job in enumerate(jobs)]
-        first, second = on_each(jobs, lambda device, jobs=jobs: device.class_gradients(
-            jobs, derivative_planes=4))
-        np.testing.assert_array_equal(first.shared, second.shared)
-        for one, other in zip(first.classes, second.classes, strict=True):
-            np.testing.assert_array_equal(one.words, other.words)
-            np.testing.assert_array_equal(one.derivatives, other.derivatives)
-            assert one.overflow == other.overflow
+        same_gradients(jobs, derivative_planes=4)
 
 
 @both

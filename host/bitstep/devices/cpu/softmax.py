@@ -41,6 +41,7 @@ _RANGE = softmax.RANGE
 _LOG2, _LOG2_SHIFT = softmax.LOG2, softmax.ARGUMENT + softmax.LOG2_E - softmax.EXPONENT
 _FINE_VALUE = softmax.FINE_VALUE
 _SHARED_SHIFT = 2 * softmax.FINE_VALUE - softmax.SHARED
+_DITHER, _STEP, _UPDATE, _WEIGHT, _ROOM = range(5)      # rows of what belongs to some rows
 
 
 @compiled
@@ -118,9 +119,8 @@ class ClassSum(NamedTuple):
         Dot products, which become probabilities.
     shares : ndarray of uint32, shape (BLOCK, whole(n_classes))
         Those.
-    room : ndarray of int64, shape (4, BLOCK)
-        Dithers, steps, updates and weights of some rows; the last two after
-        :func:`_probabilities`, which has that room before.
+    of_rows : ndarray of int64, shape (6, BLOCK)
+        Dithers, steps, updates and weights of some rows, and the room of :func:`_probabilities`.
     """
 
     features: np.ndarray
@@ -128,7 +128,7 @@ class ClassSum(NamedTuple):
     shared: np.ndarray
     values: np.ndarray
     shares: np.ndarray
-    room: np.ndarray
+    of_rows: np.ndarray
 
     @classmethod
     def zeros(cls, count: int, n_features: int) -> "ClassSum":
@@ -139,7 +139,7 @@ class ClassSum(NamedTuple):
                    shared=np.zeros((count, width), np.int64),
                    values=np.zeros((count, BLOCK), np.int64),
                    shares=np.zeros((BLOCK, width), np.uint32),
-                   room=np.zeros((4, BLOCK), np.int64))
+                   of_rows=np.zeros((6, BLOCK), np.int64))
 
 
 @kernel
@@ -156,9 +156,9 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
     intercepts : ndarray of int64, shape (n_classes,)
     found : ClassSum
         Changed.
-    signs : ndarray of int64, shape (n_classes, rows)
+    signs : ndarray of int32, shape (n_classes, rows)
         Labels.
-    written : ndarray of int64, shape (n_classes, at most rows)
+    written : ndarray of int32, shape (n_classes, at most rows)
         Overwritten by labels that hold derivatives, of the first ones.
 
     Returns
@@ -169,28 +169,31 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
     codes, models, weights = uncounted(codes), uncounted(models), uncounted(weights)
     signs, written, left = uncounted(signs), uncounted(written), 16 - planes
     found = ClassSum(uncounted(found.features), uncounted(found.updates), uncounted(found.shared),
-                     uncounted(found.values), uncounted(found.shares), uncounted(found.room))
+                     uncounted(found.values), uncounted(found.shares), uncounted(found.of_rows))
+    dithers, steps, updates = (found.of_rows[_DITHER], found.of_rows[_STEP],
+                               found.of_rows[_UPDATE])
+    room = found.of_rows[_ROOM:]
     for start in range(0, signs.shape[1], BLOCK):
         count = min(BLOCK, signs.shape[1] - start)
         row, last = place + start, place + start + count - 1
         _class_products(codes, row, last, drop, models, intercepts, level, found.values)
-        _probabilities(found.values, found.room[2:], rule.label_shift, _FINE_VALUE)
+        _probabilities(found.values, room, rule.label_shift, _FINE_VALUE)
         _share(found, count, weights, first + start)
-        write_dithers(key, first + start, found.room[0])
+        write_dithers(key, first + start, dithers)
         for r in range(count):
             of_row = rule_of_row(rule, weights, first + start + r, key)
             if of_row.derivative_step < 0:
                 return words.UPDATE
-            found.room[1, r] = of_row.derivative_step
+            steps[r] = of_row.derivative_step
         for k in range(len(models)):
             _block_updates(found, k, count, signs, start)
             for r in range(0, count, ROWS):
-                add_rows(codes, row + r, last, drop, found.room[2], r, found.features[k])
+                add_rows(codes, row + r, last, drop, updates, r, found.features[k])
         if start < written.shape[1]:
             # The first planes of a code are the code of fewer bits.
             _class_products(codes, row, last, left, models, intercepts, level >> left - drop,
                             found.values)
-            _probabilities(found.values, found.room[2:], rule.label_shift - (left - drop),
+            _probabilities(found.values, room, rule.label_shift - (left - drop),
                            DERIVATIVE_FRACTION)
             for k in range(len(models)):
                 for r in range(min(count, written.shape[1] - start)):
@@ -213,15 +216,15 @@ def _class_products(codes, row, last, drop, models, intercepts, level, values):
 @compiled
 def _share(found, count, weights, first):
     """Add the products of two probabilities of some rows, for each two classes."""
-    shares, of_rows = found.shares, found.room[3]
+    shares, own = found.shares, found.of_rows[_WEIGHT]
     for r in range(BLOCK):
-        of_rows[r] = (weights[first + r] if weights.size else 1 << WEIGHT_BITS) if r < count else 0
+        own[r] = (weights[first + r] if weights.size else 1 << WEIGHT_BITS) if r < count else 0
     for k in range(len(found.values)):
         for r in range(BLOCK):
             shares[r, k] = found.values[k, r]
     for k in range(len(found.values)):
         for r in range(0, BLOCK, ROWS):
-            share_rows(shares, r, k, _SHARED_SHIFT, of_rows, found.shared[k])
+            share_rows(shares, r, k, _SHARED_SHIFT, own, found.shared[k])
 
 
 @compiled
@@ -229,7 +232,8 @@ def _block_updates(found, k, count, signs, start):
     """Updates of a block's rows for a class. Each is in its range: a step has no more than
     MANTISSA_WIDTH bits before its last zeros, so one that fits is smaller by more than rounding.
     """
-    dithers, steps, updates = found.room[0], found.room[1], found.room[2]
+    dithers, steps, updates = (found.of_rows[_DITHER], found.of_rows[_STEP],
+                               found.of_rows[_UPDATE])
     values, totals = found.values[k], found.updates[k]
     for r in range(count):
         change = values[r] - ((1 if signs[k, start + r] > 0 else 0) << _FINE_VALUE)
@@ -281,7 +285,7 @@ def take_class_rows(codes, place, drop, rule, all_of, labels, dithers, first):
         See :func:`bitstep.devices.cpu.bit_planes.take_bit_plane_rows`.
     all_of : ClassArrays
         Changed.
-    labels : ndarray of int64, shape (n_classes, rows)
+    labels : ndarray of int32, shape (n_classes, rows)
         Derivatives at a centre.
 
     Returns
@@ -338,7 +342,7 @@ def class_sums(jobs: Sequence[TrainingJob], derivative_planes: int, derivative_r
     models[:, :job.n_features] = [one.model for one in jobs]
     intercepts = np.array([one.intercept for one in jobs], np.int64)
     n_written = (derivative_rows or job.n_rows) if derivative_planes else 0
-    written = np.zeros((count, n_written), np.int64)
+    written = np.zeros((count, n_written), np.int32)
     rule, weights, overflow = rule_of(then, steps), weights_of(job), int(Overflow.UPDATE)
 
     def add(portion: Portion) -> tuple[int, ClassSum]:
@@ -375,7 +379,7 @@ def compile_passes(jobs: Sequence[TrainingJob]) -> None:
     none, steps, count = np.empty(0, np.int64), jobs[0].epochs[0], len(jobs)
     if rule := rule_of(jobs[0].at(steps), steps):
         take_class_rows(np.empty((0, jobs[0].n_features), np.int16), 0, PLANES - steps.planes, rule,
-                        _class_arrays(jobs), np.empty((count, 0), np.int64), none, 0)
+                        _class_arrays(jobs), np.empty((count, 0), np.int32), none, 0)
 
 
 def _class_arrays(jobs: Sequence[TrainingJob]) -> ClassArrays:
@@ -416,4 +420,10 @@ def train_classes(jobs: Sequence[TrainingJob], portions_of: Callable[..., Iterat
 
 
 def _labels(jobs: Sequence[TrainingJob], first: int, n_rows: int) -> np.ndarray:
-    return np.stack([job.stored_labels(first, n_rows) for job in jobs])
+    """Labels of rows from ``first`` on, int32 of shape (n_classes, n_rows): of many classes, of 64
+    bits they would take much memory.
+    """
+    labels = np.empty((len(jobs), n_rows), np.int32)
+    for own, job in zip(labels, jobs, strict=True):
+        own[:] = job.stored_labels(first, n_rows)
+    return labels
