@@ -401,6 +401,8 @@ def test_labels_of_two_kinds(missing):
         LowPrecisionClassifier().fit(np.eye(3), names)
     with pytest.raises(ValueError, match=f"classes {message}"):
         LowPrecisionClassifier().partial_fit(np.eye(2), names[[0, 2]], classes=names)
+    with pytest.raises(ValueError, match=rf"classes {message} \(one is NaN\)"):
+        LowPrecisionClassifier().partial_fit(np.eye(2), [0, 1], classes=[0, 1, np.nan])
 
 
 def test_masked_values_are_refused(diabetes):

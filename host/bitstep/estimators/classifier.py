@@ -209,6 +209,8 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             check_classification_targets(y)
         with _labels_of_one_kind("classes"):
             classes = None if classes is None else np.unique(classes)
+            if classes is not None and classes.dtype.kind in "fc" and np.isnan(classes).any():
+                raise TypeError("one is NaN")
         of_rows = checked_weights(sample_weight, len(y))
         weights = row_weights(of_rows, self.class_weight, y, self.classes_ if resume else classes)
         present = y if weights is None else y[weights > 0]      # 0 takes a row away

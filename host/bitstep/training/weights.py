@@ -40,7 +40,10 @@ def checked_weights(weights: Any, n_rows: int, *, part: bool = False) -> np.ndar
         return None
     check_unmasked("sample_weight", weights)
     try:
-        found = np.asarray(weights, np.float64)
+        found = np.asarray(weights)
+        if np.iscomplexobj(found):          # NumPy would leave out imaginary parts, and warn
+            raise TypeError("some are complex")
+        found = found.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"sample_weight must hold numbers, one a row ({error})") from error
     if not found.ndim:

@@ -115,6 +115,7 @@ def test_rows_may_lack_a_rare_class():
     ([1, 1, np.nan], r"finite numbers .* not nan \(row 2"),
     ([np.inf, 1, 1], r"finite numbers .* not inf \(row 0"),
     (["a", "b", "c"], "must hold numbers, one a row"),
+    ([1, 1 + 2j, 1], r"must hold numbers, one a row \(some are complex\)"),
     ([0, 0, 0], "all weights are zero")])
 def test_bad_weights(weights, message):
     with pytest.raises(ValueError, match=message):
