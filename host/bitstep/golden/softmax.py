@@ -24,6 +24,7 @@ from bitstep.golden.steps import (
     derivative_step,
     update_rules,
 )
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.memory import pack_labels
@@ -135,8 +136,9 @@ def gradients(jobs: Sequence[TrainingJob], derivative_planes: int = 0,
             updates.append([round_dithered(step_of(row) * (one - ((sign > 0) << FINE_VALUE)),
                                            STEP_FRACTION + FINE_VALUE, dither)
                             for one, sign in zip(found, signs, strict=True)])
-            shared += [[_of_row(first, row, one * other >> 2 * FINE_VALUE - SHARED)
-                        for other in found] for one in found]
+            if steps.planes == PLANES:
+                shared += [[_of_row(first, row, one * other >> 2 * FINE_VALUE - SHARED)
+                            for other in found] for one in found]
     except Overflowed:
         return failed
     by_class = list(zip(*updates, strict=True))

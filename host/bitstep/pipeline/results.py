@@ -95,7 +95,8 @@ class ClassSums:
     classes : list of GradientSum
         Of each class; all of them have overflowed if one has.
     shared : ndarray of int64, shape (n_classes, n_classes)
-        Sum of the product of the probabilities of two classes, times 2^30.
+        Sum of the product of the probabilities of two classes, times 2^30, of a pass over all
+        planes: a certificate needs it. Of one over fewer planes 0.
     """
 
     classes: list[GradientSum]

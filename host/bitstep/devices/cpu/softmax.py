@@ -178,7 +178,8 @@ def add_class_gradients(codes, place, drop, rule, level, models, intercepts, fou
         row, last = place + start, place + start + count - 1
         _class_products(codes, row, last, drop, models, intercepts, level, found.values)
         _probabilities(found.values, room, rule.label_shift, _FINE_VALUE)
-        _share(found, count, weights, first + start)
+        if drop == 0:           # of fewer planes nothing needs them
+            _share(found, count, weights, first + start)
         write_dithers(key, first + start, dithers)
         for r in range(count):
             of_row = rule_of_row(rule, weights, first + start + r, key)
