@@ -232,6 +232,9 @@ def test_what_is_near(tmp_path, monkeypatch):
         load("wnie.csv")
     with pytest.raises(DataError, match=r"no data set 'wine\.cvs'; did you mean 'wine\.csv'\? The"):
         load("wine.cvs")
+    (tmp_path / "rows.log").touch()         # no data, however near
+    with pytest.raises(DataError, match="no data set 'rows.lok'. The names are"):
+        load("rows.lok")
     with pytest.raises(DataError, match=r"'ash', 'hue', 'cultivar'; did you mean 'cultivar'\?$"):
         load("wine.csv", label_column="cultivr")
     with pytest.raises(DataError, match=r"with the names 'ash', 'hue', 'cultivar'$"):
@@ -273,6 +276,7 @@ def test_bundled(name, shape, task):
     dataset = load(name)
     assert dataset.features.shape == shape
     assert (dataset.name, dataset.task) == (name, task)
+    assert open_table(name).task == task
     assert dataset.feature_names is not None
     assert len(dataset.feature_names) == shape[1]
 
