@@ -101,6 +101,9 @@ def test_label_column_of_arrays(tmp_path, column, place):
                     to_dataset(open_table(tmp_path / "set.npy", label_column=column))):
         np.testing.assert_array_equal(dataset.labels, table[:, place])
         np.testing.assert_array_equal(dataset.features, np.delete(table, place, axis=1))
+    np.save(tmp_path / "single.npy", table.astype(np.float32))
+    single = next(open_table(tmp_path / "single.npy", label_column=column).pieces())
+    assert (single.features.dtype, single.labels.dtype) == (np.float32, np.float64)
     with pytest.raises(DataError, match="found 3 columns with no line of names"):
         load(tmp_path / "set.npy", label_column="age")
     for beyond in (-4, 3):
@@ -233,7 +236,7 @@ def test_what_is_near(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"no data set 'wine\.cvs'; did you mean 'wine\.csv'\? The"):
         load("wine.cvs")
     (tmp_path / "rows.log").touch()         # no data, however near
-    with pytest.raises(DataError, match="no data set 'rows.lok'. The names are"):
+    with pytest.raises(DataError, match=r"no data set 'rows\.lok'\. The names are"):
         load("rows.lok")
     with pytest.raises(DataError, match=r"'ash', 'hue', 'cultivar'; did you mean 'cultivar'\?$"):
         load("wine.csv", label_column="cultivr")
@@ -251,6 +254,10 @@ def test_wrong_n_features(tmp_path):
     (tmp_path / "set.csv").write_text("1,2\n")
     with pytest.raises(DataError, match="found 1 features, but n_features is 2; leave n_features"):
         load(tmp_path / "set.csv", n_features=2)
+    np.save(tmp_path / "set.npy", np.ones((2, 3)))
+    for wrong in (1, 3):
+        with pytest.raises(DataError, match=f"found 2 features, but n_features is {wrong}; leave"):
+            load(tmp_path / "set.npy", n_features=wrong)
     with pytest.raises(DataError, match="synthetic-3: found 3 features, but n_features is 2"):
         load("synthetic-3", n_features=2)
 

@@ -256,3 +256,5 @@ def test_label_column_of_what_has_none(tmp_path, name):
         source.write_text("1 1:1\n")
     with pytest.raises(DataError, match=r"the label's column cannot be 0, since .* leave it out"):
         load(source, label_column=0)
+    if name != "set.npz":
+        assert len(load(source, label_column="last").labels) == load(source).n_rows

@@ -309,7 +309,7 @@ def test_a_file_that_changes_between_the_passes(tmp_path, capsys, monkeypatch, n
         elif change == "touched":
             os.utime(source, ns=(1, 1))
         elif change == "other":
-            os.replace(shutil.copy(source, tmp_path / "copy"), source)
+            os.replace(shutil.copy2(source, tmp_path / "copy"), source)
         else:
             source.write_bytes(content + content if change == "longer" else content[:-20])
         return write(*arguments)
