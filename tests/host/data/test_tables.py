@@ -73,6 +73,10 @@ def test_comma_separated_text(tmp_path, monkeypatch, chunk, names):
     assert found.survey().labels.tolist() == labels.tolist()
     assert found.class_names == whole.class_names == (("a b", "c", "d") if names else None)
     assert found.feature_names == (("x", "y", "z") if names else None)
+    assert found.task == ("classification" if names else None)
+    asked = open_file(tmp_path / "set.csv", task="classification")
+    asked.survey()
+    assert asked.task == "classification"
     for chosen in ([0], [22], [4, 5, 21], range(23), *([0, last] for last in range(1, 22))):
         check(found, np.array(chosen), rows, labels)
 
