@@ -108,6 +108,15 @@ def test_columns_that_are_known(tmp_path):
         open_file(path).fix_columns(4)      # type: ignore[attr-defined]
 
 
+def test_first_rows_without_values(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "CHUNK_BYTES", 1)
+    path = tmp_path / "set.svm"
+    path.write_text("5\n6 # 1:9\n7 2:-1\n")
+    survey = open_table(path).survey()
+    assert (survey.low.tolist(), survey.high.tolist()) == ([0, -1], [0, 0])
+    assert survey.labels.tolist() == [5, 6, 7]
+
+
 @pytest.mark.parametrize("content, line, message", [
     ("1 1:2\n2 1:2 1:3\n", 2, "the indices of a line must increase, each at most once"),
     ("1 1:2\n2 2:2 1:3\n", 2, "the indices of a line must increase"),

@@ -133,6 +133,7 @@ def test_line_numbers_across_chunks(tmp_path, monkeypatch):
     ("1,2,3\n4,5,6\n", [[1, 2], [4, 5]], [3, 6]),
     ("1,2\r\n\r\n -3.5e1 , 4 ", [[1], [-35]], [2, 4]),
     ("a,b\n1,2\n", [[1]], [2]),
+    ('1,2\r\r\n"3","4"\r\r\n', [[1], [3]], [2, 4]),       # as a text that was converted twice
 ])
 def test_csv_by_hand(tmp_path, text, features, labels):
     assert read(tmp_path, text, "set.csv") == (features, labels)
@@ -242,6 +243,13 @@ def test_numbers_of_columns_are_names(tmp_path):
     assert dataset.class_names == ("a", "b")
     assert dataset.feature_names == ("0", "1", "2")
     assert read(tmp_path, "0,1,2,3\n1,1,2,3\n", "set.csv") == ([[0, 1, 2], [1, 1, 2]], [3, 3])
+
+
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_an_index_is_told_from_its_first_row_to_its_last(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", chunk)
+    with pytest.warns(UserWarning, match="counts the rows, from 3 to 9: it is a pandas index"):
+        read(tmp_path, ",a,b\n3,1,2\n4,1,3\n9,2,1\n", "set.csv")
 
 
 def test_folder(tmp_path):
