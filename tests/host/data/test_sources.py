@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bitstep.data import DataError, Dataset, dataset_names, load, open_table, split, synthetic
-from bitstep.data.dataset import first_not_finite
+from bitstep.data.dataset import first_not_finite, noisy
 from bitstep.data.tables.memory import to_dataset
 
 TEXT = b"1 1:2 2:3\n-1 2:4\n"
@@ -209,6 +209,8 @@ def test_noisy():
     best = np.linalg.lstsq(dataset.features, dataset.labels, rcond=None)[0]
     assert (dataset.labels - dataset.features @ best).std() == pytest.approx(0.5, rel=0.05)
     np.testing.assert_array_equal(dataset.labels, same.labels)
+    np.testing.assert_array_equal(dataset.labels, noisy(3).labels)
+    assert (dataset.labels != noisy(3, seed=1).labels).any()
 
 
 def test_task_of_a_file(tmp_path):

@@ -181,7 +181,7 @@ def test_csv_chunks_do_not_show(tmp_path, monkeypatch):
     ('1,b\n"2,b\n3",a\n4,a\n', "line 2: found a field in quotes that cannot be read"),
     ("1\0,\0002\0\n", "line 1: found bytes that are no text in UTF-8"),
     ("".join(f"1,n{row}\n" for row in range(300)), "line 257, column 2: found more than 256 "),
-    ("", "set.csv: the file has no rows"),
+    ("", "set.csv: the file has no rows; each line must hold numbers separated by commas"),
     ("a,b\n", "set.csv: the file has no rows below the line of names"),
 ])
 def test_csv_errors(tmp_path, text, message):
@@ -235,6 +235,9 @@ def test_names_are_in_alphabetical_order(tmp_path):
 def test_separator_between_numbers_with_commas_is_no_comma(tmp_path):
     with pytest.raises(DataError, match=r"found '1,5'; .* a decimal point in place of the comma"):
         read(tmp_path, "1,5;2,5;3,5\n", "set.csv")
+    found = load(write(tmp_path, "1;red, green, blue\n2;none\n", "set.csv"))
+    assert (found.features.tolist(), found.class_names) == ([[1], [2]],
+                                                            ("none", "red, green, blue"))
 
 
 def test_numbers_of_columns_are_names(tmp_path):
