@@ -343,6 +343,16 @@ def test_download_is_kept_and_verified(tmp_path, monkeypatch):
         load("gisette.t", data_home=home)
 
 
+def test_checksum_is_that_of_the_whole_file(tmp_path):
+    path, content = tmp_path / "cod-rna", TEXT + b"#" + b" " * (2 << 20)
+    path.with_name("cod-rna.sha256").write_text(hashlib.sha256(content).hexdigest() + "\n")
+    path.write_bytes(content)
+    assert load("cod-rna", data_home=tmp_path).n_rows == 2
+    path.write_bytes(content[:-1] + b"\n")
+    with pytest.raises(DataError, match=r"found SHA-256 .*as when it was downloaded"):
+        load("cod-rna", data_home=tmp_path)
+
+
 def test_default_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("BITSTEP_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
