@@ -194,6 +194,11 @@ def test_text_in_columns(tmp_path):
     named_file(path, ["a", "b", "a", "7", "b"])
     with pytest.raises(DataError, match=r"found 'a' \(row 0\) and '7' \(row 3"):
         load(path, label_column="kind")
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    kinds = arrow.DictionaryArray.from_arrays([1, 2, 0], ["a", "b", "7"])   # the first row has b
+    parquet.write_table(arrow.table({"x": [1.0, 2, 3], "kind": kinds}), path)
+    with pytest.raises(DataError, match=r"found 'b' \(row 0\) and '7' \(row 1"):
+        load(path)
 
 
 def test_names_are_no_regression(tmp_path):
