@@ -191,6 +191,14 @@ def test_batches_take_every_row_once():
     rows = np.concatenate([features for features, _ in some])
     assert sorted(map(bytes, rows)) == sorted(map(bytes, samples.features))
     assert [len(features) for features, _ in some] == [7] * 8
+    # 32 rows a step: what a pass leaves comes first in the next step.
+    batches, other = Batches(samples, 4, 8, seed=1), Batches(samples, 4, 8, seed=2)
+    some = np.concatenate([features for _ in range(7) for features, _ in batches.draw()])
+    for turn in range(4):
+        assert sorted(map(bytes, some[56 * turn:56 * (turn + 1)])) == sorted(map(
+            bytes, samples.features))
+    assert (some[:56] != some[56:112]).any()
+    assert (other.draw()[0][0] != some[:8]).any()
 
 
 def test_training_points_bytes_and_budget():
