@@ -323,18 +323,27 @@ def test_tables(race):
     assert rows["none"]["network_s"][0] == pytest.approx(
         NETWORKS[0].step_s("none", rows["none"]["bytes_a_step"], 2))
     assert rows["none"]["budget"]["step"] == 3      # 2,629 bytes each
+    assert rows["none"]["bits_a_value"] == pytest.approx(8 * 2629 / 650, rel=1e-3)
+    assert rows["fp16"]["times_fewer"] == pytest.approx(2600 / 1329, rel=1e-3)
     assert rows["sign:feedback=1"]["budget"]["used_up"] is False
     # The sign that the page explains.
     assert cells_of(rows["sign:feedback=1"])[6].startswith("≤ ")
+    one = {**race, "results": [{**result, "at_budget": 1} if not result["seed"] else result
+                               for result in race["results"]]}
+    assert not {row["codec"]: row for row in summary(one, NETWORKS)}["sign:feedback=1"]["budget"][
+        "used_up"], "one run of two has"
     assert "&le;" in READING
     assert all(len(cells_of(row)) == len(head(NETWORKS)) for row in rows.values())
     lost = {**race, "results": [{**result, "status": "diverged at step 2", "at_steps": None,
-                                 "at_budget": None, "bytes_a_step": None}
+                                 "at_budget": None, "bytes_a_step": None, "encode_s": None,
+                                 "decode_s": None}
                                 if result["seed"] and result["contestant"]["text"] == "none"
                                 else result for result in race["results"]]}
     row = summary(lost, NETWORKS)[0]
     assert (row["diverged"], row["steps"]["loss"], row["network_s"]) == (1, None, [None, None])
     assert cells_of(row)[0] == "none (1 of 2 diverged)"
+    # Before its first step; the other run has times.
+    assert row["codec_s"] == plain[0]["encode_s"] + plain[0]["decode_s"]
 
 
 def test_curves_are_means_at_common_steps(race):
@@ -344,6 +353,8 @@ def test_curves_are_means_at_common_steps(race):
     assert means[2] == pytest.approx(np.mean([result["points"][2]["loss"] for result in plain]))
     assert spreads[2] == pytest.approx(np.std([result["points"][2]["loss"] for result in plain]))
     assert sent[1] == plain[0]["points"][1]["bytes"]
+    short = {**plain[1], "points": [point for point in plain[1]["points"] if point["step"] != 6]}
+    assert curve([plain[0], short], "loss")[0].tolist() == [0, 3, 9, 12]
     rows = list(point_rows(race, NETWORKS))
     assert len(rows) == sum(len(result["points"]) for result in race["results"])
     last = rows[-1]
