@@ -13,7 +13,7 @@ from bitstep_gradients.lab.contestants import (
     parse_contestant,
     whole_field,
 )
-from bitstep_gradients.lab.outcome import curve, place_of, point_rows, summary
+from bitstep_gradients.lab.outcome import curve, place_of, point_rows, summary, workers_text
 from bitstep_gradients.lab.page import READING, cells_of, head, write_report
 from bitstep_gradients.lab.race import Race, probe, run_race, tuned_step
 from bitstep_gradients.lab.tasks import make_task
@@ -342,6 +342,16 @@ def test_tables(race):
     row = summary(lost, NETWORKS)[0]
     assert (row["diverged"], row["steps"]["loss"], row["network_s"]) == (1, None, [None, None])
     assert cells_of(row)[0] == "none (1 of 2 diverged)"
+    two = {**race, "setting": {**race["setting"], "exchange": "two-phase"}}
+    expected = NETWORKS[0].step_s("none", rows["none"]["bytes_a_step"], 2, "two-phase")
+    assert rows["none"]["network_s"][0] != expected
+    assert summary(two, NETWORKS)[0]["network_s"][0] == expected
+    assert next(row for row in point_rows(two, NETWORKS) if row["step"] == 12)[
+        "seconds_1_gbits"] == pytest.approx(12 * expected)
+    assert workers_text(race) == "2 workers"
+    assert workers_text({"setting": {**race["setting"], "n_workers": 1, "transport": "gloo",
+                                     "exchange": "two-phase"}}) \
+        == "1 worker, processes over gloo, two-phase"
     # Before its first step; the other run has times.
     assert row["codec_s"] == plain[0]["encode_s"] + plain[0]["decode_s"]
 
