@@ -1,6 +1,7 @@
 """Races of codecs: contestants, exchange within a process, training, modelled time, tables."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,6 +62,23 @@ def test_contestants():
     assert none.with_feedback(1.0) is none
 
 
+def test_controllers_of_a_race():
+    """Statistics at every tenth step, and the budget of 4 bits unless there is another one."""
+    made: Any = parse_contestant("dq-sgd").make(50)
+    assert (made.steps, made.alpha, made.interval, made.like_bits) == (50, 0.99, 10, 4)
+    assert made.codec.name == "qsgd-linf"
+    made = parse_contestant("dq-sgd:mean_bits=3,interval=2,alpha=loss,codec=dqsg").make(50)
+    assert (made.alpha, made.interval, made.like_bits, made.mean_bits) == ("loss", 2, None, 3)
+    assert made.codec.name == "dqsg"
+
+
+def test_values_of_options():
+    found = parse_contestant("random-k:share=1e-2,unbiased=False,feedback=TRUE")
+    assert dict(found.options) == {"share": 0.01, "unbiased": False}
+    assert found.feedback == 1.0
+    assert dict(parse_contestant("terngrad:clip=None").options) == {"clip": None}
+
+
 @pytest.mark.parametrize("text, message", [
     ("zip", "there is no codec 'zip'; there are none, fp16, bf16, qsgd"),
     ("dqsg:bits", "options of a codec must be OPTION=VALUE with commas between them, not 'bits'"),
@@ -69,6 +87,7 @@ def test_contestants():
     ("dqsg:bits=9", "dqsg:bits=9: bits must be an integer from 2 to 8, not 9"),
     ("dqsg:bits=three", "bits must be an integer from 2 to 8, not 'three'"),
     ("sign:feedback=2", "feedback must be a number above 0 and at most 1, not 2"),
+    ("sign:feedback=0", "feedback must be a number above 0 and at most 1, not 0"),
     ("sign:feedback=no", "feedback must be a number above 0 and at most 1, not 'no'"),
     ("dq-sgd:bits=3", "dq-sgd chooses bits itself, at every step; leave bits away"),
     ("adaqs:codec=dqsg,levels=3", "adaqs chooses levels itself"),
