@@ -1,6 +1,8 @@
 """Races of codecs: contestants, exchange within a process, training, modelled time, tables."""
 
+import csv
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -391,6 +393,29 @@ def test_curves_are_means_at_common_steps(race):
         last["step"] * NETWORKS[0].step_s("sign", last["bytes"] / last["step"], 2))
 
 
+def test_files_of_a_report(race, tmp_path, monkeypatch):
+    monkeypatch.setattr(drawings, "draw", lambda *arguments: False)
+    text = write_report(tmp_path, [race], NETWORKS).read_text("utf-8")
+    assert f"step {race['setting']['step']:g} (tuned)" in text
+    files = {}
+    for name in ("points", "summary", "errors", "levels"):
+        with open(tmp_path / f"{name}.csv", encoding="utf-8", newline="") as file:
+            files[name] = list(csv.DictReader(file))
+    row = summary(race, NETWORKS)[0]
+    assert float(files["summary"][0]["loss_at_equal_steps"]) == row["steps"]["loss"]
+    assert float(files["summary"][0]["step_at_equal_bytes"]) == 3
+    assert files["summary"][0]["network_s_10_gbits"] == str(row["network_s"][1])
+    assert len(files["points"]) == sum(len(result["points"]) for result in race["results"])
+    first = files["errors"][0]
+    assert (first["codec"], first["step"], float(first["error"])) == ("none", "0", 0)
+    assert float(first["bits_a_value"]) == row["bits_a_value"]
+    assert files["levels"][1] == {"model": "logreg", "workers": "2", "codec": "dqsg", "seed": "0",
+                                  "step": "5", "tensor": "fc1.weight", "levels": "-1 0.5 1"}
+    accuracy = row["steps"]["accuracy"]
+    assert 0.2 < accuracy < 1
+    assert [cells_of(row)[0], cells_of(row)[5]] == ["none", f"{100 * accuracy:.1f} %"]
+
+
 @pytest.mark.slow
 def test_report(race, tmp_path):
     single = {**race, "setting": {**race["setting"], "n_workers": 1}}
@@ -435,6 +460,46 @@ def test_a_curve_of_one_point_is_seen(race):
     figure = new_figure(12.5, 4.8)
     assert drawings.KINDS["loss"](figure, {**race, "results": short}, NETWORKS)
     assert {line.get_marker() for line in figure.axes[1].lines[:-1]} == {"o"}
+
+
+@pytest.mark.parametrize("loss", [1e9, 0.0])
+def test_extreme_losses_press_no_other_flat(race, loss):
+    wild = {**race, "results": [
+        {**result, "points": [{**point, "loss": loss} if point["step"] else point
+                              for point in result["points"]]}
+        if result["contestant"]["text"] == "fp16" else result for result in race["results"]]}
+    figure = new_figure(12.5, 4.8)
+    assert drawings.KINDS["loss"](figure, wild, NETWORKS)
+    low, high = figure.axes[0].get_ylim()
+    assert high <= 1.15 * 3 * np.log(10) * (1 + 1e-5)
+    assert low == (pytest.approx(1e-6 / 1.15) if loss == 0 else pytest.approx(
+        min(point["loss"] for result in race["results"] for point in result["points"]), rel=0.3))
+
+
+def test_many_contestants_look_different():
+    texts = ["none", *(f"codec {number}" for number in range(60))]
+    styles = drawings._styles({"results": [{"contestant": {"text": text}} for text in texts]})
+    assert len({repr(style) for style in styles.values()}) == len(texts)
+
+
+def test_bits_from_step_to_step(race):
+    """Of points 3 steps apart, whose messages are as long as they are."""
+    grown = [{**result, "points": [{**point, "bytes": 650 * point["step"]**2}
+                                   for point in result["points"]]} for result in race["results"]]
+    figure = new_figure(12.5, 4.8)
+    assert drawings.KINDS["bits"](figure, {**race, "results": grown}, NETWORKS)
+    steps, bits = figure.axes[0].lines[0].get_data()
+    assert np.asarray(steps).tolist() == [0, 3, 6, 9, 12]
+    assert np.asarray(bits).tolist() == [8 * 3, 8 * 3, 8 * 9, 8 * 15, 8 * 21]
+
+
+def test_workers_are_in_their_order(race, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(drawings, "save_figure", lambda figure, stem: drawn.append(figure))
+    counts = [{**race, "setting": {**race["setting"], "n_workers": count}} for count in (4, 1, 2)]
+    assert drawings.draw_workers(counts, NETWORKS, Path("none"))
+    for line in drawn[0].axes[0].lines:
+        assert line.get_xdata().tolist() == [1, 2, 4]
 
 
 def test_nothing_to_draw(race, tmp_path):
