@@ -510,4 +510,7 @@ def test_nothing_to_draw(race, tmp_path):
                       "bits": {}}}
     for kind in drawings.KINDS:
         assert not drawings.draw(kind, lost, NETWORKS, tmp_path / kind), kind
+    once = {**race, "results": [{**result, "levels": result["levels"][:1]}
+                                for result in race["results"]]}
+    assert not drawings.draw("levels", once, NETWORKS, tmp_path / "levels")
     assert not list(tmp_path.iterdir())
