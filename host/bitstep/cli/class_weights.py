@@ -51,9 +51,8 @@ def weighted_rows(dataset: Dataset, weight: Any, seed: int, along: bool) -> Pass
                              f"0, not {len(left)}")
     weights = row_weights(None, weight, labels)
     assert weights is not None
-    known = np.unique(labels[weights > 0])
     found = pass_rows(dataset.features, labels, weights, lambda: seed,
-                      np.searchsorted(known, labels), along=along)
+                      np.searchsorted(classes, labels), along=along)
     if found.note:
         print(f"bitstep: warning: {found.note}", file=sys.stderr)
     return found

@@ -129,8 +129,6 @@ class MappedFile:
             If the file is too short for it.
         """
         assert stored.offset != COMPRESSED
-        if not stored.n_bytes:
-            return np.zeros(stored.shape, stored.dtype)
         return np.ndarray(stored.shape, stored.dtype, self._map, stored.offset,
                           order="F" if stored.by_columns else "C")
 

@@ -94,8 +94,7 @@ def _text(text: str) -> str:
     """Text within a table, with options as code."""
     pieces = text.replace("%%", "%").split("`")
     for number in range(0, len(pieces), 2):
-        words = pieces[number].replace("|", "\\|").split(" ")
-        pieces[number] = " ".join(map(_word, words))
+        pieces[number] = " ".join(map(_word, pieces[number].split(" ")))
     return "`".join(pieces)
 
 

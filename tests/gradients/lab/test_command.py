@@ -1,5 +1,6 @@
 """`bitstep gradients`."""
 
+import csv
 import json
 import sys
 
@@ -51,6 +52,7 @@ def test_race_writes_its_report_and_goes_on(tmp_path, capsys, monkeypatch):
     found = json.loads((tmp_path / "races.json").read_text("utf-8"))
     assert [one["contestant"]["text"] for one in found[0]["results"]] == ["none", "dqsg"]
     assert found[0]["setting"]["step"] == 0.25
+    assert found[0]["setting"]["budget"] == 4 * 650 * 4 / 10        # float32's in a tenth
 
     def forbidden(*arguments, **options):
         raise AssertionError("a finished run was repeated")
@@ -60,6 +62,17 @@ def test_race_writes_its_report_and_goes_on(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(drawings, "draw", lambda *arguments: False)     # takes long
     assert run(*arguments) == 0
     assert "seed 0" not in capsys.readouterr().err
+
+
+def test_no_budget_and_a_slow_network(tmp_path, nothing_drawn):
+    assert run(*SHORT, "2", "--codecs", "dqsg", "--budget-mb", "0", "--gbits", "2",
+               "--latency-us", "3000", "--out", tmp_path) == 0
+    (found,) = json.loads((tmp_path / "races.json").read_text("utf-8"))     # 2 workers, once
+    assert found["setting"]["budget"] == 0
+    with open(tmp_path / "summary.csv", encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["network_s_2_gbits"]) == pytest.approx(
+        3e-3 + 8 * float(row["bytes_a_step"]) / 2e9)
 
 
 def test_interrupt_keeps_what_is_finished(tmp_path, capsys, monkeypatch):

@@ -40,6 +40,27 @@ def test_gradient_is_float32_as_the_parameters():
         name: value.shape for name, value in parameters.items()}
 
 
+def test_first_parameters():
+    """He's normal distribution where there are hidden layers; else zeros."""
+    first, same, other = (Perceptron("fc", (784, 300, 10), classifies=True).first_parameters(seed)
+                          for seed in (1, 1, 2))
+    for name, n_in in (("fc1.weight", 784), ("fc2.weight", 300)):
+        assert first[name].std() == pytest.approx(np.sqrt(2 / n_in), rel=0.05)
+        np.testing.assert_array_equal(first[name], same[name])
+        assert (first[name] != other[name]).any()
+    zeros = Perceptron("logreg", (784, 10), classifies=True).first_parameters(1)
+    assert not any(value.any() for value in (*zeros.values(), first["fc1.bias"]))
+
+
+def test_large_outputs_have_a_loss():
+    model = Perceptron("test", (1, 2), classifies=True)
+    parameters = {"fc1.weight": np.array([[1000.0, -1000.0]], np.float32),
+                  "fc1.bias": np.zeros(2, np.float32)}
+    loss, gradient = model.gradient(parameters, np.ones((1, 1), np.float32), np.array([1]))
+    assert loss == 2000.0
+    assert gradient["fc1.weight"].tolist() == [[1.0, -1.0]]
+
+
 def test_accuracy_by_hand():
     model = Perceptron("test", (2, 2), classifies=True)
     parameters = {"fc1.weight": np.eye(2, dtype=np.float32), "fc1.bias": np.zeros(2, np.float32)}

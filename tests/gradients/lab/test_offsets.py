@@ -1,6 +1,8 @@
 """Messages of codecs in bit-centred training over shards."""
 
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ pytest.importorskip("sklearn")
 pytest.importorskip("numba")
 
 from bitstep.data.dataset import DataError
+from bitstep_gradients import Key
 from bitstep_gradients.lab import offsets
-from bitstep_gradients.lab.offsets import coded_training, rows_of
+from bitstep_gradients.lab.offsets import CodedShards, coded_training, rows_of
 
 FEATURES, LABELS = rows_of("3000x12", None)
 
@@ -26,6 +29,37 @@ def test_few_bits_keep_the_optimum(offsets, gradients, share):
     assert plain[-1] < 1e-8
     assert coded[-1] < 1e-8
     assert not np.array_equal(plain, coded)
+
+
+def test_vectors_on_their_way():
+    """Bytes of messages with their scale, or 8 a number; of a shard with words of its own."""
+    vector = np.random.default_rng(1).normal(size=100) * 1e-60      # below float32
+    plain, coded = CodedShards([], None, None, None), CodedShards([], None, {"bits": 4}, None)
+    assert plain._through(None, 0, vector) is vector
+    assert plain.sent == 800
+    codec: Any = coded._offsets
+    scale = np.abs(vector).max()
+    first, second = (coded._through(codec, number, vector) for number in (0, 1))
+    n_bytes = [len(codec.encode((vector / scale).astype(np.float32), Key(0, rank=rank)))
+               for rank in (0, 1)]
+    assert coded.sent == sum(n_bytes) + 2 * 8
+    assert np.abs(first - vector).max() <= 1.01 * scale / 7
+    assert (first != second).any()
+    assert not coded._through(codec, 0, np.zeros(9)).any()
+
+
+def test_first_outer_step_of_a_goal():
+    assert [offsets._first(np.array([1.0, 1e-4, 1e-9]), goal) for goal in (1, 1e-4, 1e-8, 0)] == [
+        "1", "2", "3", "-"]
+
+
+def test_rows_of_a_set_keep_their_labels(monkeypatch):
+    features = np.arange(40.0).reshape(20, 2)
+    monkeypatch.setattr(offsets, "load", lambda name, **options: SimpleNamespace(
+        features=features, labels=features[:, 0] / 2, n_rows=20))
+    found, labels = rows_of("cadata", None)
+    np.testing.assert_array_equal(labels, found[:, 0] / 2)
+    assert sorted(labels) == sorted(features[:, 0] / 2) != labels.tolist()
 
 
 def test_data_that_are_not_there(capsys, monkeypatch):

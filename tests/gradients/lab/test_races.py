@@ -1,6 +1,9 @@
 """Races of codecs: contestants, exchange within a process, training, modelled time, tables."""
 
+import csv
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from bitstep_gradients.lab.contestants import (
     parse_contestant,
     whole_field,
 )
-from bitstep_gradients.lab.outcome import curve, place_of, point_rows, summary
+from bitstep_gradients.lab.outcome import curve, place_of, point_rows, summary, workers_text
 from bitstep_gradients.lab.page import READING, cells_of, head, write_report
 from bitstep_gradients.lab.race import Race, probe, run_race, tuned_step
 from bitstep_gradients.lab.tasks import make_task
@@ -61,6 +64,23 @@ def test_contestants():
     assert none.with_feedback(1.0) is none
 
 
+def test_controllers_of_a_race():
+    """Statistics at every tenth step, and the budget of 4 bits unless there is another one."""
+    made: Any = parse_contestant("dq-sgd").make(50)
+    assert (made.steps, made.alpha, made.interval, made.like_bits) == (50, 0.99, 10, 4)
+    assert made.codec.name == "qsgd-linf"
+    made = parse_contestant("dq-sgd:mean_bits=3,interval=2,alpha=loss,codec=dqsg").make(50)
+    assert (made.alpha, made.interval, made.like_bits, made.mean_bits) == ("loss", 2, None, 3)
+    assert made.codec.name == "dqsg"
+
+
+def test_values_of_options():
+    found = parse_contestant("random-k:share=1e-2,unbiased=False,feedback=TRUE")
+    assert dict(found.options) == {"share": 0.01, "unbiased": False}
+    assert found.feedback == 1.0
+    assert dict(parse_contestant("terngrad:clip=None").options) == {"clip": None}
+
+
 @pytest.mark.parametrize("text, message", [
     ("zip", "there is no codec 'zip'; there are none, fp16, bf16, qsgd"),
     ("dqsg:bits", "options of a codec must be OPTION=VALUE with commas between them, not 'bits'"),
@@ -69,6 +89,7 @@ def test_contestants():
     ("dqsg:bits=9", "dqsg:bits=9: bits must be an integer from 2 to 8, not 9"),
     ("dqsg:bits=three", "bits must be an integer from 2 to 8, not 'three'"),
     ("sign:feedback=2", "feedback must be a number above 0 and at most 1, not 2"),
+    ("sign:feedback=0", "feedback must be a number above 0 and at most 1, not 0"),
     ("sign:feedback=no", "feedback must be a number above 0 and at most 1, not 'no'"),
     ("dq-sgd:bits=3", "dq-sgd chooses bits itself, at every step; leave bits away"),
     ("adaqs:codec=dqsg,levels=3", "adaqs chooses levels itself"),
@@ -191,6 +212,14 @@ def test_batches_take_every_row_once():
     rows = np.concatenate([features for features, _ in some])
     assert sorted(map(bytes, rows)) == sorted(map(bytes, samples.features))
     assert [len(features) for features, _ in some] == [7] * 8
+    # 32 rows a step: what a pass leaves comes first in the next step.
+    batches, other = Batches(samples, 4, 8, seed=1), Batches(samples, 4, 8, seed=2)
+    some = np.concatenate([features for _ in range(7) for features, _ in batches.draw()])
+    for turn in range(4):
+        assert sorted(map(bytes, some[56 * turn:56 * (turn + 1)])) == sorted(map(
+            bytes, samples.features))
+    assert (some[:56] != some[56:112]).any()
+    assert (other.draw()[0][0] != some[:8]).any()
 
 
 def test_training_points_bytes_and_budget():
@@ -315,18 +344,37 @@ def test_tables(race):
     assert rows["none"]["network_s"][0] == pytest.approx(
         NETWORKS[0].step_s("none", rows["none"]["bytes_a_step"], 2))
     assert rows["none"]["budget"]["step"] == 3      # 2,629 bytes each
+    assert rows["none"]["bits_a_value"] == pytest.approx(8 * 2629 / 650, rel=1e-3)
+    assert rows["fp16"]["times_fewer"] == pytest.approx(2600 / 1329, rel=1e-3)
     assert rows["sign:feedback=1"]["budget"]["used_up"] is False
     # The sign that the page explains.
     assert cells_of(rows["sign:feedback=1"])[6].startswith("≤ ")
+    one = {**race, "results": [{**result, "at_budget": 1} if not result["seed"] else result
+                               for result in race["results"]]}
+    assert not {row["codec"]: row for row in summary(one, NETWORKS)}["sign:feedback=1"]["budget"][
+        "used_up"], "one run of two has"
     assert "&le;" in READING
     assert all(len(cells_of(row)) == len(head(NETWORKS)) for row in rows.values())
     lost = {**race, "results": [{**result, "status": "diverged at step 2", "at_steps": None,
-                                 "at_budget": None, "bytes_a_step": None}
+                                 "at_budget": None, "bytes_a_step": None, "encode_s": None,
+                                 "decode_s": None}
                                 if result["seed"] and result["contestant"]["text"] == "none"
                                 else result for result in race["results"]]}
     row = summary(lost, NETWORKS)[0]
     assert (row["diverged"], row["steps"]["loss"], row["network_s"]) == (1, None, [None, None])
     assert cells_of(row)[0] == "none (1 of 2 diverged)"
+    two = {**race, "setting": {**race["setting"], "exchange": "two-phase"}}
+    expected = NETWORKS[0].step_s("none", rows["none"]["bytes_a_step"], 2, "two-phase")
+    assert rows["none"]["network_s"][0] != expected
+    assert summary(two, NETWORKS)[0]["network_s"][0] == expected
+    assert next(row for row in point_rows(two, NETWORKS) if row["step"] == 12)[
+        "seconds_1_gbits"] == pytest.approx(12 * expected)
+    assert workers_text(race) == "2 workers"
+    assert workers_text({"setting": {**race["setting"], "n_workers": 1, "transport": "gloo",
+                                     "exchange": "two-phase"}}) \
+        == "1 worker, processes over gloo, two-phase"
+    # Before its first step; the other run has times.
+    assert row["codec_s"] == plain[0]["encode_s"] + plain[0]["decode_s"]
 
 
 def test_curves_are_means_at_common_steps(race):
@@ -336,11 +384,36 @@ def test_curves_are_means_at_common_steps(race):
     assert means[2] == pytest.approx(np.mean([result["points"][2]["loss"] for result in plain]))
     assert spreads[2] == pytest.approx(np.std([result["points"][2]["loss"] for result in plain]))
     assert sent[1] == plain[0]["points"][1]["bytes"]
+    short = {**plain[1], "points": [point for point in plain[1]["points"] if point["step"] != 6]}
+    assert curve([plain[0], short], "loss")[0].tolist() == [0, 3, 9, 12]
     rows = list(point_rows(race, NETWORKS))
     assert len(rows) == sum(len(result["points"]) for result in race["results"])
     last = rows[-1]
     assert last["seconds_1_gbits"] == pytest.approx(
         last["step"] * NETWORKS[0].step_s("sign", last["bytes"] / last["step"], 2))
+
+
+def test_files_of_a_report(race, tmp_path, monkeypatch):
+    monkeypatch.setattr(drawings, "draw", lambda *arguments: False)
+    text = write_report(tmp_path, [race], NETWORKS).read_text("utf-8")
+    assert f"step {race['setting']['step']:g} (tuned)" in text
+    files = {}
+    for name in ("points", "summary", "errors", "levels"):
+        with open(tmp_path / f"{name}.csv", encoding="utf-8", newline="") as file:
+            files[name] = list(csv.DictReader(file))
+    row = summary(race, NETWORKS)[0]
+    assert float(files["summary"][0]["loss_at_equal_steps"]) == row["steps"]["loss"]
+    assert float(files["summary"][0]["step_at_equal_bytes"]) == 3
+    assert files["summary"][0]["network_s_10_gbits"] == str(row["network_s"][1])
+    assert len(files["points"]) == sum(len(result["points"]) for result in race["results"])
+    first = files["errors"][0]
+    assert (first["codec"], first["step"], float(first["error"])) == ("none", "0", 0)
+    assert float(first["bits_a_value"]) == row["bits_a_value"]
+    assert files["levels"][1] == {"model": "logreg", "workers": "2", "codec": "dqsg", "seed": "0",
+                                  "step": "5", "tensor": "fc1.weight", "levels": "-1 0.5 1"}
+    accuracy = row["steps"]["accuracy"]
+    assert 0.2 < accuracy < 1
+    assert [cells_of(row)[0], cells_of(row)[5]] == ["none", f"{100 * accuracy:.1f} %"]
 
 
 @pytest.mark.slow
@@ -389,6 +462,46 @@ def test_a_curve_of_one_point_is_seen(race):
     assert {line.get_marker() for line in figure.axes[1].lines[:-1]} == {"o"}
 
 
+@pytest.mark.parametrize("loss", [1e9, 0.0])
+def test_extreme_losses_press_no_other_flat(race, loss):
+    wild = {**race, "results": [
+        {**result, "points": [{**point, "loss": loss} if point["step"] else point
+                              for point in result["points"]]}
+        if result["contestant"]["text"] == "fp16" else result for result in race["results"]]}
+    figure = new_figure(12.5, 4.8)
+    assert drawings.KINDS["loss"](figure, wild, NETWORKS)
+    low, high = figure.axes[0].get_ylim()
+    assert high <= 1.15 * 3 * np.log(10) * (1 + 1e-5)
+    assert low == (pytest.approx(1e-6 / 1.15) if loss == 0 else pytest.approx(
+        min(point["loss"] for result in race["results"] for point in result["points"]), rel=0.3))
+
+
+def test_many_contestants_look_different():
+    texts = ["none", *(f"codec {number}" for number in range(60))]
+    styles = drawings._styles({"results": [{"contestant": {"text": text}} for text in texts]})
+    assert len({repr(style) for style in styles.values()}) == len(texts)
+
+
+def test_bits_from_step_to_step(race):
+    """Of points 3 steps apart, whose messages are as long as they are."""
+    grown = [{**result, "points": [{**point, "bytes": 650 * point["step"]**2}
+                                   for point in result["points"]]} for result in race["results"]]
+    figure = new_figure(12.5, 4.8)
+    assert drawings.KINDS["bits"](figure, {**race, "results": grown}, NETWORKS)
+    steps, bits = figure.axes[0].lines[0].get_data()
+    assert np.asarray(steps).tolist() == [0, 3, 6, 9, 12]
+    assert np.asarray(bits).tolist() == [8 * 3, 8 * 3, 8 * 9, 8 * 15, 8 * 21]
+
+
+def test_workers_are_in_their_order(race, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(drawings, "save_figure", lambda figure, stem: drawn.append(figure))
+    counts = [{**race, "setting": {**race["setting"], "n_workers": count}} for count in (4, 1, 2)]
+    assert drawings.draw_workers(counts, NETWORKS, Path("none"))
+    for line in drawn[0].axes[0].lines:
+        assert line.get_xdata().tolist() == [1, 2, 4]
+
+
 def test_nothing_to_draw(race, tmp_path):
     lost = {**race, "results": [{**result, "points": result["points"][:1], "levels": [],
                                  "at_steps": None, "at_budget": None, "bytes_a_step": None,
@@ -397,4 +510,7 @@ def test_nothing_to_draw(race, tmp_path):
                       "bits": {}}}
     for kind in drawings.KINDS:
         assert not drawings.draw(kind, lost, NETWORKS, tmp_path / kind), kind
+    once = {**race, "results": [{**result, "levels": result["levels"][:1]}
+                                for result in race["results"]]}
+    assert not drawings.draw("levels", once, NETWORKS, tmp_path / "levels")
     assert not list(tmp_path.iterdir())

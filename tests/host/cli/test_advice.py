@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitstep.cli import advice
 from bitstep.cli.advice import remedy, rounded
 from bitstep.cli.class_weights import label_of
 from bitstep.cli.options import UsageError
@@ -28,6 +29,21 @@ def request_of(*, bits=4, encoding="nearest", schedule="inverse", asked=False) -
     ({"bits": 3, "encoding": "nearest"}, False, "--step 0.12")])
 def test_remedies(options, swept, text):
     assert remedy(request_of(**options), swept=swept) == f"the first step was 0.5, try {text}"
+
+
+@pytest.mark.parametrize("loss, said", [
+    (2.2, None), (2.3, "the training loss is 2.3, but predicting the labels' mean has 2; ")])
+def test_training_that_learned_nothing(monkeypatch, loss, said):
+    """What a little above the best constant has may have nothing to learn."""
+    monkeypatch.setattr(advice, "baseline", lambda problem: 2.0)
+    monkeypatch.setattr(advice, "lost_updates", lambda model, losses: None)
+    request = request_of()
+    request.training.tol = None
+    request.objective = SimpleNamespace(proximal=False, rule=SimpleNamespace(quadratic=True),
+                                        l2=0.1, l1=0.0, box=None)
+    model: Any = SimpleNamespace(kept=1, short_of=lambda tol, epochs, l2: None)
+    way = "the first step was 0.5, try --step 0.12 or a smaller --l2"
+    assert advice.warning_of(request, model, [9.0, loss]) == (said and said + way)
 
 
 def test_numbers_are_rounded_to_digits():

@@ -372,6 +372,26 @@ def test_streams_in_place_of_files(stream, capsys):
             capsys, "predict", stream, "X.npz")
 
 
+def test_outputs_that_would_replace_another_file(tmp_path, monkeypatch, capsys):
+    """One that has the name of another, and one behind a name of the system."""
+    def refused(*options):
+        with pytest.raises(SystemExit) as stopped:
+            main(["train", "X.npz", *options])
+        assert stopped.value.code == 2
+        return capsys.readouterr().err
+
+    monkeypatch.chdir(tmp_path)
+    np.savez("X.npz", X=ROWS, y=TARGETS)
+    for options in (["--out", "same.npz", "--report", "./same.npz"], ["--out", "X.npz"]):
+        assert "this command reads it, or writes it for another option; choose another" in \
+            refused(*options)
+    with open("kept", "w") as kept:
+        name = f"/proc/self/fd/{kept.fileno()}"
+        if not Path(name).exists():
+            pytest.skip("there is no /proc")
+        assert f"{name} cannot be written: it is no regular file" in refused("--out", name)
+
+
 WRITERS = {
     "train": ["X.npz", "--device", "golden"], "quantize": ["X.npz"], "predict": ["m.npz", "X.npz"],
     "report": ["X.npz"], "doctor": ["--device", "sim"], "rtl": [], "bench": ["X.npz"],

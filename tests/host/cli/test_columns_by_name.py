@@ -172,6 +172,11 @@ def test_an_index_in_a_file_of_columns_is_none(tmp_path, model, capsys, suffix, 
         days = load(path, label_column="day")
         assert days.labels.tolist() == frame.index.tolist()
         assert days.feature_names == (*NAMES, "value")
+        frame.index = pd.MultiIndex.from_arrays([frame.index, -frame.index], names=["day", "hour"])
+        frame.to_parquet(tmp_path / "two.parquet")
+        hours = load(tmp_path / "two.parquet", label_column="hour")
+        assert hours.labels.tolist() == (-days.labels).tolist()
+        np.testing.assert_array_equal(hours.features, days.features)
 
 
 def test_names_that_are_there_twice_keep_their_order(tmp_path, capsys):

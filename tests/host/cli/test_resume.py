@@ -123,6 +123,30 @@ def test_another_file_for_the_later_checkpoints(numbers, tmp_path, monkeypatch):
     assert train(*sgd, "--resume", first, "--checkpoint", second) == 130
     assert first.read_bytes() == before
     assert load_checkpoint(second).epochs_done == 6
+    # Also of what is finished already.
+    interrupt(monkeypatch, None)
+    assert train(*sgd, "--resume", first) == 0
+    second.unlink()
+    assert train(*sgd, "--resume", first, "--checkpoint", second) == 0
+    assert load_checkpoint(second).finished
+
+
+def test_steps_and_settings_are_those_of_the_checkpoint(numbers, tmp_path, monkeypatch):
+    """Automatic steps may differ on another machine, and older versions wrote no kind of levels."""
+    kept, report = tmp_path / "run.ckpt", tmp_path / "run.json"
+    interrupt(monkeypatch, 4)
+    sgd = numbers[0], "--solver", "sgd", "--epochs", 20
+    assert train(*sgd, "--checkpoint", kept) == 130
+    state = load_checkpoint(kept)
+    state.steps = [1.01 * step for step in state.steps]
+    state.jobs, state.results = [], []      # which have the other steps
+    assert state.settings.pop("levels") == "uniform"
+    state.save(kept)
+    interrupt(monkeypatch, None)
+    assert train(*sgd, "--resume", kept, "--report", report) == 0
+    history = json.loads(report.read_text())["history"]
+    # To the 18 bits that the pipeline has of a step.
+    assert [entry["step"] for entry in history] == pytest.approx(state.steps, rel=1e-4)
 
 
 def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys):
@@ -366,6 +390,20 @@ def test_signal_in_finalizer_is_raised_again():
         assert (stop.code, stop.dropped) == (143, False)
 
 
+@pytest.mark.parametrize("deferred, code, text", [
+    (False, 130, "bitstep info: interrupted\n"),
+    (True, 1, "bitstep info: error: no space for the model\n")])
+def test_errors_once_nothing_is_to_be_stopped(monkeypatch, capsys, deferred, code, text):
+    """An error may follow from a signal that was dropped, but not where signals are only noted."""
+    def run(arguments):
+        stop_signals.dropped, stop_signals.deferred = True, deferred
+        raise OSError("no space for the model")
+
+    monkeypatch.setattr("bitstep.cli.info.run", run)
+    assert main(["info"]) == code
+    assert capsys.readouterr().err == text
+
+
 def test_exceptions_that_are_dropped_for_other_reasons_are_told(monkeypatch):
     told = []
     monkeypatch.setattr(sys, "unraisablehook", lambda what: told.append(what.exc_type))
@@ -404,6 +442,17 @@ def test_signal_in_callback_ends_training(numbers, tmp_path, monkeypatch, capsys
     monkeypatch.setattr("bitstep.cli.train.open_device", fail)
     assert train(*sgd) == 143
     assert capsys.readouterr().err == "bitstep train: interrupted\n"
+
+
+def test_signals_that_are_ignored_stay_so():
+    """As in a shell's background job."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopSignals():
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_handlers_are_put_back():

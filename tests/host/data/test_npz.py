@@ -6,7 +6,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from bitstep.data.npz import COMPRESSED, MappedFile, find_arrays, has_arrays, read_array_header
+from bitstep.data.npz import (
+    COMPRESSED,
+    MappedFile,
+    StoredArray,
+    find_arrays,
+    has_arrays,
+    read_array_header,
+)
 
 GRID = np.arange(24.0).reshape(4, 6)
 ARRAYS = {"rows": GRID, "columns": np.asfortranarray(GRID), "line": GRID[0], "part": GRID[:, ::2],
@@ -33,6 +40,18 @@ def test_arrays_are_where_they_are_found(tmp_path, save):
     assert has_arrays(path, "rows", "one")
     assert not has_arrays(path, "rows", "other")
     assert not has_arrays(tmp_path, "rows")
+
+
+def test_a_member_that_is_elsewhere(tmp_path):
+    path = tmp_path / "set.npz"
+    np.savez(path, x=GRID)
+    path.write_bytes(b"X" + path.read_bytes()[1:])
+    with pytest.raises(zipfile.BadZipFile, match=r"x\.npy is not where the archive says"):
+        find_arrays(path)
+
+
+def test_bytes_of_shapes_that_no_file_has():
+    assert StoredArray(np.dtype(np.float64), (1 << 40, 1 << 30), False, 0).n_bytes == 1 << 73
 
 
 def written(array, version=None):

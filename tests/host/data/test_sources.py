@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bitstep.data import DataError, Dataset, dataset_names, load, open_table, split, synthetic
-from bitstep.data.dataset import first_not_finite
+from bitstep.data.dataset import first_not_finite, noisy
 from bitstep.data.tables.memory import to_dataset
 
 TEXT = b"1 1:2 2:3\n-1 2:4\n"
@@ -101,6 +101,9 @@ def test_label_column_of_arrays(tmp_path, column, place):
                     to_dataset(open_table(tmp_path / "set.npy", label_column=column))):
         np.testing.assert_array_equal(dataset.labels, table[:, place])
         np.testing.assert_array_equal(dataset.features, np.delete(table, place, axis=1))
+    np.save(tmp_path / "single.npy", table.astype(np.float32))
+    single = next(open_table(tmp_path / "single.npy", label_column=column).pieces())
+    assert (single.features.dtype, single.labels.dtype) == (np.float32, np.float64)
     with pytest.raises(DataError, match="found 3 columns with no line of names"):
         load(tmp_path / "set.npy", label_column="age")
     for beyond in (-4, 3):
@@ -191,6 +194,11 @@ def test_text_in_columns(tmp_path):
     named_file(path, ["a", "b", "a", "7", "b"])
     with pytest.raises(DataError, match=r"found 'a' \(row 0\) and '7' \(row 3"):
         load(path, label_column="kind")
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    kinds = arrow.DictionaryArray.from_arrays([1, 2, 0], ["a", "b", "7"])   # the first row has b
+    parquet.write_table(arrow.table({"x": [1.0, 2, 3], "kind": kinds}), path)
+    with pytest.raises(DataError, match=r"found 'b' \(row 0\) and '7' \(row 1"):
+        load(path)
 
 
 def test_names_are_no_regression(tmp_path):
@@ -206,6 +214,8 @@ def test_noisy():
     best = np.linalg.lstsq(dataset.features, dataset.labels, rcond=None)[0]
     assert (dataset.labels - dataset.features @ best).std() == pytest.approx(0.5, rel=0.05)
     np.testing.assert_array_equal(dataset.labels, same.labels)
+    np.testing.assert_array_equal(dataset.labels, noisy(3).labels)
+    assert (dataset.labels != noisy(3, seed=1).labels).any()
 
 
 def test_task_of_a_file(tmp_path):
@@ -232,6 +242,9 @@ def test_what_is_near(tmp_path, monkeypatch):
         load("wnie.csv")
     with pytest.raises(DataError, match=r"no data set 'wine\.cvs'; did you mean 'wine\.csv'\? The"):
         load("wine.cvs")
+    (tmp_path / "rows.log").touch()         # no data, however near
+    with pytest.raises(DataError, match=r"no data set 'rows\.lok'\. The names are"):
+        load("rows.lok")
     with pytest.raises(DataError, match=r"'ash', 'hue', 'cultivar'; did you mean 'cultivar'\?$"):
         load("wine.csv", label_column="cultivr")
     with pytest.raises(DataError, match=r"with the names 'ash', 'hue', 'cultivar'$"):
@@ -248,6 +261,10 @@ def test_wrong_n_features(tmp_path):
     (tmp_path / "set.csv").write_text("1,2\n")
     with pytest.raises(DataError, match="found 1 features, but n_features is 2; leave n_features"):
         load(tmp_path / "set.csv", n_features=2)
+    np.save(tmp_path / "set.npy", np.ones((2, 3)))
+    for wrong in (1, 3):
+        with pytest.raises(DataError, match=f"found 2 features, but n_features is {wrong}; leave"):
+            load(tmp_path / "set.npy", n_features=wrong)
     with pytest.raises(DataError, match="synthetic-3: found 3 features, but n_features is 2"):
         load("synthetic-3", n_features=2)
 
@@ -273,6 +290,7 @@ def test_bundled(name, shape, task):
     dataset = load(name)
     assert dataset.features.shape == shape
     assert (dataset.name, dataset.task) == (name, task)
+    assert open_table(name).task == task
     assert dataset.feature_names is not None
     assert len(dataset.feature_names) == shape[1]
 
@@ -328,6 +346,16 @@ def test_download_is_kept_and_verified(tmp_path, monkeypatch):
     file.write_bytes(bz2.compress(TEXT * 2))
     with pytest.raises(DataError, match=r"found SHA-256 .*delete the file and gisette_scale\.t"):
         load("gisette.t", data_home=home)
+
+
+def test_checksum_is_that_of_the_whole_file(tmp_path):
+    path, content = tmp_path / "cod-rna", TEXT + b"#" + b" " * (2 << 20)
+    path.with_name("cod-rna.sha256").write_text(hashlib.sha256(content).hexdigest() + "\n")
+    path.write_bytes(content)
+    assert load("cod-rna", data_home=tmp_path).n_rows == 2
+    path.write_bytes(content[:-1] + b"\n")
+    with pytest.raises(DataError, match=r"found SHA-256 .*as when it was downloaded"):
+        load("cod-rna", data_home=tmp_path)
 
 
 def test_default_folder(tmp_path, monkeypatch):

@@ -73,6 +73,10 @@ def test_comma_separated_text(tmp_path, monkeypatch, chunk, names):
     assert found.survey().labels.tolist() == labels.tolist()
     assert found.class_names == whole.class_names == (("a b", "c", "d") if names else None)
     assert found.feature_names == (("x", "y", "z") if names else None)
+    assert found.task == ("classification" if names else None)
+    asked = open_file(tmp_path / "set.csv", task="classification")
+    asked.survey()
+    assert asked.task == "classification"
     for chosen in ([0], [22], [4, 5, 21], range(23), *([0, last] for last in range(1, 22))):
         check(found, np.array(chosen), rows, labels)
 
@@ -102,6 +106,15 @@ def test_columns_that_are_known(tmp_path):
     path.write_text("1\n2 # 1:2\n")
     with pytest.raises(DataError, match="found labels only: no row has an index:value pair"):
         open_file(path).fix_columns(4)      # type: ignore[attr-defined]
+
+
+def test_first_rows_without_values(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "CHUNK_BYTES", 1)
+    path = tmp_path / "set.svm"
+    path.write_text("5\n6 # 1:9\n7 2:-1\n")
+    survey = open_table(path).survey()
+    assert (survey.low.tolist(), survey.high.tolist()) == ([0, -1], [0, 0])
+    assert survey.labels.tolist() == [5, 6, 7]
 
 
 @pytest.mark.parametrize("content, line, message", [

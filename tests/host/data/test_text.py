@@ -133,6 +133,7 @@ def test_line_numbers_across_chunks(tmp_path, monkeypatch):
     ("1,2,3\n4,5,6\n", [[1, 2], [4, 5]], [3, 6]),
     ("1,2\r\n\r\n -3.5e1 , 4 ", [[1], [-35]], [2, 4]),
     ("a,b\n1,2\n", [[1]], [2]),
+    ('1,2\r\r\n"3","4"\r\r\n', [[1], [3]], [2, 4]),       # as a text that was converted twice
 ])
 def test_csv_by_hand(tmp_path, text, features, labels):
     assert read(tmp_path, text, "set.csv") == (features, labels)
@@ -180,7 +181,7 @@ def test_csv_chunks_do_not_show(tmp_path, monkeypatch):
     ('1,b\n"2,b\n3",a\n4,a\n', "line 2: found a field in quotes that cannot be read"),
     ("1\0,\0002\0\n", "line 1: found bytes that are no text in UTF-8"),
     ("".join(f"1,n{row}\n" for row in range(300)), "line 257, column 2: found more than 256 "),
-    ("", "set.csv: the file has no rows"),
+    ("", "set.csv: the file has no rows; each line must hold numbers separated by commas"),
     ("a,b\n", "set.csv: the file has no rows below the line of names"),
 ])
 def test_csv_errors(tmp_path, text, message):
@@ -234,6 +235,9 @@ def test_names_are_in_alphabetical_order(tmp_path):
 def test_separator_between_numbers_with_commas_is_no_comma(tmp_path):
     with pytest.raises(DataError, match=r"found '1,5'; .* a decimal point in place of the comma"):
         read(tmp_path, "1,5;2,5;3,5\n", "set.csv")
+    found = load(write(tmp_path, "1;red, green, blue\n2;none\n", "set.csv"))
+    assert (found.features.tolist(), found.class_names) == ([[1], [2]],
+                                                            ("none", "red, green, blue"))
 
 
 def test_numbers_of_columns_are_names(tmp_path):
@@ -242,6 +246,13 @@ def test_numbers_of_columns_are_names(tmp_path):
     assert dataset.class_names == ("a", "b")
     assert dataset.feature_names == ("0", "1", "2")
     assert read(tmp_path, "0,1,2,3\n1,1,2,3\n", "set.csv") == ([[0, 1, 2], [1, 1, 2]], [3, 3])
+
+
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_an_index_is_told_from_its_first_row_to_its_last(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", chunk)
+    with pytest.warns(UserWarning, match="counts the rows, from 3 to 9: it is a pandas index"):
+        read(tmp_path, ",a,b\n3,1,2\n4,1,3\n9,2,1\n", "set.csv")
 
 
 def test_folder(tmp_path):
@@ -256,3 +267,5 @@ def test_label_column_of_what_has_none(tmp_path, name):
         source.write_text("1 1:1\n")
     with pytest.raises(DataError, match=r"the label's column cannot be 0, since .* leave it out"):
         load(source, label_column=0)
+    if name != "set.npz":
+        assert len(load(source, label_column="last").labels) == load(source).n_rows

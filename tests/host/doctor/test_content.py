@@ -99,17 +99,66 @@ def test_content_of_before():
     part = np.arange(64, 95)            # not a whole line
     assert "content of before" not in host_test(Memory(MIB, fault=lost(part)))[1]
 
+    def one_chunk(array):
+        array[0] ^= 1
+        array[content.CHUNK:] = 0xA5
 
-def test_two_addresses_reach_the_same_memory():
+    assert "content of before" not in host_test(Memory(2 * content.CHUNK, fault=one_chunk))[1]
+
+
+def test_first_pattern_in_place_of_the_second():
+    kept = []
+
+    def fault(array):
+        kept.append(array.copy())
+        array[:] = kept[0]
+
+    assert "they are the content of before" in host_test(Memory(MIB, fault=fault))[1]
+
+
+@pytest.mark.parametrize("start", [0, MIB])
+def test_two_addresses_reach_the_same_memory(start):
     def alias(array):
-        array[2 * MIB:3 * MIB] = array[:MIB]
+        array[2 * MIB:3 * MIB] = array[start:start + MIB]
 
     text = host_test(Memory(4 * MIB, fault=alias))[1]
-    assert "at 0x10200000: that is what belongs to 0x10000000, so two addresses" in text
+    assert (f"at 0x10200000: that is what belongs to 0x{0x1000_0000 + start:x}, so two addresses"
+            in text)
     other = Memory(64, address=0x2000_0000)
     assert "belongs to 0x20000000" in host_test(
         Memory(MIB, fault=lambda array: array.__setitem__(slice(MIB - 64, None), other.array)),
         other)[1]
+
+
+def test_buffers_beside_each_other():
+    assert host_test(Memory(64), Memory(32, 0x1000_0040))[0]
+    assert "buffer 1 begins at 0x1000003f, inside of buffer 0, which ends at 0x10000040" in \
+        host_test(Memory(64), Memory(32, 0x1000_003F))[1]
+
+
+@pytest.mark.parametrize("size", [1 << 12, 5000, 1 << 24])
+def test_places_differ_in_every_bit_of_an_address(size):
+    *places, last = memory._places(size, 64)
+    assert places == [0, *(1 << bit for bit in range(7, 24) if (1 << bit) + 256 <= size)]
+    assert last == size - 128           # the last one with room for a copy beside it
+
+
+def test_wrong_bytes_after_copies():
+    """Those of a copy that has them, and the first that no copy was for."""
+    buffer = Memory(3 * content.CHUNK)
+    image, copied = Image(buffer), np.arange(64, dtype=np.uint8)
+    image.fill()
+    image.write(128, copied)
+    buffer.array[128:192] = copied
+    known = np.arange(64) < 48          # the others are of no feature
+    buffer.array[176:192] ^= 1
+    assert memory._copied(image, [128], known) == (Difference(), None)
+    buffer.array[175] ^= 1
+    found, stray = memory._copied(image, [128], known)
+    assert (found.count, found.first, stray) == (1, 175, None)
+    buffer.array[[content.CHUNK + 5, 2 * content.CHUNK + 7]] ^= 1
+    found, stray = memory._copied(image, [128], known)
+    assert (found.count, found.first, stray) == (3, 175, content.CHUNK + 5)
 
 
 def test_stuck_bits():

@@ -209,6 +209,13 @@ def test_first_difference_of_models(models, intercepts, said):
     assert bool(found) is bool(said)
 
 
+def test_difference_where_there_is_one_lane():
+    config = PipelineConfig(bits=3, max_features=1, lookahead=0, packed=True)
+    result: Any = SimpleNamespace(models=np.array([[1]]), intercepts=np.zeros(1))
+    assert jobs.difference(config, (np.array([[2]]), np.zeros(1)), result) == \
+        "after epoch 1 of 1, 1 of 1 weights differ: feature 0 has 1 instead of 2"
+
+
 @pytest.mark.parametrize("content, verdict, said", [
     ("{}", Verdict.OK, "2"),
     (f'{{"register_map": {MAP_VERSION}}}', Verdict.OK, str(MAP_VERSION)),
@@ -237,6 +244,30 @@ def test_facts_of_a_manifest(tmp_path):
         ("built for", "pynq-z2"), ("identity in manifest", "12"),
         ("clock in manifest", "constraint 100 MHz, achieved 104.5 MHz"),
         ("built with", "vivado 2022.1"), ("SHA-256 of the bitstream", "ab")]
+
+
+@pytest.mark.parametrize("content, name", [
+    ("Xilinx Zynq PYNQ-Z2\0", "Xilinx Zynq PYNQ-Z2"),
+    ('ID=pynq\nPRETTY_NAME="PynqLinux 3.0"\n', "PynqLinux 3.0"),
+    ("ID=pynq\nVERSION=3.0\n", "")])
+def test_names_of_board_and_system(tmp_path, content, name):
+    (tmp_path / "name").write_text(content)
+    assert facts._line(tmp_path / "name") == name
+    assert facts._line(tmp_path / "none") == ""
+
+
+def test_manifest_beside_the_bitstream(tmp_path, monkeypatch):
+    asked = {}
+
+    def examine(opening, **options):
+        asked.update(options)
+        return Report()
+
+    monkeypatch.setattr("bitstep.doctor.examine", examine)
+    assert main(["doctor", "--device", "pynq", "--bitfile", str(tmp_path / "4.bits.bit"),
+                 "--memory-mib", "3"]) == 0
+    assert asked["manifest"] == tmp_path / "4.bits.json"
+    assert asked["memory_bytes"] == 3 << 20
 
 
 def test_largest_buffer():

@@ -278,6 +278,9 @@ def test_defaults_and_lone_options_are_said():
         request.check()
     with pytest.raises(RuleError, match=r"^--validation-fraction 0.2 needs --early-stopping: it "):
         Request(COMMAND_LINE, {"validation_fraction": 0.2, "early_stopping": False}).check()
+    with pytest.raises(RuleError, match=r"^--class-weight balanced needs features, and q\.npz is "
+                       r"quantized already: "):
+        Request(COMMAND_LINE, {"class_weight": "balanced"}, facts={"stored": "q.npz"}).check()
 
 
 def broken(words=COMMAND_LINE, defaults=None, facts=None, **asked):
@@ -299,6 +302,16 @@ def test_what_nobody_asked_for_is_not_to_be_left_out():
         "--model-bits 4 does not go together with --bits 32 (of the file): a model and updates are "
         "rounded for rows of 1 to 8 bits alone; leave --model-bits out")
     assert broken(model_bits=4, bits=32).endswith("; leave one of the two out")
+    assert broken(packed=True, defaults={"refetch": True}, facts={"stored_encoding": "nearest"}
+                  ).startswith("--packed does not go together with --refetch (by default): ")
+
+
+def test_copies_of_a_file_are_not_asked_for():
+    """From Python a file may have several that are the same."""
+    of_the_file = {"copies": 2, "encoding": "nearest"}
+    Request(COMMAND_LINE, {}, of_the_file, {"stored_encoding": "nearest"}).check()
+    assert broken(copies=2, defaults=of_the_file, facts={"stored_encoding": "nearest"}).startswith(
+        "--copies 2 does not go together with --encoding nearest (of the file): ")
 
 
 MANY = {"many_machines": "--workers"}

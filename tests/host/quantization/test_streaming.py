@@ -309,7 +309,7 @@ def test_a_file_that_changes_between_the_passes(tmp_path, capsys, monkeypatch, n
         elif change == "touched":
             os.utime(source, ns=(1, 1))
         elif change == "other":
-            os.replace(shutil.copy(source, tmp_path / "copy"), source)
+            os.replace(shutil.copy2(source, tmp_path / "copy"), source)
         else:
             source.write_bytes(content + content if change == "longer" else content[:-20])
         return write(*arguments)
@@ -318,12 +318,13 @@ def test_a_file_that_changes_between_the_passes(tmp_path, capsys, monkeypatch, n
 
 
 @pytest.mark.parametrize("shuffle", ["--shuffle", "--no-shuffle"])
+@pytest.mark.parametrize("name, rule", [("set.csv", "csv_rows"), ("set.svm", "sparse_rows")])
 def test_a_text_that_changes_in_the_second_pass(tmp_path, capsys, small_pieces, monkeypatch,
-                                                shuffle):
+                                                shuffle, name, rule):
     """More rows than the first pass has seen, before the end of the file shows the change."""
-    source = tmp_path / "set.csv"
-    write_csv(source)
-    every, passes = texts.csv_rows, []
+    source = tmp_path / name
+    WRITERS[name](source)
+    every, passes = getattr(texts, rule), []
 
     def more(*arguments):
         passes.append(arguments)
@@ -331,8 +332,8 @@ def test_a_text_that_changes_in_the_second_pass(tmp_path, capsys, small_pieces, 
             yield rows
             if len(passes) == 2:
                 yield rows
-    monkeypatch.setattr(texts, "csv_rows", more)
-    refuse(capsys, "set.csv: the file changed while it was read", source, shuffle)
+    monkeypatch.setattr(texts, rule, more)
+    refuse(capsys, f"{name}: the file changed while it was read", source, shuffle)
 
 
 DISK = namedtuple("DISK", "total used free")

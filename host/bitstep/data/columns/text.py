@@ -238,7 +238,7 @@ def _is_header(fields: Sequence[str]) -> bool:
 
 def _quoted(lines: _Lines, delimiter: str, path: Path) -> list[list[str]]:
     """Fields of lines some of which are in quotes."""
-    reader = csv.reader((line.decode("utf-8", "replace").rstrip("\r") for _, line in lines),
+    reader = csv.reader((line.decode("utf-8", "replace") for _, line in lines),
                         delimiter=delimiter, strict=True, skipinitialspace=True)
     rows: list[list[str]] = []
     try:
