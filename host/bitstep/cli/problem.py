@@ -327,7 +327,7 @@ def _warn_of_other_classes(test_set: Dataset, classes: np.ndarray) -> None:
 
 def _clipped_loss(resolved, outputs):
     """The loss of a training, if it has a bound."""
-    objective = resolved[0].objective(outputs[0].n_rows)     # whose bound has no part in l2
+    objective = resolved[0].objective(outputs[0].n_rows)     # of its penalty alone
     return loss_of(objective, outputs) if objective.rule.clipped else None
 
 

@@ -113,7 +113,7 @@ class LowPrecisionModel(Preparing):
         self._finish(prepared, trained, objective, training, before, classes, *measured)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol, epochs, objective.l2):
+        if short := trained.short_of(training.tol, epochs, objective):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
 

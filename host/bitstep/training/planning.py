@@ -167,9 +167,9 @@ class _Schedule:
         self._step_scale = config.rows.level_limit * config.rows.gradient_limit * training.batch \
             * data.rows.weight_sums.mean
         self._largest_label = largest_stored(data) * 2.0 ** shift
-        # The first step may be as large as l2 allows; the last one must not be too small, either.
-        self._most_last = math.inf if not objective.l2 else most_step(
-            objective.l2, data.encoding, training.batch) * self._steps.min() / self._steps.max()
+        # The first step may be as large as the penalty allows; the last one must not be too small.
+        self._most_last = most_step(float(objective.penalties(data.rows).max()), data.encoding,
+                                    training.batch) * self._steps.min() / self._steps.max()
         self.proximal_period = 0
         if not objective.proximal:
             return
@@ -205,7 +205,8 @@ class _Schedule:
                     scale = stepping.checked_derivative_step(mantissa, exponent, shift, step) \
                         * 2.0 ** -(shift + STEP_FRACTION)
             except stepping.ShortStepError as error:
-                raise stepping.blame_l2(error, self._objective.l2, self._most_last) from None
+                raise stepping.blame_penalty(
+                    error, self._objective, self._most_last) from None
             corrections = (0, 1) if factors is None \
                 else stepping.correction_mantissa(factors[number])
             taken.append(step_scale * scale)
@@ -231,7 +232,7 @@ def _corrections(data, config, objective, training, between_epochs):
     steps, batch = np.asarray(training.steps), training.batch
     variance = np.asarray(data.variance, np.float64)
     corrected = encoding_of(data.encoding).corrected
-    weights = (variance if corrected else np.zeros_like(variance)) - objective.l2
+    weights = (variance if corrected else np.zeros_like(variance)) - objective.penalties(data.rows)
     largest = float(np.abs(weights).max(initial=0.0))
     if largest == 0.0:
         return 0, np.zeros(data.n_features, np.int32), None

@@ -34,7 +34,7 @@ class Setup:
     step : float or None
         Of the inner passes; None: what suits the rows of each shard.
     penalty : float
-        Largest l2 of a weight of scaled features, which limits a step.
+        Largest ridge penalty of a weight of scaled features, which limits a step.
     timeout_s : float
         See :meth:`bitstep.pipeline.device.Device.train`.
     """
