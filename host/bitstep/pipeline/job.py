@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, least_shift
 from bitstep.pipeline.needs import check_needs
-from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS
 from bitstep.pipeline.parts.widths import (
     BOUND_WIDTH,
     COEFFICIENT_WIDTH,
@@ -210,6 +209,11 @@ class TrainingJob:
         """Rows of an epoch."""
         return self.bit_plane_rows or self.rows[0].shape[0]
 
+    @property
+    def stored_rows(self) -> int:
+        """Rows that the stored blocks have room for."""
+        return len(self.rows[0]) * self.config.rows.block_rows(self.n_features)
+
     def stored_labels(self, first: int, n_rows: int) -> np.ndarray:
         """Labels of rows from ``first`` on, a multiple of 8, as they are stored, int64."""
         if not self.labels.size:
@@ -295,7 +299,7 @@ class TrainingJob:
         if self.correction_period < 0 or self.correction_period % self.batch:
             raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}), "
                              f"not {self.correction_period}")
-        if config.row_format == "float32" and 0 < self.correction_period <= self.lookahead:
+        if config.rows.floating and 0 < self.correction_period <= self.lookahead:
             raise ValueError(f"correction_period must be more than the look-ahead "
                              f"({self.lookahead}) for row format 'float32', not "
                              f"{self.correction_period}")
@@ -318,13 +322,11 @@ class TrainingJob:
 
     def _check_labels(self):
         labels = self.labels
-        if self.config.row_format == BIT_PLANES:
-            if not labels.size:
-                return
-            # They may be those of all rows in the blocks, of which the first are meant.
-            most = len(self.rows[0]) * BitPlaneLayout(self.n_features).block_rows
-            if labels.size <= label_bytes(most, self.label_format):
-                labels = labels[:label_bytes(self.n_rows, self.label_format)]
+        if self.config.rows.planes and not labels.size:
+            return
+        # They may be those of all rows in the blocks, of which the first are meant.
+        if labels.size <= label_bytes(self.stored_rows, self.label_format):
+            labels = labels[:label_bytes(self.n_rows, self.label_format)]
         check_labels(labels, self.label_format, self.n_rows)
 
     def _check_loss(self):
