@@ -257,14 +257,14 @@ def loss_named(name: str) -> LossFunction:
     return {loss.name: loss for loss in LOSSES.values()}[name]
 
 
-def losses_of(loss_family: str) -> list[LossFunction]:
-    """The losses that pipelines of a family minimise."""
-    return [rule for rule in LOSSES.values() if rule.loss_family == loss_family]
+def losses_of(loss_family: str) -> dict[Loss, LossFunction]:
+    """The losses that pipelines of a family minimise, the usual one first."""
+    return {loss: rule for loss, rule in LOSSES.items() if rule.loss_family == loss_family}
 
 
 def solver_shift(loss_family: str) -> int:
     """Least label shift of a pipeline's solver, of labels that are no derivatives."""
-    return max(rule.least_label_shift for rule in losses_of(loss_family))
+    return max(rule.least_label_shift for rule in losses_of(loss_family).values())
 
 
 def least_shift(job: Any) -> int:

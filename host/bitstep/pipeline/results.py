@@ -204,7 +204,7 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
                 *present) + "open the device with the job's configuration"
             + ", or choose rows of fixed bits" * (job.config.rows.planes > 0))
     if config.loss_family != job.config.loss_family:
-        losses = ", ".join(rule.name for rule in losses_of(config.loss_family))
+        losses = ", ".join(rule.name for rule in losses_of(config.loss_family).values())
         raise DeviceError(f"The job is for loss family {job.config.loss_family!r}, the device has "
                           f"a pipeline "
                           f"with loss family {config.loss_family!r}, which trains the losses "
