@@ -46,6 +46,7 @@ from bitstep.training.losses import (
 )
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.scores.fits import hold_out
+from bitstep.training.solvers import solver_of
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import first_of
@@ -345,7 +346,7 @@ def rows_of(request: RowChoice, dataset: Dataset,
             weights: np.ndarray | None = None) -> QuantizedRows | BitPlaneRows:
     """Quantize the rows of a data set, with a progress bar."""
     scaler = fit_scaler(dataset.features, request.scaler,
-                        None if request.solver == "bit-centred" else warn_of_waste)
+                        None if solver_of(request.solver).exact else warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         return request.quantize(dataset.features, scaler, seed=request.seed, weights=weights,
                                 progress=bar.to)
