@@ -25,7 +25,7 @@ from bitstep.quantization import (
     sign_labels,
 )
 from bitstep.training.centred.least_squares import BitCentredRun
-from bitstep.training.centred.outputs import train_centred
+from bitstep.training.centred.outputs import Kinds, train_centred
 from bitstep.training.centred.smooth import SmoothRun
 from bitstep.training.centred.softmax import SoftmaxRun
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
@@ -42,6 +42,7 @@ from bitstep.training.targets import class_targets
 from bitstep.training.trained import TrainedModel
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
+_CENTRED = Kinds(BitCentredRun, SmoothRun, SoftmaxRun)
 
 
 def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -83,10 +84,8 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; an overflow names an output.
     """
     if training.solver == "bit-centred":
-        kind = SoftmaxRun if objective.multinomial else \
-            BitCentredRun if objective.rule.quadratic else SmoothRun
         with device.keep_rows():
-            return train_centred(kind, outputs, device, config, objective, training,
+            return train_centred(_CENTRED, outputs, device, config, objective, training,
                                  initial=initial, first_epoch=first_epoch, timeout_s=timeout_s,
                                  on_epoch=on_epoch, checkpoint=checkpoint)
     if objective.multinomial:
