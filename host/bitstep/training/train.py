@@ -100,7 +100,7 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         stopping=stopping)
     loop.run()
     model = collect_model(outputs[0].scaler, [one.plan for one in tracks], results_of(tracks),
-                          loop.interrupted, _planes_of(tracks, training, first_epoch))
+                          loop.interrupted, _planes_of(tracks, training))
     return replace(with_restarts(model, loop.growth.restarts), best=stopping and stopping.best)
 
 
@@ -129,12 +129,9 @@ def _tracks(outputs, config, wishes, initial=None, first_epoch=0) -> list[Track]
             for data, start in zip(outputs, starts_of(outputs, initial), strict=True)]
 
 
-def _planes_of(tracks: Sequence[Track], training: Any, first_epoch: int) -> list[Any] | None:
+def _planes_of(tracks: Sequence[Track], training: Training) -> list[list[int]] | None:
     """Planes of each output's epochs; None of rows without."""
-    if training.planes is None:
-        return None
-    return [track.planes.planes if track.planes else training.planes[first_epoch:]
-            for track in tracks]
+    return None if training.planes is None else [track.planes.planes for track in tracks]
 
 
 def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -191,7 +188,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
             continue
         found.append(with_restarts(collect_model(
             outputs[0].scaler, [one.plan for one in own], results_of(own), loop.interrupted,
-            _planes_of(own, training, 0)), restarts))
+            _planes_of(own, training)), restarts))
     return found
 
 
