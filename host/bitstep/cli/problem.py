@@ -26,7 +26,6 @@ from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import LOSSES, LossFunction
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
     BitPlaneRows,
@@ -133,9 +132,7 @@ class Problem:
         """
         if self.train_set is not None:
             return "features"
-        data = self.outputs[0]
-        exact = data.fine_rows is not None or data.row_format in ("float32", BIT_PLANES)
-        return "fine_rows" if exact else "codes"
+        return "fine_rows" if self.outputs[0].rows.exact else "codes"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``train_accuracy`` (None for a

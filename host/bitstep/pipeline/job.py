@@ -205,6 +205,11 @@ class TrainingJob:
         return int(self.weights is not None)
 
     @property
+    def few_bits(self) -> bool:
+        """True if the model that dot products meet, or updates, are rounded to few bits."""
+        return bool(self.model_bits or self.update_bits)
+
+    @property
     def n_rows(self) -> int:
         """Rows of an epoch."""
         return self.bit_plane_rows or self.rows[0].shape[0]
@@ -228,8 +233,8 @@ class TrainingJob:
 
     def at(self, steps: EpochSteps) -> "TrainingJob":
         """The job as an epoch has it: labels and intercept in units of its planes' levels."""
-        left = BIT_PLANE_BITS - steps.planes
-        if not steps.planes or not left:
+        left = self.config.rows.planes - steps.planes
+        if not left:
             return self
         then = copy(self)           # which is no job: at another epoch's planes it would not fit
         object.__setattr__(then, "label_shift", self.label_shift - left)

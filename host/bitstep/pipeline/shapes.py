@@ -87,7 +87,7 @@ def check_few_bits(job: Any) -> None:
         raise ValueError(f"The dot products of this pipeline meet a model of at most {largest} "
                          f"bits, so model_bits must be from {FEW_BITS[0]} to {largest}, not "
                          f"{job.model_bits}; build one with model_bits={job.model_bits}")
-    if not (job.model_bits or job.update_bits):
+    if not job.few_bits:
         return
     for trait, has_it, said in (
             ("no whole codes", job.config.rows.floating or job.config.rows.centred,

@@ -129,6 +129,11 @@ class QuantizedRows:
         return self.config.rows.level_limit
 
     @property
+    def exact(self) -> bool:
+        """True if :meth:`values` are those of the rows, and no codes of few bits."""
+        return self.fine_rows is not None or self.config.rows.floating
+
+    @property
     def cell_half_levels(self) -> int:
         """Largest difference of a value of a fine row to the level of its code, in half levels
         (1, 2 or 4); 0 if there are no fine rows.

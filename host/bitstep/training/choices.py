@@ -285,8 +285,7 @@ def _checked(request: Request) -> Request:
         asked = request.asked.get("epochs")
         steps = listed_steps(schedule, asked or 1)
         request = request.filled(epochs=asked or len(steps))
-    if planes is not None:
-        resolve_planes(planes, 1, "sgd")
+    resolve_planes(planes, 1, "sgd")
     return request
 
 
@@ -508,7 +507,6 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule),
                               objective.l2) if _is_named(schedule) else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
-    if planes is not None:
-        planes = resolve_planes(planes, len(steps), solver)
-    return Training(steps=steps, batch=batch, fit_intercept=fit_intercept, planes=planes,
-                    solver=solver, curvature=curvature, **options)
+    return Training(steps=steps, batch=batch, fit_intercept=fit_intercept,
+                    planes=resolve_planes(planes, len(steps), solver), solver=solver,
+                    curvature=curvature, **options)
