@@ -16,16 +16,15 @@ from bitstep.training.trained import TrainedModel
 def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> str | None:
     """A sentence on a training that learned nothing, or ended before its goal; None for others."""
     objective, problem = request.objective, request.problem
-    if short := model.short_of(request.training.tol, len(request.training.steps),
-                                request.objective.l2):
+    if short := model.short_of(request.training.tol, len(request.training.steps), objective):
         return short
     lost = None if objective.proximal else lost_updates(model, np.array(losses))
     loss, best = losses[model.kept], baseline(problem)
     if lost or loss <= 1.1 * best:      # nothing to learn gives a little above 1
         return lost
     constant = "the labels' mean" if objective.rule.quadratic else "the best constant"
-    held = "".join(f" or a {change} --{name}" for name, change in (
-        ("l2", "smaller"), ("l1", "smaller"), ("box", "larger")) if getattr(objective, name))
+    held = "".join(f" or a {'larger' if name == 'box' else 'smaller'} --{name}"
+                   for name in objective.held_by)
     return (f"the training loss is {loss:.6g}, but predicting {constant} has "
             f"{best:.6g}; {remedy(request)}{held}")
 

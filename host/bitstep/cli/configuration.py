@@ -8,10 +8,10 @@ from bitstep.cli.request import request_of
 from bitstep.options.models import MODELS
 from bitstep.options.table import OPTIONS
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.losses import losses_of
 from bitstep.pipeline.parts.exclusions import reason_of
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.parts.widths import FEW_BITS
-from bitstep.pipeline.registers import Loss
 from bitstep.training.choices import check_options, row_choice
 from bitstep.training.pipelines import pipeline_for
 
@@ -47,7 +47,7 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     # What a training would choose.
     usual = pipeline_for(
         n_features=1, bits=rows.bits, encoding=rows.encoding,
-        loss=Loss.LOGISTIC if arguments.loss_family == "logistic" else Loss.LEAST_SQUARES)
+        loss=next(iter(losses_of(arguments.loss_family))))
     update_interval = arguments.update_interval or usual.update_interval
     if arguments.features is not None and arguments.features > arguments.max_features:
         raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "

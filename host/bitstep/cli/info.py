@@ -103,7 +103,7 @@ def _show_configuration(config: PipelineConfig) -> None:
     if config.packed:
         _show_packed(config)
         return
-    level = {"largest level": config.rows.level_limit} if config.row_format != "float32" else \
+    level = {"largest level": config.rows.level_limit} if not config.rows.floating else \
         {"fraction of sums": f"{FLOAT_GUARD} bits"}
     _show({"pipeline": config.name, "lanes": config.rows.lanes, **level,
            "capacity": f"{config.rows.capacity} features, {config.rows.max_beats} beats",

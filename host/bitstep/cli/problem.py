@@ -26,7 +26,6 @@ from bitstep.options.rules import Request as RuleRequest
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import LOSSES, LossFunction
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import (
     BitPlaneRows,
@@ -46,6 +45,7 @@ from bitstep.training.losses import (
 )
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.scores.fits import hold_out
+from bitstep.training.solvers import solver_of
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import first_of
@@ -132,9 +132,7 @@ class Problem:
         """
         if self.train_set is not None:
             return "features"
-        data = self.outputs[0]
-        exact = data.fine_rows is not None or data.row_format in ("float32", BIT_PLANES)
-        return "fine_rows" if exact else "codes"
+        return "fine_rows" if self.outputs[0].rows.exact else "codes"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``train_accuracy`` (None for a
@@ -327,7 +325,7 @@ def _warn_of_other_classes(test_set: Dataset, classes: np.ndarray) -> None:
 
 def _clipped_loss(resolved, outputs):
     """The loss of a training, if it has a bound."""
-    objective = resolved[0].objective(outputs[0].n_rows)     # whose bound has no part in l2
+    objective = resolved[0].objective(outputs[0].n_rows)     # of its penalty alone
     return loss_of(objective, outputs) if objective.rule.clipped else None
 
 
@@ -345,7 +343,7 @@ def rows_of(request: RowChoice, dataset: Dataset,
             weights: np.ndarray | None = None) -> QuantizedRows | BitPlaneRows:
     """Quantize the rows of a data set, with a progress bar."""
     scaler = fit_scaler(dataset.features, request.scaler,
-                        None if request.solver == "bit-centred" else warn_of_waste)
+                        None if solver_of(request.solver).exact else warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         return request.quantize(dataset.features, scaler, seed=request.seed, weights=weights,
                                 progress=bar.to)

@@ -361,7 +361,7 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
             print(f"wrote {path}")
     finally:
         written.check()
-    if short := model.short_of(request.training.tol, epochs, request.objective.l2):
+    if short := model.short_of(request.training.tol, epochs, request.objective):
         print(f"bitstep train: warning: {short}", file=sys.stderr)
     return ended(request, model, writer)
 

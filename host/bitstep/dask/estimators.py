@@ -128,7 +128,7 @@ class _DaskModel(BaseEstimator):
         self._learn(local, data, sources, trained, training, losses, shares)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol, epochs, objective.l2):
+        if short := trained.short_of(training.tol, epochs, objective):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=3)
         return self

@@ -337,19 +337,14 @@ class RegisterRun(Run):
         first = self._buffer("first model", n_bytes) if warm else None
         coefficients = self._buffer("coefficients", n_bytes << int(config.stages.has_constants)) \
             if job.correction_period else None
-        tables = None if job.codebooks is None else self.layout.pack_codebooks(job.codebooks)
-        codebooks = None if tables is None else self._buffer("codebooks", tables.size)
-        fine_rows = self._buffer("fine rows", job.n_rows * self.layout.fine_bytes) \
-            if job.cell_half_levels else None
+        codebooks = self._filled("codebooks", None if job.codebooks is None
+                                 else self.layout.pack_codebooks(job.codebooks))
+        fine_rows = self._filled("fine rows", self.layout.pack_fine(job.fine_rows)
+                                 if job.cell_half_levels and job.fine_rows is not None else None)
 
         table = joint_runs.table_of(self.jobs, config).view(np.uint8)
         epoch_table.array[:table.size] = table
         self._fill_models(first, coefficients)
-        if fine_rows and job.fine_rows is not None:
-            stored = self.layout.pack_fine(job.fine_rows)
-            fine_rows.array[:stored.size] = stored
-        if codebooks and tables is not None:
-            codebooks.array[:tables.size] = tables
         for buffer in (epoch_table, first, coefficients, fine_rows, codebooks):
             if buffer:
                 buffer.to_device()
@@ -373,13 +368,20 @@ class RegisterRun(Run):
         for name, value in {
             "ROWS_ADDRESS": rows.address, "COPY_STRIDE": self.rows[0].nbytes,
             "LABELS_ADDRESS": labels.address, "EPOCH_TABLE_ADDRESS": epoch_table.address,
-            "MODEL_IN_ADDRESS": first.address if first else 0,
-            "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
-            "FINE_ADDRESS": fine_rows.address if fine_rows else 0,
-            "CODEBOOKS_ADDRESS": codebooks.address if codebooks else 0,
             "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": self.n_written,
+            **{name: buffer.address if buffer else 0 for name, buffer in (
+                ("MODEL_IN_ADDRESS", first), ("COEFFICIENTS_ADDRESS", coefficients),
+                ("FINE_ADDRESS", fine_rows), ("CODEBOOKS_ADDRESS", codebooks))},
         }.items():
             self.write_pair(name, value)
+
+    def _filled(self, name, stored):
+        """A buffer with some bytes; None where there are none."""
+        if stored is None:
+            return None
+        buffer = self._buffer(name, stored.size)
+        buffer.array[:stored.size] = stored
+        return buffer
 
     def _fill_models(self, first, coefficients):
         """First models, coefficients and constants, into the buffers that there are."""

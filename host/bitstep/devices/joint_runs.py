@@ -72,9 +72,8 @@ def stored_labels_of(jobs: Sequence[TrainingJob],
     if config.packed or first.weights is not None:
         labels, weights = _side_by_side(jobs[:1], 1) if shared \
             else _side_by_side(jobs, config.rows.label_streams), first.weights
-        if config.packed:
-            labels = place_packed(labels, config, _unused_label(first.label_format))
-            weights = None if weights is None else place_packed(weights, config, 0)
+        labels = place_packed(labels, config, _unused_label(first.label_format))
+        weights = None if weights is None else place_packed(weights, config, 0)
         return pack_labels(labels.reshape(-1), first.label_format) if weights is None \
             else pack_weighted_labels(labels, weights, first.label_format), shared
     if shared:

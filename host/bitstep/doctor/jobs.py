@@ -11,15 +11,15 @@ from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.bit_planes import ALIGNMENT, PLANES, BitPlaneLayout, to_bit_planes
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import LOSSES, losses_of
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RangeOverflowError, RunResult
-from bitstep.quantization import QuantizedDataset, quantize, quantize_bit_planes, quantize_labels
+from bitstep.quantization import QuantizedDataset, fit_scaler, quantize_labels
 from bitstep.quantization.weights import MAX_WEIGHT
 from bitstep.training.choices import resolve
 from bitstep.training.planning import plan
@@ -37,7 +37,7 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     Parameters
     ----------
     loss : Loss or None
-        None: least squares, or logistic where the pipeline's solver is.
+        None: the usual one of the pipeline's loss family.
     initial : bool
         True for a start from a random model.
     options
@@ -48,7 +48,7 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     """
     rng = np.random.default_rng(seed)
     if loss is None:
-        loss = Loss.LOGISTIC if config.loss_family == "logistic" else Loss.LEAST_SQUARES
+        loss = next(iter(losses_of(config.loss_family)))
     features = rng.uniform(-1, 1, (n_rows, n_features))
     values = features @ rng.normal(size=n_features) + 0.1 * rng.normal(size=n_rows)
     classes = LOSSES[loss].signs
@@ -56,20 +56,17 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
         values = np.where(values > np.median(values), 1.0, -1.0)
     task = "classification" if classes else "regression"
     planes = [_PLANES[number % len(_PLANES)] for number in range(epochs)]
-    rows: dict[str, Any] = {"planes": planes} if config.row_format == BIT_PLANES else {
+    rows: dict[str, Any] = {"planes": planes} if config.rows.planes else {
         "bits": config.bits, "encoding": ENCODINGS[config.row_format],
         "levels": "optimal" if config.codebooks else "uniform"}
     resolved = resolve(Request(PYTHON, {
         **rows, "model": model_of(loss), "bus_width": config.bus_width, "seed": seed,
         "refetch": refetch, "model_bits": config.model_bits, **options}))
-    if config.row_format == BIT_PLANES:
-        data = QuantizedDataset(quantize_bit_planes(features, bus_width=config.bus_width,
-                                                    seed=seed),
-                                quantize_labels(values, n_rows, task=task))
-    else:
-        data = quantize(features, values, bits=config.bits, encoding=resolved.rows.encoding,
-                        levels=resolved.rows.levels, bus_width=config.bus_width, copies=copies,
-                        seed=seed, fine_rows=refetch, task=task)
+    data = QuantizedDataset(
+        replace(resolved.rows, copies=copies).quantize(
+            features, fit_scaler(features, "minmax"), seed=seed),
+        quantize_labels(values, n_rows, task=task,
+                        label_bits=encoding_of(resolved.rows.encoding).label_bits))
     start = None
     if initial:
         stored = data.stored_labels()
@@ -91,19 +88,17 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     """Make short jobs that use everything that a pipeline has, by their titles; the first is
     plain.
     """
-    batch = 4 if config.minibatch else 1
     jobs = {"plain": make_job(config, n_features=features_of(config, 3), n_rows=60)}
-    copies = 1 if config.row_format == BIT_PLANES else 2
-    titles = ["started from a model", *["two copies"] * (copies > 1)]
-    titles += ["batches of 4"] * (batch > 1) + ["L2"] * config.corrections
-    jobs[", ".join(titles)] = make_job(
-        config, n_features=features_of(config, 2), n_rows=50, copies=copies, initial=True,
-        batch=batch, l2=0.01 if config.corrections else 0.0)
-    if config.loss_family != "logistic":
-        jobs["hinge, labels of 1 bit"] = make_job(config, n_features=config.rows.lanes, n_rows=70,
-                                                  loss=Loss.HINGE)
-        jobs["clipped residuals"] = make_job(config, n_features=config.rows.lanes, n_rows=70,
-                                             loss=Loss.HUBER)
+    titles, options = zip(*(named for named, has in (
+        (("started from a model", ("initial", True)), True),
+        (("two copies", ("copies", 2)), not config.rows.planes),
+        (("batches of 4", ("batch", 4)), config.minibatch),
+        (("L2", ("l2", 0.01)), config.corrections)) if has), strict=True)
+    jobs[", ".join(titles)] = make_job(config, n_features=features_of(config, 2), n_rows=50,
+                                       **dict(options))
+    for title, loss in (("hinge, labels of 1 bit", Loss.HINGE), ("clipped residuals", Loss.HUBER)):
+        if loss in losses_of(config.loss_family):
+            jobs[title] = make_job(config, n_features=config.rows.lanes, n_rows=70, loss=loss)
     if config.proximal:
         jobs["L1 and a box"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
                                         l1=0.01, box=0.5)
@@ -114,9 +109,9 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
         jobs["rows read again"] = make_job(
             config, n_features=features_of(config, 2), n_rows=50, loss=Loss.HINGE, refetch=True)
     if config.row_weights:
-        jobs["rows with weights"] = _with_weights(jobs["plain"])
-        if config.refetch:
-            jobs["rows with weights read again"] = _with_weights(jobs["rows read again"])
+        jobs |= {title: _with_weights(jobs[name]) for title, name in (
+            ("rows with weights", "plain"), ("rows with weights read again", "rows read again"))
+            if name in jobs}
     return jobs
 
 
@@ -145,28 +140,26 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
     model : ndarray of int32, shape (n_features,), optional
         Default: zeros.
     """
-    bit_planes, layout = config.row_format == BIT_PLANES, BitPlaneLayout(n_features)
-    shape = (layout.blocks(n_rows), layout.block_bytes) if bit_planes \
-        else (n_rows, config.rows.beats(n_features) * config.rows.beat_bytes)
-    rows = np.zeros(shape, np.uint8)
+    blocks = ceil_div(n_rows, config.rows.block_rows(n_features))
+    rows = np.zeros((blocks, config.rows.block_bytes(n_features)), np.uint8)
     job = make_job(config, n_features=n_features, n_rows=8)     # for the fields that it needs
     return replace(
-        job, rows=(rows,), bit_plane_rows=n_rows * bit_planes, intercept=0,
+        job, rows=(rows,), bit_plane_rows=n_rows * (config.rows.planes > 0), intercept=0,
         labels=np.zeros(ceil_div(n_rows, 64) * 8, np.uint8), label_format=LabelFormat.SIGN,
-        epochs=(EpochSteps(0, 1, planes=PLANES * bit_planes),) * epochs,
+        epochs=(EpochSteps(0, 1, planes=config.rows.planes),) * epochs,
         model=np.zeros(n_features, np.int32) if model is None else model)
 
 
 def read_bytes(config: PipelineConfig) -> int:
     """Bytes of rows that a job of :func:`beat_jobs` reads."""
-    return ALIGNMENT if config.row_format == BIT_PLANES else config.rows.beat_bytes
+    return config.rows.beats_read(1, config.rows.lanes, 1) * config.rows.beat_bytes
 
 
 def beat_jobs(config: PipelineConfig) -> list[TrainingJob]:
     """Make 64 jobs that differ in the first bytes of their rows alone, the ones that they read:
     rows of one beat, or of bit-plane rows the first plane of as many as 64 bytes hold.
     """
-    if config.row_format != BIT_PLANES:
+    if not config.rows.planes:
         return single_rows(make_job(config, n_features=config.rows.lanes, n_rows=64))
     n_rows = 8 * ALIGNMENT // BitPlaneLayout(config.rows.lanes).row_bits
     job = make_job(config, n_features=config.rows.lanes, n_rows=n_rows, epochs=1, planes=(1,))

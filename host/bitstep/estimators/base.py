@@ -113,7 +113,7 @@ class LowPrecisionModel(Preparing):
         self._finish(prepared, trained, objective, training, before, classes, *measured)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol, epochs, objective.l2):
+        if short := trained.short_of(training.tol, epochs, objective):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
 
@@ -271,7 +271,8 @@ class LowPrecisionModel(Preparing):
                   for one, options in zip(estimators, resolved, strict=True)]
         config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"],
                                  prepared.options["packed"])
-        few = next((one for one in estimators if one.model_bits or one.update_bits), estimators[0])
+        few = next((one for one, (_, training) in zip(estimators, wishes, strict=True)
+                    if training.few_bits), estimators[0])
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with few._opened(config, prepared.options) as device:
             found = train_candidates(prepared.outputs, device, config, wishes)

@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.checks import check_bool, check_choice, check_integer
 from bitstep.pipeline.parts.exclusions import EXCLUSIONS, TRAITS
 from bitstep.pipeline.parts.formats import (
-    BIT_PLANE_BITS,
     BIT_PLANES,
-    FLOAT_BITS,
-    MAX_BIT_PLANE_FEATURES,
-    MAX_PACKED_FEATURES,
     ROW_FORMATS,
     RowFormat,
+    plain_format,
 )
 from bitstep.pipeline.parts.lookahead import LookAhead
 from bitstep.pipeline.parts.stages import UPDATE_INTERVALS, Clock, Stages, stages_of
@@ -44,17 +42,6 @@ PARTS = ("proximal", "refetch", "rounded_updates", "row_weights")
 
 _FLAGS = ("minibatch", "corrections", "proximal", "refetch", "codebooks", "rounded_updates",
           "packed", "row_weights")
-
-
-def _choice(name: str, value: Any, allowed: tuple) -> None:
-    if value not in allowed or isinstance(value, bool):
-        options = ", ".join(map(str, allowed))
-        raise ValueError(f"{name} must be one of {options}, not {value!r}")
-
-
-def _between(name: str, value: Any, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} must be an integer from {low} to {high}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,43 +153,29 @@ class PipelineConfig:
         for name in _FLAGS:
             if isinstance(value := getattr(self, name), np.bool_):
                 object.__setattr__(self, name, bool(value))
-        _choice("bus_width", self.bus_width, BUS_WIDTHS)
-        _choice("row_ports", self.row_ports, ROW_PORTS)
+        check_choice("bus_width", self.bus_width, BUS_WIDTHS)
+        check_choice("row_ports", self.row_ports, ROW_PORTS)
         if self.port_width < LEAST_PORT_WIDTH:
             raise ValueError(f"row_ports must divide the row bus into ports of at least "
                              f"{LEAST_PORT_WIDTH} bits, not {self.bus_width} bits into "
                              f"{self.row_ports}; choose fewer ports or a wider bus_width")
-        _choice("row_format", self.row_format, (*ROW_FORMATS, BIT_PLANES))
-        if self.row_format == "float32":
-            _choice("bits of row format 'float32'", self.bits, (FLOAT_BITS,))
-        elif self.row_format == BIT_PLANES:
-            _choice("bits of row format 'bit_planes'", self.bits, (BIT_PLANE_BITS,))
-            _between("max_features of row format 'bit_planes'", self.max_features, 1,
-                     MAX_BIT_PLANE_FEATURES)
-        else:
-            _between("bits", self.bits, 1, 8)
-        _between("max_features", self.max_features, 1, MAX_FEATURES)
-        _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
-        _between("models", self.models, 1, MAX_PACKED_MODELS if self.packed else MAX_MODELS)
-        _choice("loss_family", self.loss_family, LOSS_FAMILIES)
-        _choice(f"update_interval of loss family {self.loss_family!r}", self.update_interval,
-                UPDATE_INTERVALS[self.loss_family])
+        check_choice("row_format", self.row_format, (*ROW_FORMATS, BIT_PLANES))
+        plain_format(self.row_format).check_bits(self)
+        check_integer("max_features", self.max_features, 1, MAX_FEATURES)
+        check_integer("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
+        check_integer("models", self.models, 1, MAX_PACKED_MODELS if self.packed else MAX_MODELS)
+        check_choice("loss_family", self.loss_family, LOSS_FAMILIES)
+        check_choice(f"update_interval of loss family {self.loss_family!r}", self.update_interval,
+                     UPDATE_INTERVALS[self.loss_family])
         for name in _FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+            check_bool(name, getattr(self, name))
         if self.model_bits != 0 or isinstance(self.model_bits, bool):
-            _between("model_bits that are not 0", self.model_bits, *FEW_BITS)
+            check_integer("model_bits that are not 0", self.model_bits, *FEW_BITS)
         self._check_exclusions()
         if self.batch_lookahead != 0 or isinstance(self.batch_lookahead, bool):
-            _between(f"batch_lookahead of lookahead {self.lookahead}", self.batch_lookahead, 0,
-                     self.ahead.most_between(None))
-        if self.packed:
-            most = min(MAX_PACKED_FEATURES, self.bus_width // self.bits)
-            if self.max_features > most:
-                raise ValueError(
-                    f"Packed rows of {self.bits} bits on a bus of {self.bus_width} must have 1 to "
-                    f"{most} features (max_features), not {self.max_features}; for more, rows that "
-                    "are not packed waste little")
+            check_integer(f"batch_lookahead of lookahead {self.lookahead}", self.batch_lookahead,
+                          0, self.ahead.most_between(None))
+        self.rows.check_features()
 
     def _check_exclusions(self):
         said = {trait: " and ".join(f"{name}={getattr(self, name)!r}" for name, holds in
@@ -246,15 +219,15 @@ class PipelineConfig:
         """Bits of a memory port of the rows."""
         return self.bus_width // self.row_ports
 
-    @property
+    @functools.cached_property
     def clock(self) -> Clock:
         """The clock that the pipeline has registers for."""
-        return self.stages.clock
+        return Clock(self.update_interval)
 
     @property
     def drains(self) -> bool:
         """True if every batch begins with an empty pipeline, all updates before it applied."""
-        return self.model_bits > 0 or self.rounded_updates or self.update_interval == 1
+        return self.model_bits > 0 or self.rounded_updates or self.clock.every_cycle
 
     @property
     def carries_on(self) -> bool:
@@ -262,7 +235,7 @@ class PipelineConfig:
         soon as that is there. Else the pipeline settles in between, since something is made of the
         model, or the hardware was built so.
         """
-        return self.update_interval == 1 and not self.model_bits
+        return self.clock.every_cycle and not self.model_bits
 
     @property
     def latency(self) -> int:
@@ -313,8 +286,8 @@ class PipelineConfig:
         """
         lookahead = max(map(self.stages.required_lookahead, self.ahead.lengths(n_features)))
         config = replace(self, lookahead=lookahead, batch_lookahead=0)
-        return config if not self.batch_lookahead else replace(
-            config, batch_lookahead=min(self.batch_lookahead, config.ahead.most_between(None)))
+        return replace(config, batch_lookahead=min(self.batch_lookahead,
+                                                   config.ahead.most_between(None)))
 
     def with_batch_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
         """This configuration with as much look-ahead from a batch to the next as rows of

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, least_shift
 from bitstep.pipeline.needs import check_needs
-from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
+from bitstep.pipeline.parts.formats import BIT_PLANE_BITS
 from bitstep.pipeline.parts.widths import (
     BOUND_WIDTH,
     COEFFICIENT_WIDTH,
@@ -206,9 +205,19 @@ class TrainingJob:
         return int(self.weights is not None)
 
     @property
+    def few_bits(self) -> bool:
+        """True if the model that dot products meet, or updates, are rounded to few bits."""
+        return bool(self.model_bits or self.update_bits)
+
+    @property
     def n_rows(self) -> int:
         """Rows of an epoch."""
         return self.bit_plane_rows or self.rows[0].shape[0]
+
+    @property
+    def stored_rows(self) -> int:
+        """Rows that the stored blocks have room for."""
+        return len(self.rows[0]) * self.config.rows.block_rows(self.n_features)
 
     def stored_labels(self, first: int, n_rows: int) -> np.ndarray:
         """Labels of rows from ``first`` on, a multiple of 8, as they are stored, int64."""
@@ -224,8 +233,8 @@ class TrainingJob:
 
     def at(self, steps: EpochSteps) -> "TrainingJob":
         """The job as an epoch has it: labels and intercept in units of its planes' levels."""
-        left = BIT_PLANE_BITS - steps.planes
-        if not steps.planes or not left:
+        left = self.config.rows.planes - steps.planes
+        if not left:
             return self
         then = copy(self)           # which is no job: at another epoch's planes it would not fit
         object.__setattr__(then, "label_shift", self.label_shift - left)
@@ -295,7 +304,7 @@ class TrainingJob:
         if self.correction_period < 0 or self.correction_period % self.batch:
             raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}), "
                              f"not {self.correction_period}")
-        if config.row_format == "float32" and 0 < self.correction_period <= self.lookahead:
+        if config.rows.floating and 0 < self.correction_period <= self.lookahead:
             raise ValueError(f"correction_period must be more than the look-ahead "
                              f"({self.lookahead}) for row format 'float32', not "
                              f"{self.correction_period}")
@@ -318,13 +327,11 @@ class TrainingJob:
 
     def _check_labels(self):
         labels = self.labels
-        if self.config.row_format == BIT_PLANES:
-            if not labels.size:
-                return
-            # They may be those of all rows in the blocks, of which the first are meant.
-            most = len(self.rows[0]) * BitPlaneLayout(self.n_features).block_rows
-            if labels.size <= label_bytes(most, self.label_format):
-                labels = labels[:label_bytes(self.n_rows, self.label_format)]
+        if self.config.rows.planes and not labels.size:
+            return
+        # They may be those of all rows in the blocks, of which the first are meant.
+        if labels.size <= label_bytes(self.stored_rows, self.label_format):
+            labels = labels[:label_bytes(self.n_rows, self.label_format)]
         check_labels(labels, self.label_format, self.n_rows)
 
     def _check_loss(self):

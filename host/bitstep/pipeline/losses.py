@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import SIGMOID_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss
 
@@ -258,10 +257,14 @@ def loss_named(name: str) -> LossFunction:
     return {loss.name: loss for loss in LOSSES.values()}[name]
 
 
+def losses_of(loss_family: str) -> dict[Loss, LossFunction]:
+    """The losses that pipelines of a family minimise, the usual one first."""
+    return {loss: rule for loss, rule in LOSSES.items() if rule.loss_family == loss_family}
+
+
 def solver_shift(loss_family: str) -> int:
     """Least label shift of a pipeline's solver, of labels that are no derivatives."""
-    return max(rule.least_label_shift for rule in LOSSES.values()
-               if rule.loss_family == loss_family)
+    return max(rule.least_label_shift for rule in losses_of(loss_family).values())
 
 
 def least_shift(job: Any) -> int:
@@ -304,5 +307,5 @@ def has_derivatives(job: Any) -> bool:
     job : bitstep.pipeline.job.TrainingJob
     """
     rule = LOSSES[job.loss]
-    return job.config.row_format == BIT_PLANES and job.label_format == LabelFormat.INT32 \
+    return job.config.rows.centred and job.label_format == LabelFormat.INT32 \
         and rule.signs and math.isfinite(rule.curvature)

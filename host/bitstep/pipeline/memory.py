@@ -181,14 +181,14 @@ def place_rows(memory: np.ndarray, copies: Sequence[np.ndarray], config: Pipelin
 
 
 def place_packed(of_rows: np.ndarray, config: PipelineConfig, unused: int) -> np.ndarray:
-    """Labels or weights of rows in the order in which a pipeline for packed rows reads them.
+    """Labels or weights of rows in the order in which a pipeline reads them; they stay as they are
+    unless rows are packed.
 
     Parameters
     ----------
     of_rows : ndarray of int64 or uint16, shape (n_rows,) or (n_rows, n_streams)
         Labels side by side of each row, or weights.
     config : PipelineConfig
-        A pipeline for packed rows.
     unused : int
         Number at places that belong to no row.
 
@@ -299,7 +299,7 @@ class ModelLayout:
         Number of each feature's word.
     intercept : int
         Number of the intercept's word.
-    fine_words, fine_bytes : int
+    fine_words : int
         Size of a fine row.
     """
 
@@ -312,7 +312,6 @@ class ModelLayout:
         self.position = feature // lanes * config.rows.model_lanes + feature % lanes
         self.intercept = self.n_words - 2
         self.fine_words = config.rows.fine_words(n_features)
-        self.fine_bytes = 2 * self.fine_words
 
     def pack(self, model: np.ndarray, intercept: int) -> np.ndarray:
         """Return the bytes of one model."""

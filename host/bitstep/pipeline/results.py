@@ -1,18 +1,16 @@
 """Results of a run of a training job: models and counters, or an error with its remedy."""
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.bit_planes import BitPlaneLayout
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.parts.formats import BIT_PLANES
-from bitstep.pipeline.parts.widths import ceil_div
+from bitstep.pipeline.losses import losses_of
 from bitstep.pipeline.registers import COUNTERS, Error, Overflow
 
 COUNTER_NAMES = tuple(name.lower() for name, _ in COUNTERS)
@@ -205,10 +203,9 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
             "The job is for {} bits, a {}-bit bus and row format {!r}, ".format(*wanted)
             + "the device has a pipeline for {} bits, a {}-bit bus and row format {!r}; ".format(
                 *present) + "open the device with the job's configuration"
-            + ", or choose rows of fixed bits" * (job.config.row_format == BIT_PLANES))
+            + ", or choose rows of fixed bits" * (job.config.rows.planes > 0))
     if config.loss_family != job.config.loss_family:
-        losses = ", ".join(rule.name for rule in LOSSES.values()
-                           if rule.loss_family == config.loss_family)
+        losses = ", ".join(rule.name for rule in losses_of(config.loss_family).values())
         raise DeviceError(f"The job is for loss family {job.config.loss_family!r}, the device has "
                           f"a pipeline "
                           f"with loss family {config.loss_family!r}, which trains the losses "
@@ -223,7 +220,7 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
     try:
         # A job checks itself against its configuration; its look-ahead is checked above.
         replace(job, config=replace(config, lookahead=job.lookahead)
-                if config.row_format == "float32" else config)
+                if config.rows.floating else config)
     except ValueError as error:
         raise DeviceError(str(error)) from error
 
@@ -355,11 +352,9 @@ def _sum(counters):
 
 def beats_read(job: TrainingJob, epochs: int) -> int:
     """Beats of the rows of the first ``epochs`` epochs of a job."""
-    if job.config.row_format != BIT_PLANES:
-        return epochs * ceil_div(job.n_rows, job.config.rows.rows_per_beat) * job.beats
-    layout = BitPlaneLayout(job.n_features)
-    return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
-        // job.config.rows.beat_bytes
+    counts = Counter(steps.planes for steps in job.epochs[:epochs])
+    return sum(count * job.config.rows.beats_read(job.n_rows, job.n_features, planes)
+               for planes, count in counts.items())
 
 
 def collect(models: Sequence[np.ndarray], intercepts: Sequence[int], n_features: int,

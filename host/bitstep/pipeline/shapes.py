@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
+from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.parts.exclusions import reason_of
 from bitstep.pipeline.parts.formats import RowFormat
 from bitstep.pipeline.parts.widths import FEW_BITS, MODEL_WIDTH
@@ -46,10 +46,8 @@ def check_rows(copies: Sequence[np.ndarray], rows: RowFormat, n_features: int) -
     """
     if not 1 <= len(copies) <= MAX_COPIES or copies[0].ndim != 2 or len(copies[0]) < 1:
         raise ValueError(f"rows must be 1 to {MAX_COPIES} arrays of at least one row")
-    row_bytes = BitPlaneLayout(n_features).block_bytes if rows.front_end == "planes" \
-        else rows.beats(n_features) * rows.beat_bytes
     for copy in copies:
-        _check("rows", copy, np.uint8, (len(copies[0]), row_bytes))
+        _check("rows", copy, np.uint8, (len(copies[0]), rows.block_bytes(n_features)))
 
 
 def check_labels(stored: np.ndarray, label_format: LabelFormat, n_rows: int) -> None:
@@ -89,7 +87,7 @@ def check_few_bits(job: Any) -> None:
         raise ValueError(f"The dot products of this pipeline meet a model of at most {largest} "
                          f"bits, so model_bits must be from {FEW_BITS[0]} to {largest}, not "
                          f"{job.model_bits}; build one with model_bits={job.model_bits}")
-    if not (job.model_bits or job.update_bits):
+    if not job.few_bits:
         return
     for trait, has_it, said in (
             ("no whole codes", job.config.rows.floating or job.config.rows.centred,
@@ -133,7 +131,7 @@ def check_bit_planes(job: Any, least_label_shift: int) -> None:
     least_label_shift : int
         Least ``label_shift`` of its labels, with all planes.
     """
-    bit_planes = job.config.rows.front_end == "planes"
+    bit_planes = job.config.rows.planes > 0
     if any(bit_planes != (steps.planes > 0) for steps in job.epochs):
         raise ValueError("planes of every epoch must be from 1 to 16 for bit-plane rows, and 0 for "
                          f"others, not {[steps.planes for steps in job.epochs]}")
@@ -142,7 +140,7 @@ def check_bit_planes(job: Any, least_label_shift: int) -> None:
             raise ValueError("bit_plane_rows, constants and constant_intercept need a pipeline of "
                              f"row format 'bit_planes', not {job.config.row_format!r}")
         return
-    most = len(job.rows[0]) * BitPlaneLayout(job.n_features).block_rows
+    most = job.stored_rows
     if not 1 <= job.bit_plane_rows <= most:
         raise ValueError(f"bit_plane_rows must be from 1 to {most}, the rows of "
                          f"{len(job.rows[0])} blocks, not {job.bit_plane_rows}")

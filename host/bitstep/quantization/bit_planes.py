@@ -121,6 +121,7 @@ class BitPlaneRows:
     copies = 1
     fine_rows = codebooks = None
     cell_half_levels = 0
+    exact = True
 
     def __post_init__(self):
         check_rows(self.stored, self.config.rows, self.n_features)

@@ -4,12 +4,15 @@ A level is an integer from -127 to 127 and stands for level / 127 of a scaled fe
 on the grid of 8-bit codes, and positions are those of that grid: 24 fraction bits.
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from bitstep.checks import check_choice
 from bitstep.levels import optimal_levels
 from bitstep.levels.counting import split_counts
 from bitstep.pipeline.encodings import ENCODINGS, LEVELS
+from bitstep.pipeline.levels import look_up
 from bitstep.pipeline.parts.formats import CODEBOOK_LEVEL_BITS, MAX_CODEBOOK_BITS, level_limit
 from bitstep.quantization.encodings import FRACTION_BITS, Grid, random_words
 
@@ -102,13 +105,19 @@ class TableGrid(Grid):
         If the encoding cannot have tables.
     """
 
-    _lower: np.ndarray      # code of the level below each place, shape (n_features, PLACES)
-    _widths: np.ndarray     # of the intervals above these levels, in places
-    _places: np.ndarray     # of the levels, as positions, shape (n_features, 2 ** bits)
+    tables: np.ndarray
 
     def __init__(self, encoding: str, bits: int, tables: np.ndarray):
         super().__init__(encoding, bits)
         check_levels("optimal", encoding, bits)
+        object.__setattr__(self, "tables", tables)
+
+    @cached_property
+    def _intervals(self):
+        """Code of the level below each place, and width in places of the interval above it, both of
+        shape (n_features, PLACES); and the levels as positions, shape (n_features, 2 ** bits).
+        """
+        tables, bits = self.tables, self.bits
         places = tables.astype(np.int64) + LIMIT
         # First code of the last level, which may be there several times.
         top = (places < places[:, -1:]).sum(axis=1, keepdims=True)
@@ -118,9 +127,8 @@ class TableGrid(Grid):
         lower = np.clip(below, 0, np.maximum(top - 1, 0))
         widths = np.take_along_axis(places, np.minimum(lower + 1, (1 << bits) - 1), axis=1) \
             - np.take_along_axis(places, lower, axis=1)
-        object.__setattr__(self, "_lower", lower.astype(np.uint8))
-        object.__setattr__(self, "_widths", widths.astype(np.uint64))
-        object.__setattr__(self, "_places", places.astype(np.uint32) << np.uint32(FRACTION_BITS))
+        return (lower.astype(np.uint8), widths.astype(np.uint64),
+                places.astype(np.uint32) << np.uint32(FRACTION_BITS))
 
     @property
     def intervals(self):
@@ -131,13 +139,13 @@ class TableGrid(Grid):
         """Codes of the levels below positions, how far these are above them, and the widths of the
         intervals: all in units of a position.
         """
-        ends = self._places[:, 0], self._places[:, -1]
-        positions = np.clip(positions, *ends)
+        lower_codes, widths, levels = self._intervals
+        positions = np.clip(positions, levels[:, 0], levels[:, -1])
         places = (positions >> np.uint32(FRACTION_BITS)).astype(np.intp)
-        columns = np.arange(len(self._lower))
-        lower = self._lower[columns, places]
-        above = positions - self._places[columns, lower]
-        return lower, above, self._widths[columns, places] << np.uint64(FRACTION_BITS)
+        columns = np.arange(len(levels))
+        lower = lower_codes[columns, places]
+        above = positions - levels[columns, lower]
+        return lower, above, widths[columns, places] << np.uint64(FRACTION_BITS)
 
     def codes(self, positions, rng):
         """Codes drawn for positions of shape (rows, n_features); see :meth:`Grid.codes`.
@@ -147,7 +155,7 @@ class TableGrid(Grid):
         2**-32.
         """
         lower, above, widths = self._split(positions)
-        if ENCODINGS[self.encoding].draws == 0:
+        if not self.draws:
             up = 2 * above.astype(np.uint64) >= np.maximum(widths, 1)
         else:
             words = random_words(positions.size, rng).reshape(positions.shape).astype(np.uint64)
@@ -158,8 +166,23 @@ class TableGrid(Grid):
 
     def variance(self, positions):
         """Variance of the stored level, in units of u squared; see :meth:`Grid.variance`."""
-        if ENCODINGS[self.encoding].draws == 0:
+        if not self.draws:
             return np.zeros(positions.shape)
         _, above, widths = self._split(positions)
         unit = 2.0 ** -FRACTION_BITS / LIMIT
         return (above * unit) * ((widths - above) * unit)
+
+    def values(self, codes):
+        """Scaled values that codes stand for; see :meth:`Grid.values`."""
+        values = look_up(codes, self.tables) / LIMIT
+        return values, values
+
+    @property
+    def has_all_codes(self):
+        """True: a table has a level for each code."""
+        return True
+
+
+def grid_of(encoding: str, bits: int, tables: np.ndarray | None) -> Grid:
+    """The grid of codes whose levels are in tables, or equally spaced."""
+    return Grid(encoding, bits) if tables is None else TableGrid(encoding, bits, tables)

@@ -9,11 +9,10 @@ from bitstep.checks import check_choice, check_integer
 from bitstep.data.blocks import Workspace, block_rows
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS, SCALERS
-from bitstep.pipeline.memory import pack_codes, pack_floats
 from bitstep.pipeline.parts.exclusions import reason_of
 from bitstep.pipeline.parts.formats import CODEBOOK_LEVEL_BITS
 from bitstep.pipeline.shapes import MAX_COPIES
-from bitstep.quantization.codebooks import PlaceCounts, TableGrid, check_levels
+from bitstep.quantization.codebooks import PlaceCounts, check_levels, grid_of
 from bitstep.quantization.encodings import Grid, fine_encodings
 from bitstep.quantization.scaling import Scaler
 
@@ -58,9 +57,10 @@ class RowOptions:
                               max_features=n_features, codebooks=self.levels != "uniform")
 
 
-def optimal_tables(options: RowOptions, scaler: Scaler,
-                   pieces: Iterable[np.ndarray]) -> np.ndarray:
-    """Tables of the levels that have the least variance for some rows: a pass over them.
+def tables_for(options: RowOptions, scaler: Scaler,
+               pieces: Iterable[np.ndarray]) -> np.ndarray | None:
+    """Tables of the levels that have the least variance for some rows: a pass over them; None for
+    uniform levels, without a pass.
 
     Parameters
     ----------
@@ -71,8 +71,10 @@ def optimal_tables(options: RowOptions, scaler: Scaler,
 
     Returns
     -------
-    ndarray of int8, shape (n_features, 2 ** bits)
+    ndarray of int8, shape (n_features, 2 ** bits), or None
     """
+    if options.levels == "uniform":
+        return None
     n_features = len(scaler.centre)
     # Positions on the grid of all levels are those of 8-bit codes.
     encoder = RowEncoder(RowOptions(bits=CODEBOOK_LEVEL_BITS, encoding="stochastic"), scaler,
@@ -121,14 +123,11 @@ class RowEncoder:
         self.bus_width, self.seed = options.bus_width, int(options.seed)
         self.scaler = scaler
         self.block_rows = block_rows(self.n_features)
-        draws = ENCODINGS[self.encoding].draws
-        self.n_arrays = options.copies if draws else 1
-        self._names = [f"rows_{copy if draws else 0}" for copy in range(options.copies)]
+        self._grid = grid_of(self.encoding, self.bits, tables)
+        self.n_arrays = options.copies if self._grid.draws else 1
+        self._names = [f"rows_{min(copy, self.n_arrays - 1)}" for copy in range(options.copies)]
         self._config, self._fine_rows = options.config(self.n_features), options.fine_rows
         self.codebooks = tables
-        self._draws = draws
-        self._grid = Grid(self.encoding, self.bits) if tables is None \
-            else TableGrid(self.encoding, self.bits, tables)
         self._work = Workspace(n_rows, self.n_features)
         self._centre, self._scale = (np.tile(part, self._work.joined)
                                      for part in (scaler.centre, scaler.scale))
@@ -143,7 +142,7 @@ class RowEncoder:
     @property
     def position_type(self) -> np.dtype:
         """Type of a position on the grid, which is all that a code is drawn from."""
-        return np.dtype(np.float32 if self.encoding == "float" else np.uint32)
+        return self._grid.position_type
 
     @property
     def variance(self) -> np.ndarray:
@@ -193,7 +192,7 @@ class RowEncoder:
             Its part of every array of :meth:`shapes`.
         """
         rows = self._work.rows
-        rows[:len(positions)] = self._grid.variance(positions) if self._draws else 0
+        rows[:len(positions)] = self._grid.variance(positions)
         rows[len(positions):] = 0
         if self._shares is not None:
             first = self._blocks * self.block_rows
@@ -207,9 +206,7 @@ class RowEncoder:
 
     def _pack(self, positions: np.ndarray, copy: int) -> np.ndarray:
         rng = None
-        if self._draws:
+        if self._grid.draws:
             key = np.random.SeedSequence(self.seed, spawn_key=(copy, self._blocks))
             rng = np.random.Generator(np.random.PCG64(key))
-        codes = self._grid.codes(positions, rng)
-        return pack_floats(codes, self.bus_width) if self.encoding == "float" \
-            else pack_codes(codes, self.bits, self.bus_width)
+        return self._grid.pack(self._grid.codes(positions, rng), self.bus_width)

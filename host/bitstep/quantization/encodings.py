@@ -8,12 +8,15 @@ values themselves, in single precision.
 """
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bitstep.checks import check_choice, is_integer
 from bitstep.pipeline.encodings import ENCODINGS
-from bitstep.pipeline.parts.formats import FLOAT_BITS, level_limit
+from bitstep.pipeline.levels import decode, unpack_codes
+from bitstep.pipeline.memory import pack_codes, pack_floats, unpack_floats
+from bitstep.pipeline.parts.formats import FLOAT_BITS, RowFormat, level_limit
 
 FRACTION_BITS = 24
 
@@ -34,8 +37,10 @@ def check_fine(encoding: str) -> None:
 class Grid:
     """The equally spaced levels on [-1, 1] of an encoding; of ``float``, single precision.
 
-    Whatever depends on where levels lie is here: positions, codes, variance and fine rows.
-    Codebooks have a class of their own (:mod:`bitstep.quantization.codebooks`).
+    Whatever depends on where levels lie is here: positions, codes, their bytes, variance and fine
+    rows. An encoding whose codes are drawn in another way than by one random sample has a subclass,
+    which ``Grid(encoding, bits)`` is of. Codebooks have a class of their own
+    (:mod:`bitstep.quantization.codebooks`).
 
     Parameters
     ----------
@@ -43,6 +48,13 @@ class Grid:
         A key of :data:`ENCODINGS`.
     bits : int
         Stored bits of a code, up to 8; 32 for ``float``.
+
+    Attributes
+    ----------
+    position_type : dtype
+        Type of a position, which is all that a code is drawn from.
+    samples : int
+        Samples that a level is the mean of.
 
     Raises
     ------
@@ -52,6 +64,13 @@ class Grid:
 
     encoding: str
     bits: int
+
+    position_type: ClassVar[np.dtype] = np.dtype(np.uint32)
+    samples: ClassVar[int] = 1
+
+    def __new__(cls, encoding: str = "", *_: Any):
+        """A grid of the class of the encoding."""
+        return super().__new__(_KINDS.get(str(encoding), cls) if cls is Grid else cls)
 
     def __post_init__(self):
         check_choice("encoding", self.encoding, ENCODINGS)
@@ -70,12 +89,13 @@ class Grid:
         return ENCODINGS[self.encoding].row_format
 
     @property
+    def draws(self) -> int:
+        """Random samples that a code holds."""
+        return ENCODINGS[self.encoding].draws
+
+    @property
     def intervals(self) -> int:
         """Intervals between the ends -1 and 1 from which a sample is drawn (not of ``float``)."""
-        if self.encoding == "double":
-            return 1 << self.bits - 2
-        if self.encoding == "double-symmetric":
-            return (1 << self.bits - 1) - 1
         return max(1, (1 << self.bits) - 2)
 
     def positions(self, scaled: np.ndarray) -> np.ndarray:
@@ -91,9 +111,6 @@ class Grid:
         ndarray of uint32, same shape
             0 at u = -1 to ``intervals << 24`` at u = 1. Of encoding ``float``: float32, u itself.
         """
-        if self.encoding == "float":
-            np.clip(scaled, -1, 1, out=scaled)
-            return scaled.astype(np.float32)
         half = self.intervals * 2.0 ** (FRACTION_BITS - 1)
         np.multiply(scaled, half, out=scaled)
         np.add(scaled, half, out=scaled)
@@ -116,33 +133,18 @@ class Grid:
         ndarray of uint8, same shape
             Of encoding ``float``: the positions, which are float32.
         """
-        if self.encoding == "float":
-            return positions
-        draws, mask = ENCODINGS[self.encoding].draws, (1 << self.bits) - 1
-        if draws == 0:
-            drawn = positions + np.uint32(1 << FRACTION_BITS - 1)   # ties go up
-            drawn >>= FRACTION_BITS
-        elif self.encoding == "double":
-            return self._double(positions, rng)
-        else:
-            drawn = _draw(positions, rng)
-            if draws == 2:
-                drawn += _draw(positions, rng)
+        drawn = self._drawn(positions, rng)
         if self.bits > 1:
             # Both grids of two samples and grids of one have their level 0 in the middle.
             drawn -= np.uint32((1 << self.bits - 1) - 1)
-        codes = drawn.astype(np.uint8)
-        return np.bitwise_and(codes, np.uint8(mask), out=codes)
+        return self._masked(drawn)
 
-    def _double(self, positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        lower = positions >> FRACTION_BITS
-        np.minimum(lower, self.intervals - 1, out=lower)    # the end 1 closes the last interval
-        above = positions - (lower << FRACTION_BITS)
-        lower -= np.uint32(self.intervals // 2)
-        lower <<= 2
-        lower |= _draw(above, rng)
-        lower |= _draw(above, rng) << 1
-        codes = lower.astype(np.uint8)
+    def _drawn(self, positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+        """Drawn levels, counted from the lowest one."""
+        return _draw(positions, rng)
+
+    def _masked(self, drawn: np.ndarray) -> np.ndarray:
+        codes = drawn.astype(np.uint8)
         return np.bitwise_and(codes, np.uint8((1 << self.bits) - 1), out=codes)
 
     def variance(self, positions: np.ndarray) -> np.ndarray:
@@ -158,12 +160,10 @@ class Grid:
             ``(high - u) (u - low)`` with the levels around u; half of it for the mean of two
             samples, 0 without draws. For ``double`` it is the variance of one sample.
         """
-        if ENCODINGS[self.encoding].draws == 0:
-            return np.zeros(positions.shape)
         fraction = (positions & np.uint32((1 << FRACTION_BITS) - 1)) * 2.0 ** -FRACTION_BITS
         result = 1 - fraction
         result *= fraction
-        result *= (2 / self.intervals) ** 2 / (2 if self.encoding == "double-symmetric" else 1)
+        result *= (2 / self.intervals) ** 2 / self.samples
         return result
 
     def fine_values(self, positions: np.ndarray, fraction: int) -> np.ndarray:
@@ -199,6 +199,139 @@ class Grid:
         values >>= np.uint32(shift)
         values -= np.uint32(level_limit(self.bits, self.row_format) << fraction)   # wraps, as int16
         return values.astype(np.int16)
+
+    # Stored codes
+
+    def pack(self, codes: np.ndarray, bus_width: int) -> np.ndarray:
+        """Rows of beats of codes; the inverse of :meth:`unpack`."""
+        return pack_codes(codes, self.bits, bus_width)
+
+    def unpack(self, stored: np.ndarray, rows: RowFormat, n_features: int) -> np.ndarray:
+        """Codes of stored rows, shape (n_rows, n_features)."""
+        return unpack_codes(stored, rows, n_features)
+
+    def values(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled values that codes stand for in a dot product and in an update, as float64; the
+        same array twice but for row format ``two_levels``.
+        """
+        dots, gradients = decode(codes, bits=self.bits, row_format=self.row_format)
+        limit = level_limit(self.bits, self.row_format)
+        scaled = dots / limit
+        return scaled, scaled if gradients is dots else gradients / limit
+
+    @property
+    def has_all_codes(self) -> bool:
+        """True if every code is one that an encoder may write."""
+        return self.bits == 1
+
+    def check_codes(self, codes: np.ndarray, name: str) -> None:
+        """Raise ValueError for a code in the array of a name that no encoder writes."""
+        impossible = 1 << self.bits - 1       # the level below -level_limit
+        if not self.has_all_codes and (codes == impossible).any():
+            raise ValueError(f"{name} holds code {impossible}, which stands for no level")
+
+
+class NearestGrid(Grid):
+    """Levels that the nearest values are rounded to; ties go up."""
+
+    def _drawn(self, positions, rng):
+        del rng
+        drawn = positions + np.uint32(1 << FRACTION_BITS - 1)
+        drawn >>= FRACTION_BITS
+        return drawn
+
+    def variance(self, positions):
+        """See :meth:`Grid.variance`: zeros."""
+        return np.zeros(positions.shape)
+
+
+class SymmetricGrid(Grid):
+    """Levels that are the sum of two samples."""
+
+    samples = 2
+
+    @property
+    def intervals(self):
+        """See :attr:`Grid.intervals`: from both of its ends a sample may be drawn."""
+        return (1 << self.bits - 1) - 1
+
+    def _drawn(self, positions, rng):
+        drawn = _draw(positions, rng)
+        drawn += _draw(positions, rng)
+        return drawn
+
+
+class DoubleGrid(Grid):
+    """Codes of an interval and two samples of its ends, all of which stand for levels."""
+
+    @property
+    def intervals(self):
+        """See :attr:`Grid.intervals`: two bits of a code are samples."""
+        return 1 << self.bits - 2
+
+    @property
+    def has_all_codes(self):
+        """True."""
+        return True
+
+    def codes(self, positions, rng):
+        """See :meth:`Grid.codes`."""
+        lower = positions >> FRACTION_BITS
+        np.minimum(lower, self.intervals - 1, out=lower)    # the end 1 closes the last interval
+        above = positions - (lower << FRACTION_BITS)
+        lower -= np.uint32(self.intervals // 2)
+        lower <<= 2
+        lower |= _draw(above, rng)
+        lower |= _draw(above, rng) << 1
+        return self._masked(lower)
+
+
+class FloatGrid(Grid):
+    """Values in single precision, which are their own positions and codes."""
+
+    position_type = np.dtype(np.float32)
+
+    @property
+    def has_all_codes(self):
+        """False: of the words of 32 bits some are no numbers in [-1, 1]."""
+        return False
+
+    def positions(self, scaled):
+        """See :meth:`Grid.positions`."""
+        np.clip(scaled, -1, 1, out=scaled)
+        return scaled.astype(np.float32)
+
+    def codes(self, positions, rng):
+        """See :meth:`Grid.codes`."""
+        del rng
+        return positions
+
+    def variance(self, positions):
+        """See :meth:`Grid.variance`: zeros."""
+        return np.zeros(positions.shape)
+
+    def pack(self, codes, bus_width):
+        """See :meth:`Grid.pack`."""
+        return pack_floats(codes, bus_width)
+
+    def unpack(self, stored, rows, n_features):
+        """See :meth:`Grid.unpack`."""
+        del rows
+        return unpack_floats(stored, n_features)
+
+    def values(self, codes):
+        """See :meth:`Grid.values`."""
+        values = codes.astype(np.float64)
+        return values, values
+
+    def check_codes(self, codes, name):
+        """See :meth:`Grid.check_codes`."""
+        if not (np.abs(codes) <= 1).all():     # NaN is refused, too
+            raise ValueError(f"{name} holds a value that is not in [-1, 1]")
+
+
+_KINDS = {"nearest": NearestGrid, "double-symmetric": SymmetricGrid, "double": DoubleGrid,
+          "float": FloatGrid}
 
 
 def _draw(positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:

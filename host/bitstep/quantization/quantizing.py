@@ -13,7 +13,7 @@ from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.shapes import check_weights
 from bitstep.quantization.bit_planes import BitPlaneEncoder, BitPlaneOptions, BitPlaneRows
 from bitstep.quantization.dataset import QuantizedDataset
-from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
+from bitstep.quantization.encoder import RowEncoder, RowOptions, tables_for
 from bitstep.quantization.encodings import Grid
 from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
@@ -154,10 +154,8 @@ def _finite(features: Any, start: int, stop: int) -> np.ndarray:
 def _encoded(features: Any, options: RowOptions, scaler: Scaler,
              progress: Callable[[int], None] | None,
              weights: np.ndarray | None) -> QuantizedRows:
-    tables = None
-    if options.levels != "uniform":
-        tables = optimal_tables(options, scaler, (_finite(features, start, stop) for _, start, stop
-                                                  in row_blocks(*features.shape)))
+    tables = tables_for(options, scaler, (_finite(features, start, stop) for _, start, stop
+                                          in row_blocks(*features.shape)))
     encoder = RowEncoder(options, scaler, len(features), tables, weights)
     arrays = {name: np.empty(shape, kind) for name, (kind, shape) in encoder.shapes().items()}
     for _, start, stop in row_blocks(*features.shape):

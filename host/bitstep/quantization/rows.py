@@ -6,14 +6,13 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import ENCODINGS
-from bitstep.pipeline.levels import decode, look_up, unpack_codes
-from bitstep.pipeline.memory import pack_codes, pack_floats, unpack_floats
 from bitstep.pipeline.shapes import (
     check_codebooks,
     check_fine_rows,
     check_rows,
     check_weights,
 )
+from bitstep.quantization.codebooks import grid_of
 from bitstep.quantization.encodings import Grid, check_fine
 from bitstep.quantization.scaling import Scaler
 from bitstep.quantization.weights import WeightSums, weight_sums
@@ -94,6 +93,11 @@ class QuantizedRows:
         return self.stored[0].shape[0]
 
     @property
+    def grid(self) -> Grid:
+        """What the codes stand for."""
+        return grid_of(self.encoding, self.bits, self.codebooks)
+
+    @property
     def weight_sums(self) -> WeightSums:
         """Facts of the weights."""
         return weight_sums(self.weights, self.n_rows)
@@ -125,6 +129,11 @@ class QuantizedRows:
         return self.config.rows.level_limit
 
     @property
+    def exact(self) -> bool:
+        """True if :meth:`values` are those of the rows, and no codes of few bits."""
+        return self.fine_rows is not None or self.config.rows.floating
+
+    @property
     def cell_half_levels(self) -> int:
         """Largest difference of a value of a fine row to the level of its code, in half levels
         (1, 2 or 4); 0 if there are no fine rows.
@@ -149,10 +158,7 @@ class QuantizedRows:
             for copy in self.stored))
 
     def _packed(self, stored, bus_width):
-        codes = self._unpack(stored)
-        if self.row_format == "float32":
-            return pack_floats(codes, bus_width)
-        return pack_codes(codes, self.bits, bus_width)
+        return self.grid.pack(self._unpack(stored), bus_width)
 
     def codes(self, copy: int = 0, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Codes of the rows from ``start`` to ``stop`` of a copy.
@@ -172,16 +178,7 @@ class QuantizedRows:
         dots, gradients : ndarray of float64, shape (rows chosen, n_features)
             Both samples of row format ``two_levels``; the same array twice for the others.
         """
-        codes = self._unpack(np.ascontiguousarray(self.stored[0][rows]))
-        if self.row_format == "float32":
-            values = codes.astype(np.float64)
-            return values, values
-        if self.codebooks is not None:
-            values = look_up(codes, self.codebooks) / self.level_limit
-            return values, values
-        dots, gradients = decode(codes, bits=self.bits, row_format=self.row_format)
-        scaled = dots / self.level_limit
-        return scaled, scaled if gradients is dots else gradients / self.level_limit
+        return self.grid.values(self._unpack(np.ascontiguousarray(self.stored[0][rows])))
 
     def values(self, rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scaled features of some rows, as exactly as they are known: of the fine rows where there
@@ -194,6 +191,4 @@ class QuantizedRows:
         return values, values
 
     def _unpack(self, stored):
-        if self.row_format == "float32":
-            return unpack_floats(stored, self.n_features)
-        return unpack_codes(stored, self.config.rows, self.n_features)
+        return self.grid.unpack(stored, self.config.rows, self.n_features)

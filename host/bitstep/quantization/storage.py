@@ -17,8 +17,7 @@ import numpy as np
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.data.npz import COMPRESSED, MappedFile, StoredArray, find_arrays
-from bitstep.pipeline.levels import decode, unpack_codes
-from bitstep.pipeline.memory import unpack_floats
+from bitstep.pipeline.levels import decode
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization.archive import ArchiveWriter, Arrays, open_archive
@@ -254,23 +253,18 @@ def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray, mapped: Mappe
     features = np.arange(lanes[:, :, 0].size).reshape(lanes.shape[:2]) < data.n_features
     lanes[features] = 1
     padding = ~np.packbits(real.reshape(-1), bitorder="little")
-    impossible = 1 << config.bits - 1       # the level below -level_limit
+    grid = data.grid
     for block, start, stop in row_blocks(*rows.shape):
         if block % _RELEASED_BLOCKS == 0:
             mapped.release()
         if (rows[start:stop] & padding).any():
             raise ValueError(f"padding in {name} is not 0")
-        if config.row_format == "float32":
-            values = unpack_floats(rows[start:stop], data.n_features)
-            if not (np.abs(values) <= 1).all():     # NaN is refused, too
-                raise ValueError(f"{name} holds a value that is not in [-1, 1]")
-        elif config.row_format == "one_level" and not config.codebooks \
-                and (config.bits > 1 or data.fine_rows is not None):
-            codes = unpack_codes(rows[start:stop], config.rows, data.n_features)
-            if config.bits > 1 and (codes == impossible).any():
-                raise ValueError(f"{name} holds code {impossible}, which stands for no level")
-            if data.fine_rows is not None:
-                _check_cells(data, name, codes, data.fine_rows[start:stop])
+        if grid.has_all_codes and data.fine_rows is None:
+            continue
+        codes = grid.unpack(rows[start:stop], config.rows, data.n_features)
+        grid.check_codes(codes, name)
+        if data.fine_rows is not None:
+            _check_cells(data, name, codes, data.fine_rows[start:stop])
 
 
 def _check_cells(data: QuantizedRows, name: str, codes: np.ndarray, fine_rows: np.ndarray) -> None:

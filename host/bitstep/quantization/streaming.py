@@ -29,7 +29,7 @@ from bitstep.quantization.archive import (
     write_at,
 )
 from bitstep.quantization.bit_planes import PLANES, BitPlaneEncoder, BitPlaneOptions
-from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
+from bitstep.quantization.encoder import RowEncoder, RowOptions, tables_for
 from bitstep.quantization.labels import LabelStream
 from bitstep.quantization.scaling import Columns, Scaler, scaler_of_columns
 from bitstep.quantization.storage import finish_archive
@@ -169,9 +169,8 @@ def _encoder(table: Table, chosen: Chosen, options: RowOptions | BitPlaneOptions
              scaler: Scaler) -> Encoder:
     if isinstance(options, BitPlaneOptions):
         return BitPlaneEncoder(options, scaler, chosen.count)
-    uniform = options.levels == "uniform"
-    tables = None if uniform else optimal_tables(options, scaler, _pieces(table, chosen))
-    return RowEncoder(options, scaler, chosen.count, tables)
+    return RowEncoder(options, scaler, chosen.count,
+                      tables_for(options, scaler, _pieces(table, chosen)))
 
 
 def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:

@@ -18,11 +18,7 @@ from bitstep.options.table import (
     DEFAULT_EPOCHS,
     EPSILON,
     OPTIONS,
-    OUTER_STEPS,
-    PATIENCE,
     SCHEDULES,
-    TOL,
-    VALIDATION_FRACTION,
 )
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
@@ -51,7 +47,6 @@ from bitstep.training.schedules import (
     LEAST_BITS_OF_MANY_EPOCHS,
     automatic_batch,
     automatic_epochs,
-    automatic_schedule,
     automatic_step,
     centred_step,
     listed_steps,
@@ -59,6 +54,7 @@ from bitstep.training.schedules import (
 )
 from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows
 from bitstep.training.scores.stopping import Stopping
+from bitstep.training.solvers import solver_of
 
 
 class OptimumWarning(UserWarning):
@@ -168,9 +164,9 @@ class Resolved:
         """What is minimised on rows that stand for so many
         (:class:`bitstep.training.copies.Pass`).
         """
-        centred, l2 = self.solver == "bit-centred", self.request["l2"]
-        return Objective(loss=self.kind.loss, standardized=centred,
-                         l2=(1 / rows_meant if centred else 0.0) if l2 is None else l2,
+        solver, l2 = solver_of(self.solver), self.request["l2"]
+        return Objective(loss=self.kind.loss, standardized=solver.exact,
+                         l2=solver.l2(rows_meant) if l2 is None else l2,
                          l1=self.request["l1"] or 0.0, box=self.request["box"],
                          refetch=self.rows.refetch, epsilon=self.request["epsilon"] or EPSILON,
                          multinomial=self.joint)
@@ -289,8 +285,7 @@ def _checked(request: Request) -> Request:
         asked = request.asked.get("epochs")
         steps = listed_steps(schedule, asked or 1)
         request = request.filled(epochs=asked or len(steps))
-    if planes is not None:
-        resolve_planes(planes, 1, "sgd")
+    resolve_planes(planes, 1, "sgd")
     return request
 
 
@@ -329,27 +324,12 @@ def row_choice(request: Request) -> RowChoice:
 def _with_defaults(request: Request) -> Request:
     """The request with its defaults, as far as they are known."""
     solver, facts = request["solver"] or "sgd", request.facts
-    stored_bit_planes = facts.get("stored_encoding") == BIT_PLANES
     fills: dict[str, Any] = {"solver": solver, "copies": 1, "levels": "uniform",
                              "seed": 0, "intercept": OPTIONS["intercept"].default}
     if "stored" not in facts:
         fills |= {"scaler": resolve_scaler(None, solver, request["intercept"] is not False),
                   "shuffle": True}
-    if solver == "bit-centred":
-        fills |= {"planes": "auto", "epochs": OUTER_STEPS,
-                  "tol": None if facts.get("partial_fit") else TOL}
-    else:
-        stops = request["early_stopping"] or request["tol"]
-        if stops:
-            fills["n_iter_no_change"] = PATIENCE
-        if request["early_stopping"]:
-            fills["validation_fraction"] = VALIDATION_FRACTION
-        whole = not (stops or request["partial_fit"])
-        fills["schedule"] = automatic_schedule(request["step"], whole)
-        if request.asked.get("schedule") is not None or fills["schedule"] != "linear":
-            fills["epochs"] = DEFAULT_EPOCHS        # else the rows say
-        if stored_bit_planes:
-            fills["planes"] = "auto"
+    fills |= solver_of(solver).defaults(request)
     if request["planes"] is not None or request["bit_planes"] or "planes" in fills:
         fills |= {"bits": BIT_PLANE_BITS, "encoding": BIT_PLANES, "refetch": False}
     elif request["model"] is not None and ("stored" not in facts or "stored_encoding" in facts):
@@ -417,17 +397,14 @@ def _loss_family(request: Request) -> str | None:
 
 
 def resolve_scaler(scaler: str | None, solver: str = "sgd", fit_intercept: bool = True) -> str:
-    """How columns are scaled; None: ``quantile``, ``minmax`` with solver ``bit-centred``, and
-    ``maxabs`` without an intercept.
+    """How columns are scaled; None: as suits the solver, and ``maxabs`` without an intercept.
 
-    Columns that are clipped have another optimum, and that solver promises the one of the rows. All
-    but ``maxabs`` shift columns, which an intercept makes up for.
+    Columns that are clipped have another optimum, and solver ``bit-centred`` promises the one of
+    the rows. All but ``maxabs`` shift columns, which an intercept makes up for.
     """
     if scaler is not None:
         return scaler
-    if not fit_intercept:
-        return "maxabs"
-    return "minmax" if solver == "bit-centred" else "quantile"
+    return solver_of(solver).scaler if fit_intercept else "maxabs"
 
 
 def _is_named(schedule: Any) -> bool:
@@ -469,7 +446,7 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
     deviation : float
         Of copies from weights (:class:`bitstep.training.copies.Pass`).
     """
-    if solver != "bit-centred" or (clip is None and not deviation):
+    if not solver_of(solver).exact or (clip is None and not deviation):
         return None
     parts = []
     if clip is not None:
@@ -530,7 +507,6 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         step = automatic_step(rows, batch, fit_intercept, objective.loss, str(schedule),
                               objective.l2) if _is_named(schedule) else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
-    if planes is not None:
-        planes = resolve_planes(planes, len(steps), solver)
-    return Training(steps=steps, batch=batch, fit_intercept=fit_intercept, planes=planes,
-                    solver=solver, curvature=curvature, **options)
+    return Training(steps=steps, batch=batch, fit_intercept=fit_intercept,
+                    planes=resolve_planes(planes, len(steps), solver), solver=solver,
+                    curvature=curvature, **options)

@@ -76,8 +76,8 @@ def noise_floor(rows: QuantizedRows | BitPlaneRows, objective: Objective, traini
         more than 256 features.
     """
     if objective.loss != Loss.LEAST_SQUARES or not encoding_of(rows.encoding).corrected \
-            or training.few_bits or rows.weights is not None or objective.proximal \
-            or objective.l2 or rows.n_features > MAX_FEATURES:
+            or training.few_bits or rows.weights is not None or objective.held_by \
+            or rows.n_features > MAX_FEATURES:
         return None
     noise = np.asarray(rows.variance)
     values, vectors = _spectrum(rows, training.fit_intercept)

@@ -13,7 +13,7 @@ from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES, MULTINOMIAL, LossFunction
 from bitstep.pipeline.parts.widths import BOUND_WIDTH
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import BitPlaneRows, QuantizedDataset
+from bitstep.quantization import QuantizedDataset
 from bitstep.training.planes import check_planes
 
 
@@ -94,15 +94,27 @@ class Objective:
             return 0
         return int(np.clip(np.rint(self.epsilon * data.label_spread), 1, (1 << BOUND_WIDTH) - 1))
 
-    def penalties(self, rows: BitPlaneRows, fit_intercept: bool = True) -> np.ndarray:
-        """l2 s_j of every column."""
+    def penalties(self, rows: Any, fit_intercept: bool = True) -> np.ndarray:
+        """l2 s_j of every column of QuantizedRows or, where they are standardized, BitPlaneRows."""
         return self.l2 * (rows.penalty_units(fit_intercept) if self.standardized
                           else np.ones(rows.n_features))
+
+    @property
+    def strongly_convex(self) -> bool:
+        """True if a ridge penalty bends the objective along every weight, so that its gradient
+        bounds what is left to the optimum.
+        """
+        return self.l2 > 0
 
     @property
     def proximal(self) -> bool:
         """True if training takes proximal steps."""
         return self.l1 > 0 or self.box is not None
+
+    @property
+    def held_by(self) -> list[str]:
+        """Names of the options that keep weights small."""
+        return [name for name in ("l2", "l1", "box") if getattr(self, name)]
 
 
 def loss_of(objective: Objective, outputs: Sequence[QuantizedDataset]) -> LossFunction:

@@ -24,13 +24,13 @@ def check_planes(encoding: str, planes: Any, n_epochs: int) -> None:
                          f"epoch, not {planes!r}")
 
 
-def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | str:
+def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | str | None:
     """Planes of every epoch.
 
     Parameters
     ----------
-    asked : int, sequence of int, or "auto"
-        Of a sequence the last element counts for all epochs beyond it.
+    asked : int, sequence of int, "auto" or None
+        Of a sequence the last element counts for all epochs beyond it; None of rows of fixed bits.
     n_epochs : int
     solver : str
         With ``bit-centred``, ``"auto"`` is 4 for every outer step that has inner passes.
@@ -40,6 +40,8 @@ def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | 
     ValueError
         If there is no such schedule.
     """
+    if asked is None:
+        return None
     if isinstance(asked, str):
         if asked != "auto":
             raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a "

@@ -18,7 +18,6 @@ from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
-from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import QuantizedDataset
@@ -92,7 +91,9 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     found = integers_of(data, config, objective, training, initial=initial,
                         first_epoch=first_epoch, between_epochs=between_epochs)
     stored = data.rows.stored
-    turn, refetch = first_epoch % len(stored), objective.refetch    # each epoch reads the next copy
+    turn = first_epoch % len(stored)        # each epoch reads the next copy
+    again = {"fine_rows": data.fine_rows, "cell_half_levels": data.rows.cell_half_levels} \
+        if objective.refetch else {}
     job = TrainingJob(
         config=config, n_features=data.n_features, rows=(*stored[turn:], *stored[:turn]),
         labels=data.labels.stored, label_format=data.label_format, label_shift=found.shift,
@@ -101,12 +102,10 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         coefficients=found.coefficients, epochs=found.epochs, model=found.model,
         intercept=found.intercept, loss=objective.loss, proximal_period=found.proximal_period,
         box_limit=_box_limit(objective.box, found.units),
-        fine_rows=data.fine_rows if refetch else None,
-        cell_half_levels=data.rows.cell_half_levels if refetch else 0,
         codebooks=data.rows.codebooks,
-        bit_plane_rows=data.n_rows * (config.row_format == BIT_PLANES),
+        bit_plane_rows=data.n_rows * (config.rows.planes > 0),
         model_bits=training.model_bits, update_bits=training.update_bits,
-        derivative_bound=objective.bound_of(data), weights=data.rows.weights)
+        derivative_bound=objective.bound_of(data), weights=data.rows.weights, **again)
     error = float(np.abs(found.taken / np.asarray(training.steps)[first_epoch:] - 1).max())
     return Plan(job, found.units, found.taken, error + found.lost, found.model_range,
                 between_epochs=found.factors is not None and not found.period)
@@ -161,16 +160,16 @@ class _Schedule:
     def __init__(self, data: QuantizedDataset, config: PipelineConfig, objective: Objective,
                  training: Training, shift: int, units: Units):
         self._objective, self._shift, self._units = objective, shift, units
-        self._planes = training.planes
+        self._planes, self._all_planes = training.planes, config.rows.planes
         self._steps, self._seed = np.asarray(training.steps), data.rows.seed % (1 << 32)
         # A step is that of a row of mean weight.
         self._step_scale = config.rows.level_limit * config.rows.gradient_limit * training.batch \
             * data.rows.weight_sums.mean
         self._largest_label = largest_stored(data) * 2.0 ** shift
-        # The first step may be as large as l2 allows; the last one must not be too small, either.
-        self._most_last = math.inf if not objective.l2 else most_step(
-            objective.l2, data.encoding, training.batch) * self._steps.min() / self._steps.max()
-        self.proximal_period = 0
+        # The first step may be as large as the penalty allows; the last one must not be too small.
+        self._most_last = most_step(float(objective.penalties(data.rows).max()), data.encoding,
+                                    training.batch) * self._steps.min() / self._steps.max()
+        self.proximal_period, self._share = 0, 0.0
         if not objective.proximal:
             return
         shrinking = objective.l1 * float(self._steps.max()) / (
@@ -196,7 +195,7 @@ class _Schedule:
         keys = epoch_keys(self._seed, first, len(self._steps) - first)
         for number, step in enumerate(self._steps[first:], start=first):
             planes = int(self._planes[number]) if self._planes else 0
-            left = BIT_PLANE_BITS - planes if planes else 0  # planes that the epoch does not read
+            left = self._all_planes - planes        # that the epoch does not read
             step_scale, shift = self._step_scale / 4 ** left, self._shift - left
             try:
                 mantissa, exponent = stepping.step_mantissa(step / step_scale, step)
@@ -205,7 +204,8 @@ class _Schedule:
                     scale = stepping.checked_derivative_step(mantissa, exponent, shift, step) \
                         * 2.0 ** -(shift + STEP_FRACTION)
             except stepping.ShortStepError as error:
-                raise stepping.blame_l2(error, self._objective.l2, self._most_last) from None
+                raise stepping.blame_penalty(
+                    error, self._objective, self._most_last) from None
             corrections = (0, 1) if factors is None \
                 else stepping.correction_mantissa(factors[number])
             taken.append(step_scale * scale)
@@ -216,8 +216,6 @@ class _Schedule:
         return tuple(entries), np.array(taken), lost
 
     def _threshold(self, step):
-        if not self._objective.l1 > 0:
-            return 0
         # Any above the largest word makes zeros of all of them.
         return round(min(self._objective.l1 * step * self._share / self._units.model_unit,
                          MODEL_LIMIT))
@@ -231,13 +229,13 @@ def _corrections(data, config, objective, training, between_epochs):
     steps, batch = np.asarray(training.steps), training.batch
     variance = np.asarray(data.variance, np.float64)
     corrected = encoding_of(data.encoding).corrected
-    weights = (variance if corrected else np.zeros_like(variance)) - objective.l2
+    weights = (variance if corrected else np.zeros_like(variance)) - objective.penalties(data.rows)
     largest = float(np.abs(weights).max(initial=0.0))
     if largest == 0.0:
         return 0, np.zeros(data.n_features, np.int32), None
     # With floating-point rows a correction waits for the updates in flight.
     above = config.ahead.of_rows(config.rows.beats(data.n_features)) \
-        if config.row_format == "float32" else 0
+        if config.rows.floating else 0
     period, made = 0, 1
     if not (between_epochs and training.correction_period == "auto"
             and stepping.least_period(batch, above) >= data.n_rows):

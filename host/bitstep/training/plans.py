@@ -45,18 +45,17 @@ def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], i
                        axis=1)
     intercepts = np.stack([made.units.intercepts(result.intercepts)[:epochs]
                            for made, result in runs], axis=1)
+    facts = {} if planes is None else {
+        "planes": np.array([one[:epochs] for one in planes]).T.reshape(epochs, -1),
+        "bytes_read": np.array([[layout.bytes_read(first.n_rows, taken) for taken in one[:epochs]]
+                                for one in planes], np.int64).sum(axis=0)}
     return in_feature_units(
         scaler, weights, intercepts, steps=plans[-1].steps[:epochs],
         counters=sum_counters([result.counters for result in results]),
         still=np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
         step_error=max(made.step_error for made in plans),
         model_range=max(made.model_range for made in plans), interrupted=interrupted,
-        ends=_ends(results, epochs),
-        planes=None if planes is None
-        else np.array([one[:epochs] for one in planes]).T.reshape(epochs, -1),
-        bytes_read=None if planes is None else np.array([
-            [layout.bytes_read(first.n_rows, taken) for taken in one[:epochs]]
-            for one in planes], np.int64).sum(axis=0))
+        ends=_ends(results, epochs), **facts)
 
 
 def _ends(results, epochs):

@@ -22,7 +22,7 @@ LEAST_BITS_OF_MANY_EPOCHS = 4   # of indefinite encodings, for these and "linear
 BATCHES = 4, 16, 64         # that rows are put into by themselves
 LEAST_UPDATES = 25_000      # that they then have
 LINEAR_SHARE = 0.5          # of the automatic step, with which schedule "linear" begins
-MOST_SHRINKING = 0.5        # share of a weight that l2 takes in an automatic step, at most
+MOST_SHRINKING = 0.5        # share of a weight that a penalty takes in an automatic step, at most
 FLOAT_PERIOD = 8            # most rows that corrections of floating-point rows wait for
 CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
 INNER_ROWS = 1 << 16        # that suffice for bit-centred passes, unless there are many features
@@ -200,7 +200,7 @@ def automatic_schedule(step: object, whole: bool) -> str:
 # 12 % (the sparse set), so give more epochs, or a step.
 def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_intercept: bool = True,
                    loss: Loss = Loss.LEAST_SQUARES, schedule: str = "inverse",
-                   l2: float = 0.0) -> float:
+                   penalty: float = 0.0) -> float:
     """A first step that suits the data, in scaled feature space.
 
     With R the mean of |q|^2 over the rows (q the decoded row, with the intercept's 1), m the
@@ -226,7 +226,7 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     are taken from no more than 2,048 rows, evenly spaced. The schedule ``linear``, whose steps stay
     long, begins with half of it. Where rows have weights, a step is that of the mean
     weight, and the automatic one is divided by the largest weight over the mean one. A step takes
-    the share ``step l2`` of a weight, at most a half (:func:`most_step`).
+    the share ``step penalty`` of a weight, at most a half (:func:`most_step`).
 
     Parameters
     ----------
@@ -236,8 +236,8 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     loss : Loss
     schedule : str
         Name of the schedule that begins with it.
-    l2 : float
-        Of weights for scaled features.
+    penalty : float
+        Ridge penalty of weights for scaled features.
 
     Returns
     -------
@@ -258,25 +258,26 @@ def automatic_step(rows: QuantizedRows | BitPlaneRows, batch: int = 1, fit_inter
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
     step = min(step, rule.max_step) * (LINEAR_SHARE if schedule == "linear" else 1.0) \
         / rows.weight_sums.largest_of_mean
-    return min(step, most_step(l2, rows.encoding, batch)) if l2 else step
+    return min(step, most_step(penalty, rows.encoding, batch))
 
 
-def most_step(l2: float, encoding: str, batch: int) -> float:
-    """Largest step with which no correction takes more than half of a weight.
+def most_step(penalty: float, encoding: str, batch: int) -> float:
+    """Largest step with which no correction takes more than half of a weight; infinite without a
+    penalty.
 
-    A correction takes ``l2`` in for the rows since the one before: a batch, or, with
+    A correction takes the ridge penalty in for the rows since the one before: a batch, or, with
     floating-point rows, as many as may be in flight.
 
     Parameters
     ----------
-    l2 : float
-        Above 0.
+    penalty : float
+        Of weights for scaled features.
     encoding : str
         Of the rows.
     batch : int
     """
     share = min(batch / FLOAT_PERIOD, 1.0) if encoding == "float" else 1.0
-    return MOST_SHRINKING * share / l2
+    return MOST_SHRINKING * share / penalty if penalty else math.inf
 
 
 def _diverges(rows: QuantizedRows | BitPlaneRows) -> bool:
@@ -285,12 +286,12 @@ def _diverges(rows: QuantizedRows | BitPlaneRows) -> bool:
 
 
 def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUARES,
-                 l2: float = 0.0) -> float:
+                 penalty: float = 0.0) -> float:
     """A step that suits the inner passes of bit-centred training, in scaled feature space.
 
     It is 0.5 / (L R), with R the mean of |u|^2 and the intercept's 1, and L the Lipschitz constant
     of the loss's derivative: 1, 1/4 of the logistic loss, 1/2 of a softmax. It is at most
-    0.5 / (T l2), with T the rows between two corrections, which take l2 in. Where
+    0.5 / (T penalty), with T the rows between two corrections, which take the penalty in. Where
     rows have weights, R is times the largest of them over their mean.
 
     Parameters
@@ -298,11 +299,11 @@ def centred_step(rows: BitPlaneRows, loss: Loss | LossFunction = Loss.LEAST_SQUA
     rows : BitPlaneRows
     loss : Loss or LossFunction
         A smooth one.
-    l2 : float
-        The largest of a weight of scaled features.
+    penalty : float
+        The largest ridge penalty of a weight of scaled features.
     """
     bend = formula_of(loss).curvature * (rows.mean_square + 1)
-    most = max(bend * rows.weight_sums.largest_of_mean, centred_period(rows.n_rows) * l2)
+    most = max(bend * rows.weight_sums.largest_of_mean, centred_period(rows.n_rows) * penalty)
     return 0.5 / min(most, sys.float_info.max)
 
 

@@ -7,6 +7,7 @@ from bitstep.checks import is_integer
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, STEP_FRACTION
 from bitstep.pipeline.parts.widths import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
+from bitstep.training.objective import Objective
 
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
 MIN_DERIVATIVE_STEP = 64    # least K, in its last bit: a smaller one is rounded by more than 0.8 %
@@ -33,23 +34,23 @@ class ShortStepError(ValueError):
         self.step, self.least = step, least
 
 
-def blame_l2(error: ShortStepError, l2: float, most: float) -> ValueError:
+def blame_penalty(error: ShortStepError, objective: Objective, most: float) -> ValueError:
     """The error for a step that is too small; where that is so because of ``l2``, which nobody
     would see from the step, one that says so.
 
     Parameters
     ----------
     error : ShortStepError
-    l2 : float
+    objective : Objective
     most : float
-        Largest step that ``l2`` allows in the same epoch; infinite without a penalty.
+        Largest step that its ridge penalty allows in the same epoch; infinite without one.
     """
     told = error.least < math.inf
     if most >= error.least or (not told and error.step < 0.99 * most):
         return error
-    limit = f"at most {l2 * most / error.least:.2g}" if told else "smaller"
-    return ValueError(f"l2 must be {limit} for these rows and epochs, not {l2:g}: it asks for "
-                      "steps that are too small for the step registers")
+    limit = f"at most {objective.l2 * most / error.least:.2g}" if told else "smaller"
+    return ValueError(f"l2 must be {limit} for these rows and epochs, not {objective.l2:g}: it "
+                      "asks for steps that are too small for the step registers")
 
 
 def step_mantissa(scale: float, step: float) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from bitstep.quantization import (
     sign_labels,
 )
 from bitstep.training.centred.least_squares import BitCentredRun
-from bitstep.training.centred.outputs import train_centred
+from bitstep.training.centred.outputs import Kinds, train_centred
 from bitstep.training.centred.smooth import SmoothRun
 from bitstep.training.centred.softmax import SoftmaxRun
 from bitstep.training.files.checkpoint_writer import CheckpointWriter
@@ -42,6 +42,7 @@ from bitstep.training.targets import class_targets
 from bitstep.training.trained import TrainedModel
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
+_CENTRED = Kinds(BitCentredRun, SmoothRun, SoftmaxRun)
 
 
 def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -83,10 +84,8 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; an overflow names an output.
     """
     if training.solver == "bit-centred":
-        kind = SoftmaxRun if objective.multinomial else \
-            BitCentredRun if objective.rule.quadratic else SmoothRun
         with device.keep_rows():
-            return train_centred(kind, outputs, device, config, objective, training,
+            return train_centred(_CENTRED, outputs, device, config, objective, training,
                                  initial=initial, first_epoch=first_epoch, timeout_s=timeout_s,
                                  on_epoch=on_epoch, checkpoint=checkpoint)
     if objective.multinomial:
@@ -101,7 +100,7 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         stopping=stopping)
     loop.run()
     model = collect_model(outputs[0].scaler, [one.plan for one in tracks], results_of(tracks),
-                          loop.interrupted, _planes_of(tracks, training, first_epoch))
+                          loop.interrupted, _planes_of(tracks, training))
     return replace(with_restarts(model, loop.growth.restarts), best=stopping and stopping.best)
 
 
@@ -130,12 +129,9 @@ def _tracks(outputs, config, wishes, initial=None, first_epoch=0) -> list[Track]
             for data, start in zip(outputs, starts_of(outputs, initial), strict=True)]
 
 
-def _planes_of(tracks: Sequence[Track], training: Any, first_epoch: int) -> list[Any] | None:
+def _planes_of(tracks: Sequence[Track], training: Training) -> list[list[int]] | None:
     """Planes of each output's epochs; None of rows without."""
-    if training.planes is None:
-        return None
-    return [track.planes.planes if track.planes else training.planes[first_epoch:]
-            for track in tracks]
+    return None if training.planes is None else [track.planes.planes for track in tracks]
 
 
 def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -192,7 +188,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
             continue
         found.append(with_restarts(collect_model(
             outputs[0].scaler, [one.plan for one in own], results_of(own), loop.interrupted,
-            _planes_of(own, training, 0)), restarts))
+            _planes_of(own, training)), restarts))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.quantization import Scaler
+from bitstep.training.objective import Objective
 
 NEAR = 1e-5                 # gradient, over the first, with which bit-centred training may end
 LARGE_L2 = 1.0              # of standardized columns, which bends the objective more than rows do
@@ -137,7 +138,7 @@ class TrainedModel:
                 entry["gap"] = gap if math.isfinite(gap) else None
         return entries
 
-    def short_of(self, tol: float, epochs: int, l2: float = 0.0) -> str | None:
+    def short_of(self, tol: float, epochs: int, objective: Objective) -> str | None:
         """A sentence if solver ``bit-centred`` ended before the gradient was as small as asked
         for; None if it did not.
 
@@ -148,8 +149,8 @@ class TrainedModel:
             what words can hold, unless it is more than :data:`NEAR`; and none may have grown.
         epochs : int
             Outer steps that were to be taken.
-        l2 : float
-            Of the objective: one of at least :data:`LARGE_L2` is not to be larger.
+        objective : Objective
+            A ridge penalty of at least :data:`LARGE_L2` is not to be larger.
         """
         if self.gradients is None or self.interrupted:
             return None
@@ -160,7 +161,7 @@ class TrainedModel:
         stopped = " of which the last made it no smaller" if short else ""
         asked = f", more than {tol:g} times (tol)" if tol else ""
         more = "more planes" if short else "more epochs or more planes"
-        larger = "" if l2 >= LARGE_L2 else \
+        larger = "" if objective.l2 >= LARGE_L2 else \
             "a larger l2 where a plane separates the classes or columns depend on each other, "
         return (f"the gradient is {gradient:.2g} times that of the first model after "
                 f"{self.epochs_done} outer steps{stopped}{asked}: give {more}, {larger}or a "

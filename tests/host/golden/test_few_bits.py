@@ -213,7 +213,7 @@ def test_rows_that_have_none(bits):
         with pytest.raises(ValueError, match="do not go together with"):
             replace(job, **{bits: 4})
     bit_planes = SimpleNamespace(config=PipelineConfig(bits=16, row_format=BIT_PLANES),
-                                 cell_half_levels=0,
+                                 cell_half_levels=0, few_bits=True,
                             **{"model_bits": 0, "update_bits": 0, bits: 2})
     with pytest.raises(ValueError, match=r"row format 'bit_planes': .* rows of 1 to 8"):
         check_few_bits(bit_planes)

@@ -32,7 +32,9 @@ class StreamCycle:
                            config.rows.beat_bytes)
         self.aux = Reader(self.memory, Address(aux_blocks(shape), 8, self.late), 64, WORD_BYTES)
         self.readers = [self.rows, self.aux]
+        self.release = 0
         if config.refetch:
+            self.release = config.latency
             kept = 1 << (2 * config.rows.max_beats + 63).bit_length()
             self.row_stage, self.label_stage = Queue(kept), Queue(_LABELS_KEPT)
         elif self.late:
@@ -52,7 +54,6 @@ class StreamCycle:
         self.words_left = 0         # of the epoch's labels
         self.restart = -1           # cycle in which labels are forgotten
         self.releases = deque()     # cycles in which rows are decided
-        self.release = config.latency if config.refetch else 0
         self.models = 0             # that were written
         self.keeping = False        # rows are not decided: they come again
         self.writer: Writer | None = None

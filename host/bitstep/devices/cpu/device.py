@@ -29,7 +29,6 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Run, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import (
     MAX_CLOCK_MHZ,
     MAX_MEMORY_LATENCY,
@@ -123,9 +122,10 @@ class CpuDevice(SoftwareDevice):
         self._decoded.forget()
 
     def _model(self, job: TrainingJob) -> IntegerModel | FloatModel | BitPlaneModel:
-        if job.config.row_format == "float32":
+        rows = job.config.rows
+        if rows.floating:
             return FloatModel(job)
-        if job.config.row_format == BIT_PLANES:
+        if rows.planes:
             return BitPlaneModel(job)
         return IntegerModel(job, self.config.ahead.of_rows(job.beats))
 
@@ -282,7 +282,7 @@ class CpuDevice(SoftwareDevice):
     def joins(self, jobs: Sequence[TrainingJob]) -> bool:
         """True if one pass over the rows trains the models of these jobs."""
         first = jobs[0]
-        return first.config.row_format not in ("float32", BIT_PLANES) \
+        return not (first.config.rows.floating or first.config.rows.planes) \
             and not any(job.cell_half_levels for job in jobs) \
             and all(share_rows(first, job) for job in jobs[1:])
 

@@ -7,7 +7,6 @@ from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule
 from bitstep.devices.cpu.derivatives import CENTRED
 from bitstep.devices.cpu.rows import Arrays, Epoch
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
-from bitstep.pipeline.bit_planes import PLANES
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.parts.widths import SHIFT_UNIT
@@ -23,7 +22,7 @@ def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
     loss = int(job.loss) + (CENTRED if has_derivatives(job) else 0)
     bound = (job.derivative_bound or 1) << job.label_shift
     # A row with a weight has a step of its own, which may fit where this one does not.
-    step = 0 if linear else min(max(step, 1 if job.weighted else 0), MAX_DERIVATIVE_STEP)
+    step = 0 if linear else min(max(step, job.weighted), MAX_DERIVATIVE_STEP)
     return Rule(loss, steps.mantissa, SHIFT_UNIT * steps.shift, step,
                 job.label_shift, job.update_bits, bound >> PAIR_BITS, bound & LOW_MASK)
 
@@ -64,9 +63,8 @@ def codebooks_of(job: TrainingJob) -> np.ndarray:
 
 def epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> Epoch:
     """Numbers of an epoch, as the kernels take them."""
-    limit = job.config.rows.level_limit
-    if steps.planes:                    # levels of fewer planes are smaller
-        limit >>= PLANES - steps.planes
+    # Levels of fewer planes are smaller.
+    limit = job.config.rows.level_limit >> job.config.rows.planes - steps.planes
     margin = job.cell_half_levels * lookahead * job.n_features * job.config.rows.level_limit
     return Epoch(
         job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,

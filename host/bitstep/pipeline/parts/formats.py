@@ -7,13 +7,15 @@ what the hardware puts between the reader of rows and the pipeline.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from bitstep.checks import check_choice, check_integer
+from bitstep.pipeline.bit_planes import PLANES, BitPlaneLayout
 from bitstep.pipeline.parts.widths import AUX_WIDTH, MODEL_WIDTH, ceil_div
 
 ROW_FORMATS = ("one_level", "two_levels", "float32")
 BIT_PLANES = "bit_planes"             # row format of bit planes
 FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
-BIT_PLANE_BITS = 16             # stored bits of a value of row format ``bit_planes``
+BIT_PLANE_BITS = PLANES         # stored bits of a value of row format ``bit_planes``
 MAX_BIT_PLANE_FEATURES = 1 << 16    # dot products of 17-bit levels and 32-bit words fit 64 bits
 BIT_PLANE_LANE_BITS = 4         # bits of a beat for each lane of such a pipeline
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
@@ -47,6 +49,8 @@ class RowFormat:
         which are put together to codes, or None.
     floating : bool
         Values are floating-point numbers, whose results depend on the look-ahead.
+    planes : int
+        Bit planes, of which each epoch reads as many as its entry says; 0: codes stand together.
     centred : bool
         Labels may hold derivatives at a centre, and corrections constants.
     packed : bool
@@ -65,10 +69,19 @@ class RowFormat:
     short: ClassVar[str] = "one"
     front_end: ClassVar[str | None] = None
     floating: ClassVar[bool] = False
+    planes: ClassVar[int] = 0
     centred: ClassVar[bool] = False
     packed: ClassVar[bool] = False
     dot_fraction: ClassVar[int] = 0
     max_label_shift: ClassVar[int] = 40
+
+    @classmethod
+    def check_bits(cls, choices: Any) -> None:
+        """Raise ValueError unless the format has the bits and features of a configuration."""
+        check_integer("bits", choices.bits, 1, 8)
+
+    def check_features(self) -> None:
+        """Raise ValueError unless the longest row is one that the pipeline can take."""
 
     # Codes and levels
 
@@ -194,6 +207,20 @@ class RowFormat:
         """Beats that a row of ``n_features`` occupies."""
         return ceil_div(n_features, self.lanes)
 
+    def block_rows(self, n_features: int) -> int:
+        """Rows of a block, the unit in which rows are stored: one."""
+        del n_features
+        return 1
+
+    def block_bytes(self, n_features: int) -> int:
+        """Bytes of a block."""
+        return self.beats(n_features) * self.beat_bytes
+
+    def beats_read(self, n_rows: int, n_features: int, planes: int) -> int:
+        """Beats of memory that an epoch reads of its rows."""
+        del planes
+        return ceil_div(n_rows, self.rows_per_beat) * self.beats(n_features)
+
     def model_words(self, n_features: int) -> int:
         """32-bit words of a model buffer: the rows' lanes, the intercept, one word of padding."""
         return self.beats(n_features) * self.model_lanes + 2
@@ -296,6 +323,11 @@ class FloatRows(RowFormat):
     dot_fraction = FLOAT_GUARD
     max_label_shift = 62
 
+    @classmethod
+    def check_bits(cls, choices):
+        """See :meth:`RowFormat.check_bits`."""
+        check_choice("bits of row format 'float32'", choices.bits, (FLOAT_BITS,))
+
     @staticmethod
     def limit_of(bits: int) -> int:
         """Weight of the value 1 in an update."""
@@ -318,7 +350,15 @@ class BitPlaneRows(RowFormat):
 
     short = "planes"
     front_end = "planes"
+    planes = PLANES
     centred = True
+
+    @classmethod
+    def check_bits(cls, choices):
+        """See :meth:`RowFormat.check_bits`."""
+        check_choice("bits of row format 'bit_planes'", choices.bits, (BIT_PLANE_BITS,))
+        check_integer("max_features of row format 'bit_planes'", choices.max_features, 1,
+                      MAX_BIT_PLANE_FEATURES)
 
     @staticmethod
     def limit_of(bits: int) -> int:
@@ -360,6 +400,18 @@ class BitPlaneRows(RowFormat):
         """1: a beat holds bits of one plane."""
         return 1.0
 
+    def block_rows(self, n_features: int) -> int:
+        """Rows of a block; the last one may be padded."""
+        return BitPlaneLayout(n_features).block_rows
+
+    def block_bytes(self, n_features: int) -> int:
+        """Bytes of a block, with all planes."""
+        return BitPlaneLayout(n_features).block_bytes
+
+    def beats_read(self, n_rows: int, n_features: int, planes: int) -> int:
+        """Beats of memory that an epoch reads of its rows, in so many planes."""
+        return BitPlaneLayout(n_features).bytes_read(n_rows, planes) // self.beat_bytes
+
     def check_cycles(self, n_features: int) -> int:
         """Cycles in which the hardware checks the registers of a run; the factor is the groups of
         bits that a plane of a row has.
@@ -371,6 +423,15 @@ class PackedRows(RowFormat):
     """Packed rows: they follow each other without padding, as many in a beat as fit."""
 
     packed = True
+
+    def check_features(self) -> None:
+        """Raise ValueError unless a row fits a beat, and takes no more than so many lanes."""
+        most = min(MAX_PACKED_FEATURES, self.bus_width // self.bits)
+        if self.max_features > most:
+            raise ValueError(
+                f"Packed rows of {self.bits} bits on a bus of {self.bus_width} must have 1 to "
+                f"{most} features (max_features), not {self.max_features}; for more, rows that "
+                "are not packed waste little")
 
     @property
     def lanes(self) -> int:
@@ -392,19 +453,29 @@ class PackedTwoLevelRows(PackedRows, TwoLevelRows):
     """Packed rows whose codes hold two samples."""
 
 
-_PADDED = {"one_level": RowFormat, "two_levels": TwoLevelRows, "float32": FloatRows,
-           BIT_PLANES: BitPlaneRows}
-_PACKED = {"one_level": PackedRows, "two_levels": PackedTwoLevelRows}
+# By name, packed, and codebooks.
+KINDS: dict[tuple[str, bool, bool], type[RowFormat]] = {
+    ("one_level", False, False): RowFormat,
+    ("one_level", False, True): CodebookRows,
+    ("one_level", True, False): PackedRows,
+    ("two_levels", False, False): TwoLevelRows,
+    ("two_levels", True, False): PackedTwoLevelRows,
+    ("float32", False, False): FloatRows,
+    (BIT_PLANES, False, False): BitPlaneRows}
+
+
+def plain_format(row_format: str) -> type[RowFormat]:
+    """The row format of a name, of rows that are neither packed nor have codebooks."""
+    return KINDS[row_format, False, False]
 
 
 def format_of(choices: Any) -> RowFormat:
     """Return the row format of a configuration's choices."""
-    kinds = _PACKED if choices.packed else _PADDED
-    kind = CodebookRows if choices.codebooks else kinds[choices.row_format]
-    return kind(choices.bits, choices.bus_width, choices.max_features, choices.models)
+    return KINDS[choices.row_format, choices.packed, choices.codebooks](
+        choices.bits, choices.bus_width, choices.max_features, choices.models)
 
 
 def level_limit(bits: int, row_format: str) -> int:
     """Weight of the value 1 of a scaled feature in a dot product, of codes without a table."""
-    kind = _PADDED[row_format]
+    kind = plain_format(row_format)
     return kind.limit_of(bits) << kind.dot_fraction

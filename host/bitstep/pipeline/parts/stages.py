@@ -34,6 +34,11 @@ class Clock:
     update_interval: int
 
     @property
+    def every_cycle(self) -> bool:
+        """True if a row may come in every cycle, inside a batch."""
+        return self.update_interval == 1
+
+    @property
     def fast(self) -> bool:
         """True if registers stand everywhere that a fast clock needs them."""
         return self.update_interval in (1, 4)
@@ -97,7 +102,7 @@ class Dither:
         """True if a row may come in every cycle: the rounds then have stages of their own, which
         rows pass on their way to the dot product.
         """
-        return self.clock.update_interval == 1
+        return self.clock.every_cycle
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,7 @@ class Solver:
         """Cycles by which a row's label, and :attr:`products` later its products with the rows
         before, reach the solver before its dot product.
         """
-        if self.clock.update_interval == 1:
+        if self.clock.every_cycle:
             return _AHEAD_LEAD if self.correlated_rows else 2
         return {4: 3}.get(self.clock.update_interval, 1)
 
@@ -188,7 +193,7 @@ class Solver:
         """Cycles from a row's label to its products with the rows before: where rows come in every
         cycle, one to look the updates of these rows up.
         """
-        return int(self.clock.update_interval == 1 and self.correlated_rows > 0)
+        return int(self.clock.every_cycle and self.correlated_rows > 0)
 
     @property
     def cycles(self) -> int:
@@ -214,7 +219,7 @@ class ModelStore:
         """Slots before a slot whose words it may take, since they come too late for the memory: 4
         where the same words may be met in every cycle, else none.
         """
-        return 4 if self.dot.clock.update_interval == 1 else 0
+        return 4 * self.dot.clock.every_cycle
 
     @property
     def entry(self) -> int:
@@ -277,12 +282,12 @@ class Corrections:
         """Cycles that sampled words wait before they are stored: one where the clock is fast and no
         row waits for another. A boundary, where the pipeline has settled, waits for it.
         """
-        return int(self.clock.update_interval == 1)
+        return int(self.clock.every_cycle)
 
     @property
     def between(self) -> int:
         """Registers between the two multipliers: one where the clock is to be fastest."""
-        return int(self.clock.update_interval == 1)
+        return int(self.clock.every_cycle)
 
     @property
     def cycles(self) -> int:
@@ -402,7 +407,7 @@ class Stages:
 
     def __init__(self, choices: Any):
         self.rows = rows = format_of(choices)
-        self.clock = clock = Clock(choices.update_interval)
+        self.clock = clock = choices.clock
         self.dither, self.port = Dither(clock), ModelPort(clock)
         self.dot = self._dot_product(choices)
         self.store = self._model_store(choices)

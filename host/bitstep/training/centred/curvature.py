@@ -5,11 +5,12 @@ Inner passes learn from a few bits of the rows in which directions the objective
 calls around it. Then an outer step from the point x, with the gradient g that a full pass sums
 there, is that of Newton's method,
 
-    -H^-1 g        H = sum of v l''(q.x) q q^T / sum of v  +  l2
+    -H^-1 g        H = sum of v l''(q.x) q q^T / sum of v  +  P
 
-over all rows q, with weights v and the second derivative l'' of their loss, a matrix for the
-classes of a multinomial model. Of least squares it ends at the optimum. As with other steps H
-decides how fast training is, and not where it ends: that is where g, which the device sums, is 0.
+over all rows q, with weights v and the second derivative l'' of their loss, and P the diagonal of
+the ridge penalties; a matrix for the classes of a multinomial model. Of least squares it ends at
+the optimum. As with other steps H decides how fast training is, and not where it ends: that is
+where g, which the device sums, is 0.
 
 H is made of the products of all pairs of columns where these are at most :data:`PRODUCTS`. Else the
 step is that of conjugate gradients (Hestenes and Stiefel, Journal of Research of the National
@@ -63,7 +64,7 @@ class Curvature:
     varies : ndarray of bool, shape (n_features,)
         Columns whose weights move.
     penalties : ndarray of float64, shape (n_features,)
-        Of l2 for each weight of scaled features.
+        Ridge penalties of the weights of scaled features.
     fit_intercept : bool
 
     Attributes
@@ -176,7 +177,7 @@ class Curvature:
         return weighted.T @ weighted
 
     def _inverse(self, bent: np.ndarray, mean: float) -> Inverse | None:
-        """The inverse of such a sum and l2; ``mean`` is the mean curvature."""
+        """The inverse of such a sum and the penalties; ``mean`` is the mean curvature."""
         outputs = len(bent) // len(self._penalties)
         np.einsum("ii->i", bent)[:] += LEAST * mean + np.tile(self._penalties, outputs)
         try:

@@ -6,11 +6,11 @@ An outer step takes the model x, the *centre*, and an offset z that begins at 0:
    (:mod:`bitstep.golden.gradient`).
 2. Inner passes over b planes take the offset towards the solution of H z = -g, with codes q::
 
-       z <- z - step (q (q.z) - D o z + l2 z + g)
+       z <- z - step (q (q.z) - D o z + p o z + g)
 
    No labels occur. D is what the codes' variance lacks of the rows' (negative, or 0, so that the
-   passes are as stable as without it). D o z, l2 z and g are added by the corrections, every T
-   rows (docs/number-formats.md).
+   passes are as stable as without it), and p the ridge penalties. D o z, p o z and g are added by
+   the corrections, every T rows (docs/number-formats.md).
 3. Of all offsets so far and their changes of g, which are H times them, the host takes the
    combination with the least loss.
 

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,27 @@ from bitstep.training.ranges import largest_stored
 from bitstep.training.trained import TrainedModel, in_feature_units
 
 
-def train_centred(kind: Callable[..., CentredRun], outputs: Sequence[QuantizedDataset],
-                  device: Any, config: PipelineConfig, objective: Objective, training: Training, *,
+class Kinds(NamedTuple):
+    """Classes of runs, by what they minimise.
+
+    Attributes
+    ----------
+    quadratic, smooth : type
+        Least squares, and other losses of one output, such as
+        :class:`bitstep.training.centred.least_squares.BitCentredRun` and
+        :class:`bitstep.training.centred.smooth.SmoothRun`.
+    joint : type
+        A multinomial model: a run takes all outputs and their starts
+        (:class:`bitstep.training.centred.softmax.SoftmaxRun`).
+    """
+
+    quadratic: Callable[..., CentredRun]
+    smooth: Callable[..., CentredRun]
+    joint: Callable[..., CentredRun]
+
+
+def train_centred(kinds: Kinds, outputs: Sequence[QuantizedDataset], device: Any,
+                  config: PipelineConfig, objective: Objective, training: Training, *,
                   initial: tuple[np.ndarray, Any] | None = None, first_epoch: int = 0,
                   timeout_s: float = 60.0, on_epoch: Callable[[int], None] | None = None,
                   checkpoint: CheckpointWriter | None = None, **options: Any) -> TrainedModel:
@@ -31,18 +50,13 @@ def train_centred(kind: Callable[..., CentredRun], outputs: Sequence[QuantizedDa
 
     Parameters
     ----------
-    kind : type
-        Class of the run of an output, such as
-        :class:`bitstep.training.centred.least_squares.BitCentredRun` of least squares and
-        :class:`bitstep.training.centred.smooth.SmoothRun` of other losses; of a multinomial model
-        one that takes all outputs and their starts
-        (:class:`bitstep.training.centred.softmax.SoftmaxRun`).
+    kinds : Kinds
     outputs, device, config, objective, training, initial, first_epoch, timeout_s
         See :func:`bitstep.training.train.train_model`; epochs are outer steps.
     on_epoch, checkpoint
         See there.
     options
-        Others of ``kind``.
+        Others of a run.
 
     Raises
     ------
@@ -62,9 +76,10 @@ def train_centred(kind: Callable[..., CentredRun], outputs: Sequence[QuantizedDa
     starts = starts_of(outputs, initial)
     if not training.fit_intercept:      # a model that has one goes on without
         starts = [start and (start[0], 0.0) for start in starts]
+    kind = kinds.quadratic if objective.rule.quadratic else kinds.smooth
     runs: list[tuple[Any, Any]] = list(zip(outputs, starts, strict=True))
-    if objective.multinomial:
-        runs = [(outputs, None if initial is None else starts)]
+    if objective.rule.joint:
+        kind, runs = kinds.joint, [(outputs, None if initial is None else starts)]
     for number, (data, start) in enumerate(runs):
         run = kind(data, start=start, device=device, config=config, objective=objective,
                    choice=choice, timeout_s=timeout_s, **options)

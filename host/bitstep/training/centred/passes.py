@@ -133,7 +133,7 @@ class CentredPasses:
     outputs : sequence of QuantizedDataset
         ``data`` alone, unless a subclass has more.
     penalties : ndarray of float64, shape (n_features,)
-        Of l2 for each weight of scaled features.
+        Ridge penalties of the weights of scaled features.
     unit : float
         Value of the last bit of a word of the last full pass.
     """
@@ -270,7 +270,7 @@ class CentredPasses:
 
     def size_above_rounding(self, slope: np.ndarray) -> float:
         """:meth:`size`, of each weight less what the last bit of its word changes of the penalty's
-        gradient. With a large l2 that is more than any ``tol``, though words hold no better model.
+        gradient. With a large one that is more than any ``tol``, though words hold no better model.
         """
         left = slope.copy()
         own = self._by_output(left)
@@ -356,8 +356,8 @@ class CentredPasses:
                 mantissa = stepping.step_mantissa(step * 4.0 ** -planes / self.mean_weight, step)
             except stepping.ShortStepError as error:
                 largest = self.period * float(self.penalties.max())
-                raise stepping.blame_l2(
-                    error, self.objective.l2,
+                raise stepping.blame_penalty(
+                    error, self.objective,
                     MOST_SHRINKING / largest * step / self.step if largest else math.inf) from None
             entries.append(EpochSteps(
                 *mantissa, *stepping.correction_mantissa(step * share), planes=planes,

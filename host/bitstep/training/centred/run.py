@@ -78,7 +78,7 @@ class CentredRun(CentredPasses, ABC):
     device : Device
     config : PipelineConfig
     objective : Objective
-        Its loss and l2 count.
+        Its loss and ridge penalty count.
     choice : BitCentred
     start : (ndarray of float64, float) or None
         Weights for scaled features and intercept to begin with; None: zeros.
@@ -130,10 +130,10 @@ class CentredRun(CentredPasses, ABC):
             if gradient > SLOW_STEP * (self.found[-1].gradient if self.found else 1.0):
                 self.inner_rows = min(2 * self.inner_rows, self.data.n_rows)
             step = OuterStep(self.point.copy(), gradient, self.bytes_read, self.planes,
-                             self.gap() if self.objective.l2 else math.inf)
+                             self.gap() if self.objective.strongly_convex else math.inf)
             self.found.append(step)
             last = self.ended or number + 1 == len(self.choice.planes)
-            if last and self.objective.l2 and step.gap == math.inf:
+            if last and self.objective.strongly_convex and step.gap == math.inf:
                 self.look_beside()
                 step.gap, step.bytes_read = self.gap(), self.bytes_read
             yield step

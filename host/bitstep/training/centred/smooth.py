@@ -2,11 +2,11 @@
 
 With the derivative l' of a row's loss, the inner passes of an outer step from the centre c are
 
-    x <- x - step ((l'(q.x) - l'(q.c)) q + l2 (x - c) + v)
+    x <- x - step ((l'(q.x) - l'(q.c)) q + P (x - c) + v)
 
-The first term is 0 at the centre whatever the codes q are. l'(q.c) is one number a row, the label
-of the inner passes: the full pass, which sums the gradient g at the centre from all planes, writes
-it. So with v = g nothing moves at the optimum.
+P is the diagonal of the ridge penalties. The first term is 0 at the centre whatever the codes q
+are. l'(q.c) is one number a row, the label of the inner passes: the full pass, which sums the
+gradient g at the centre from all planes, writes it. So with v = g nothing moves at the optimum.
 
 The change of the gradient by a move is not linear, so there is no combination of earlier moves that
 is best for sure. Instead the inner passes are the first guess of the inverse Hessian in the BFGS
@@ -168,12 +168,12 @@ class SmoothRun(CentredRun):
     def limits(self) -> np.ndarray:
         """Largest weights, and intercept, of every output.
 
-        With penalties p_j of l2 the optimum has p_j x_j^2 / 2 <= F(0), the loss at weights of 0: no
+        With penalties p_j the optimum has p_j x_j^2 / 2 <= F(0), the loss at weights of 0: no
         limit but that of words keeps a weight from it. Without, a standardized weight is at most
         :data:`LARGEST_STANDARD`: where a column has far values, weights for its range are larger.
         """
         weights = LARGEST_STANDARD / self._roots
-        if self.objective.l2:
+        if self.objective.strongly_convex:
             at_zeros = max(1.0, math.log(len(self.outputs)))
             weights = np.maximum(weights, np.sqrt(2 * at_zeros / self.penalties))
         weights = np.clip(weights, LARGEST_WEIGHT, MOST_WEIGHT)

@@ -5,8 +5,8 @@ softmax of the classes' outputs. Outer steps are those of
 :mod:`bitstep.training.centred.smooth`, of a point that has weights and intercept of every
 class; passes are those of :mod:`bitstep.golden.softmax`, which read the rows once for all classes.
 
-Adding the same model to those of all classes changes no probability, and l2 asks for the one that
-makes their sum 0. So models begin with a sum of 0, and moves keep it, but for rounding.
+Adding the same model to those of all classes changes no probability, and the penalty asks for the
+one that makes their sum 0. So models begin with a sum of 0, and moves keep it, but for rounding.
 """
 
 from collections.abc import Sequence

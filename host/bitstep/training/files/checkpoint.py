@@ -214,7 +214,7 @@ def describe_job(job: TrainingJob) -> dict[str, Any]:
     """Integers of a job beside rows and labels, of which JSON can hold every one."""
     epochs = np.array([epoch.words() for epoch in job.epochs], np.uint64)
     few = {"bits of model and updates": [job.model_bits, job.update_bits]} \
-        if job.model_bits or job.update_bits else {}        # older checkpoints have no such entry
+        if job.few_bits else {}         # older checkpoints have no such entry
     return few | {
             "label format": int(job.label_format), "label shift": job.label_shift,
             "intercept level": job.intercept_level, "batch": job.batch, "loss": int(job.loss),
@@ -223,7 +223,7 @@ def describe_job(job: TrainingJob) -> dict[str, Any]:
             "proximal period": job.proximal_period, "box limit": job.box_limit,
             "refetching": job.cell_half_levels,
             # Only floating-point rows depend on it.
-            "look-ahead": job.lookahead if job.config.row_format == "float32" else None}
+            "look-ahead": job.lookahead if job.config.rows.floating else None}
 
 
 def digest_of(*arrays: np.ndarray) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.job import EpochSteps, TrainingJob
 
 LADDER = (2, 4, 8)          # more planes make the rounding of updates coarser than the codes
 FIRST_PLANES = LADDER[0]
@@ -48,8 +48,35 @@ class PlaneRule:
             self._first = self._last = None
 
 
+class FixedPlanes:
+    """The planes of a job whose epochs say theirs.
+
+    Attributes
+    ----------
+    alone : bool
+        True if each epoch is a run of its own, since its planes are not known before.
+    """
+
+    alone = False
+
+    def __init__(self, job: TrainingJob):
+        self._job = job
+
+    @property
+    def planes(self) -> list[int]:
+        """Planes of every epoch; 0 of rows without."""
+        return [steps.planes for steps in self._job.epochs]
+
+    def epochs(self, number: int, count: int) -> tuple[EpochSteps, ...]:
+        """The next epochs, of which the first has this number from 0."""
+        return self._job.epochs[number:number + count]
+
+    def see(self, before: tuple[np.ndarray, int], after: tuple[np.ndarray, int]) -> None:
+        """Take in an epoch: model and intercept before it, and after it."""
+
+
 class PlaneChoice:
-    """The planes of a job's epochs, as they are chosen.
+    """The planes of a job's epochs, as they are chosen, in place of :class:`FixedPlanes`.
 
     Parameters
     ----------
@@ -62,19 +89,19 @@ class PlaneChoice:
         Planes of the finished epochs.
     """
 
+    alone = True
+
     def __init__(self, entries: Mapping[int, tuple[EpochSteps, ...]]):
         self._entries, self._rule = entries, PlaneRule()
         self.planes: list[int] = []
 
-    def entry(self, number: int) -> EpochSteps:
+    def epochs(self, number: int, count: int) -> tuple[EpochSteps, ...]:
         """The next epoch, which has this number from 0."""
-        return self._entries[self._rule.planes][number]
+        del count
+        return self._entries[self._rule.planes][number:number + 1]
 
-    def see(self, before: list[int], model: np.ndarray, intercept: int) -> list[int]:
-        """Take in an epoch: the words before it, and model and intercept after it; return the words
-        after it.
-        """
-        after = [*model.tolist(), int(intercept)]
+    def see(self, before: tuple[np.ndarray, int], after: tuple[np.ndarray, int]) -> None:
+        """Take in an epoch: model and intercept before it, and after it."""
         self.planes.append(self._rule.planes)
-        self._rule.see([new - old for new, old in zip(after, before, strict=True)])
-        return after
+        new, old = ([*model.tolist(), int(intercept)] for model, intercept in (after, before))
+        self._rule.see([one - other for one, other in zip(new, old, strict=True)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import (
     Ends,
     Outcome,
@@ -18,10 +18,11 @@ from bitstep.pipeline.results import (
 from bitstep.training.endings import named, nothing_kept
 from bitstep.training.files.checkpoint import job_after
 from bitstep.training.loop.corrections import corrected, without_corrections
-from bitstep.training.loop.precision import PlaneChoice
+from bitstep.training.loop.precision import FixedPlanes, PlaneChoice
 from bitstep.training.planning import Plan
 
-# From a range of weights (None: the one of the training) to a plan, and what chooses its planes.
+# From a range of weights (None: the one of the training) to a plan, and what chooses its planes
+# (None: the epochs say theirs).
 Planner = Callable[[float | None], tuple[Plan, PlaneChoice | None]]
 
 
@@ -37,8 +38,8 @@ class Track:
     Attributes
     ----------
     plan : Plan
-    planes : PlaneChoice or None
-        What chooses the planes of each epoch.
+    planes : PlaneChoice or FixedPlanes
+        What gives the planes of each epoch.
     restarts : int
         How often the job has started again.
     first_range : float
@@ -58,7 +59,8 @@ class Track:
         self.first_range = self.plan.model_range
 
     def _start(self, planned: tuple[Plan, PlaneChoice | None]) -> None:
-        self.plan, self.planes = planned
+        self.plan, choice = planned
+        self.planes = choice or FixedPlanes(self.job)
         self.empty()
 
     def empty(self) -> None:
@@ -80,7 +82,7 @@ class Track:
     @property
     def alone(self) -> bool:
         """True if each epoch is a run of its own, since the host has to do between epochs."""
-        return self.planes is not None or self.plan.between_epochs
+        return self.planes.alone or self.plan.between_epochs
 
     @property
     def result(self) -> RunResult:
@@ -96,21 +98,19 @@ class Track:
         if earlier.epochs_done:
             self._add(earlier)
         self.begun = True
-        if self.planes is not None:
-            words = [*self.job.model.tolist(), int(self.job.intercept)]
-            for model, intercept in zip(earlier.models, earlier.intercepts, strict=True):
-                words = self.planes.see(words, model, intercept)
+        before = self.job.model, self.job.intercept
+        for after in zip(earlier.models, earlier.intercepts, strict=True):
+            self.planes.see(before, after)
+            before = after
 
     def next_job(self, until: int) -> TrainingJob:
         """The job of the next run: the epochs up to ``until``, or the first of them where each is a
         run of its own.
         """
         job = job_after(self.job, self.done, *self.last())
-        count = 1 if self.alone else until - self.done
-        if self.planes is not None:
-            job = replace(job, epochs=(self._steps(),))
-        elif count < len(job.epochs):
-            job = replace(job, epochs=job.epochs[:count])
+        epochs = self.planes.epochs(self.done, 1 if self.alone else until - self.done)
+        if epochs != job.epochs:
+            job = replace(job, epochs=epochs)
         return without_corrections(job) if self.plan.between_epochs else job
 
     def take(self, outcome: Outcome) -> None:
@@ -123,14 +123,15 @@ class Track:
             overflow = outcome.overflow
         before = self.last()
         if self.plan.between_epochs and run.epochs_done:
-            words = corrected(self.job, before[0], run.models[-1], self._steps())
+            words = corrected(self.job, before[0], run.models[-1],
+                              self.planes.epochs(self.done, 1)[0])
             if isinstance(words, np.ndarray):
                 run = replace(run, models=words[None])
             else:
                 overflow, run = words, run.first(0)
         self._add(run)
-        if self.planes is not None and run.epochs_done:
-            self.planes.see([*before[0].tolist(), before[1]], run.models[-1], run.intercepts[-1])
+        if run.epochs_done:
+            self.planes.see(before, (run.models[-1], run.intercepts[-1]))
         if overflow is not None:
             self.error = RangeOverflowError(overflow, self.result)
 
@@ -143,10 +144,6 @@ class Track:
         error.result = self.result
         if done:
             error.say_where(f"epochs count from epoch {done} of the training")
-
-    def _steps(self) -> EpochSteps:
-        """Those of the next epoch."""
-        return self.job.epochs[self.done] if self.planes is None else self.planes.entry(self.done)
 
     def _add(self, run: RunResult) -> None:
         self._runs.append(run)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.pipeline.losses import LossFunction, formula_of
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, Scaler
 from bitstep.training.losses import CHUNK_VALUES, decide
@@ -169,10 +168,8 @@ def scored_codes(outputs: Sequence[QuantizedDataset], loss: Loss | LossFunction,
         values[start:stop] = _integers(first.rows.values(pick[start:stop])[0])
     targets = np.column_stack([data.label_offset + data.label_scale * _labels(data, pick)
                                for data in outputs])
-    exact = first.fine_rows is not None or first.encoding == BIT_PLANES \
-        or first.row_format == "float32"
     return ScoredRows(values, targets, loss, classes,
-                      None if exact else np.asarray(first.variance),
+                      None if first.rows.exact else np.asarray(first.variance),
                       None if first.rows.weights is None else first.rows.weights[pick])
 
 

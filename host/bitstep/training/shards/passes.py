@@ -30,7 +30,7 @@ from bitstep.pipeline.results import (
 )
 from bitstep.quantization import BitPlaneRows
 from bitstep.training.centred.least_squares import BitCentredRun
-from bitstep.training.centred.outputs import train_centred
+from bitstep.training.centred.outputs import Kinds, train_centred
 from bitstep.training.centred.passes import CentredPasses
 from bitstep.training.centred.smooth import SmoothRun
 from bitstep.training.centred.softmax import SoftmaxRun
@@ -168,9 +168,8 @@ def train_shards(shards: Shards, outputs: Sequence[SummedDataset], config: Pipel
         config=config, objective=objective, fit_intercept=training.fit_intercept,
         step=float(training.steps[0]) if step_asked else None,
         penalty=float(objective.penalties(rows, training.fit_intercept).max()), timeout_s=timeout_s)
-    kind = ShardedSoftmax if objective.multinomial else \
-        ShardedLeastSquares if objective.rule.quadratic else ShardedSmooth
-    return train_centred(kind, outputs, None, config, objective, training, initial=initial,
+    kinds = Kinds(ShardedLeastSquares, ShardedSmooth, ShardedSoftmax)
+    return train_centred(kinds, outputs, None, config, objective, training, initial=initial,
                          timeout_s=timeout_s, on_epoch=on_epoch, checkpoint=checkpoint,
                          shards=shards, setup=setup)
 

@@ -34,7 +34,7 @@ class Setup:
     step : float or None
         Of the inner passes; None: what suits the rows of each shard.
     penalty : float
-        Largest l2 of a weight of scaled features, which limits a step.
+        Largest ridge penalty of a weight of scaled features, which limits a step.
     timeout_s : float
         See :meth:`bitstep.pipeline.device.Device.train`.
     """
@@ -176,9 +176,9 @@ class ShardFacts:
 
 
 class _OwnPasses(CentredPasses):
-    """Passes over the rows of one shard, of one output or of all of a multinomial model."""
+    """Passes over the rows of one shard."""
 
-    shared: np.ndarray | None = None
+    shared: np.ndarray | None = None        # of all classes of a multinomial model
 
     def ordered(self, orders: Sequence[Order], derivative_planes: int) -> Sums:
         """Sums of a full pass."""
@@ -188,20 +188,6 @@ class _OwnPasses(CentredPasses):
             self._job(epochs, labels=output.labels.stored, **order.parts)
             for order, output in zip(orders, self.outputs, strict=True)], derivative_planes)
         return Sums(list(found), self.shared)
-
-    def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
-        """See :meth:`bitstep.training.centred.passes.CentredPasses.sums`."""
-        if not self.objective.multinomial:
-            return super().sums(jobs, derivative_planes)
-        found = self.device.class_gradients(jobs, derivative_planes=derivative_planes)
-        self.shared = found.shared
-        return found.classes
-
-    def results(self, jobs: Sequence[TrainingJob]) -> Sequence[RunResult]:
-        """See :meth:`bitstep.training.centred.passes.CentredPasses.results`."""
-        if not self.objective.multinomial:
-            return super().results(jobs)
-        return self.device.train_classes(jobs, timeout_s=self.timeout_s)
 
     def move(self, inner: InnerPasses, weights: np.ndarray, options: dict[str, Any]) -> Move:
         """The move of inner passes."""
@@ -214,6 +200,20 @@ class _OwnPasses(CentredPasses):
         except RangeOverflowError as error:
             overflow = error.overflow
         return Move(move, overflow, [dict(one) for one in self.counters], self.bytes_read)
+
+
+class _OwnClassPasses(_OwnPasses):
+    """Passes of all classes of a multinomial model."""
+
+    def sums(self, jobs: Sequence[TrainingJob], derivative_planes: int) -> Sequence[GradientSum]:
+        """See :meth:`bitstep.training.centred.passes.CentredPasses.sums`."""
+        found = self.device.class_gradients(jobs, derivative_planes=derivative_planes)
+        self.shared = found.shared
+        return found.classes
+
+    def results(self, jobs: Sequence[TrainingJob]) -> Sequence[RunResult]:
+        """See :meth:`bitstep.training.centred.passes.CentredPasses.results`."""
+        return self.device.train_classes(jobs, timeout_s=self.timeout_s)
 
 
 @dataclass(eq=False)
@@ -306,10 +306,11 @@ class Shard:
         if passes is None or passes.objective != setup.objective:
             step = setup.step or centred_step(self.rows, setup.objective.rule, setup.penalty)
             choice = BitCentred(planes=(), step=step, fit_intercept=setup.fit_intercept)
-            passes = _OwnPasses(self.outputs[output], device, setup.config, setup.objective,
-                                   choice, setup.timeout_s)
-            if setup.objective.multinomial:
-                passes.outputs = self.outputs
+            kind, outputs = (_OwnClassPasses, self.outputs) if setup.objective.multinomial \
+                else (_OwnPasses, [self.outputs[output]])
+            passes = kind(outputs[0], device, setup.config, setup.objective, choice,
+                          setup.timeout_s)
+            passes.outputs = outputs
             self._passes[output] = passes
         passes.device = device          # its bus may be wider: planes are the same bytes for all
         passes.config = replace(setup.config, bus_width=device.config.bus_width)

@@ -150,12 +150,13 @@ def test_tol_ends_it_and_says_where_it_did_not():
     assert model.epochs_done < 15
     assert model.gradients is not None
     assert model.gradients[-1, 0] <= 1e-3 < model.gradients[-2, 0]
-    assert model.short_of(1e-3, 40) is None
+    assert model.short_of(1e-3, 40, Objective()) is None
     short = fit(data, Loss.LOGISTIC, 1e-2, epochs=2, tol=1e-6)
-    assert "after 2 outer steps, more than 1e-06 times (tol)" in str(short.short_of(1e-6, 2))
-    assert short.short_of(0.0, 2) is None
+    assert "after 2 outer steps, more than 1e-06 times (tol)" in str(
+        short.short_of(1e-6, 2, Objective()))
+    assert short.short_of(0.0, 2, Objective()) is None
     assert "2 outer steps of which the last made it no smaller: give more planes" in str(
-        short.short_of(0.0, 3))
+        short.short_of(0.0, 3, Objective()))
 
 
 def test_separable_classes_without_ridge_have_no_optimum():
@@ -169,8 +170,9 @@ def test_separable_classes_without_ridge_have_no_optimum():
         model.weights, model.scaled_intercepts, strict=True)]
     assert losses[-1] < 1e-3 < losses[0]
     assert np.isfinite(model.weights).all()
-    assert "a larger l2 where a plane separates the classes" in str(model.short_of(1e-9, 30))
-    assert "l2" not in str(model.short_of(1e-9, 30, l2=1.0))
+    assert "a larger l2 where a plane separates the classes" in str(
+        model.short_of(1e-9, 30, Objective()))
+    assert "l2" not in str(model.short_of(1e-9, 30, Objective(l2=1.0)))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -249,7 +251,7 @@ def test_strong_ridge(loss, l2, tol):
     """Corrections, which take the ridge in, act on weights as they were T rows before. Words have
     24 fraction bits, and l2 times half of the last one is left of the gradient.
     """
-    assert fit(make(), loss, l2, epochs=20, tol=tol).short_of(tol, 20) is None
+    assert fit(make(), loss, l2, epochs=20, tol=tol).short_of(tol, 20, Objective()) is None
 
 
 @pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
@@ -260,7 +262,7 @@ def test_constant_columns(loss):
     signs = np.where(features[:, 1] + rng.standard_normal(120) > 0, 1.0, -1.0)
     data = QuantizedDataset(quantize_bit_planes(features), sign_labels(signs))
     model = fit(data, loss, 0.01, epochs=20, tol=1e-6)
-    assert model.short_of(1e-6, 20) is None
+    assert model.short_of(1e-6, 20, Objective()) is None
     assert not model.weights[:, 0, [0, 3]].any()        # the intercept stands for them
 
 
@@ -490,7 +492,7 @@ def test_rare_columns_take_few_passes(loss):
     model = fit(data, loss, 1 / 2000, tol=1e-4)
     assert model.bytes_read is not None
     assert model.bytes_read.sum() < 20 * data.rows.stored[0].nbytes
-    assert model.short_of(1e-4, 25) is None
+    assert model.short_of(1e-4, 25, Objective()) is None
 
 
 def test_a_training_that_ended_goes_on_as_if_it_had_not():

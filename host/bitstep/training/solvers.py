@@ -1,0 +1,69 @@
+"""The solvers: what each chooses for rows, objective and epochs where a user leaves it open."""
+
+from typing import Any
+
+from bitstep.options.rules import Request
+from bitstep.options.table import DEFAULT_EPOCHS, OUTER_STEPS, PATIENCE, TOL, VALIDATION_FRACTION
+from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.training.schedules import automatic_schedule
+
+
+class Solver:
+    """Solver ``sgd``; others differ from it.
+
+    Attributes
+    ----------
+    exact : bool
+        True if it ends at the optimum of the rows as they are, so that columns had better not be
+        clipped, and if its penalty is on weights of standardized columns.
+    scaler : str
+        How columns are scaled for a model with an intercept.
+    """
+
+    exact = False
+    scaler = "quantile"
+
+    def l2(self, rows_meant: int) -> float:
+        """Ridge penalty, for rows that stand for so many."""
+        del rows_meant
+        return 0.0
+
+    def defaults(self, request: Request) -> dict[str, Any]:
+        """Options that a request may leave open."""
+        fills: dict[str, Any] = {}
+        stops = request["early_stopping"] or request["tol"]
+        if stops:
+            fills["n_iter_no_change"] = PATIENCE
+        if request["early_stopping"]:
+            fills["validation_fraction"] = VALIDATION_FRACTION
+        whole = not (stops or request["partial_fit"])
+        fills["schedule"] = automatic_schedule(request["step"], whole)
+        if request.asked.get("schedule") is not None or fills["schedule"] != "linear":
+            fills["epochs"] = DEFAULT_EPOCHS        # else the rows say
+        if request.facts.get("stored_encoding") == BIT_PLANES:
+            fills["planes"] = "auto"
+        return fills
+
+
+class BitCentred(Solver):
+    """Solver ``bit-centred``, whose epochs are outer steps."""
+
+    exact = True
+    scaler = "minmax"
+
+    def l2(self, rows_meant: int) -> float:
+        """As of LogisticRegression and Ridge of scikit-learn."""
+        return 1 / rows_meant
+
+    def defaults(self, request: Request) -> dict[str, Any]:
+        """See :meth:`Solver.defaults`."""
+        return {"planes": "auto", "epochs": OUTER_STEPS,
+                "tol": None if request.facts.get("partial_fit") else TOL}
+
+
+_SOLVERS = {"sgd": Solver(), "bit-centred": BitCentred()}
+
+
+def solver_of(name: str) -> Solver:
+    """The solver of a name."""
+    return _SOLVERS[name]
