@@ -15,7 +15,7 @@ from bitstep_hw.packed.sums import RowSums
 from bitstep_hw.packed.words import PackedWords
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.beat_dithers import BeatDithers
-from bitstep_hw.parts.run import row_shape
+from bitstep_hw.parts.run import labels_of, row_shape
 from bitstep_hw.pipeline.frame import PipelineFrame
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.rows.decoder import decode
@@ -136,9 +136,7 @@ class PackedPipeline(PipelineFrame):
 
     def _labels(self):
         """Labels of the beat's rows, of the slot's model."""
-        models, labels = self.config.models, self.sequencer.labels
-        if self.config.row_weights:
-            labels = labels.labels
+        models, labels = self.config.models, labels_of(self.config, self.sequencer.labels)
         if self.config.rows.label_rows * models == 1:
             return [labels]
         per_row = [[labels[row * models + model] for model in range(models)]

@@ -19,7 +19,7 @@ from bitstep.pipeline.parts.widths import (
 )
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import delay, out_of_range
-from bitstep_hw.parts.run import reads_derivatives
+from bitstep_hw.parts.run import labels_of, reads_derivatives
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.proximal import Proximal
 from bitstep_hw.pipeline.model.refetcher import Refetcher
@@ -276,8 +276,8 @@ class Refetching(Extra):
         """Bounds that tell whether a row's codes decide it, into the solver."""
         sequencer, run, solver = pipeline.sequencer, pipeline.run, path.solver
         m.submodules.bounds = bounds = CellBounds(config=self.config)
-        label = delay(m, sequencer.label.labels if self.config.row_weights else sequencer.label,
-                      self.config.stages.dot.cycles, name="bounds_label")
+        label = delay(m, labels_of(self.config, sequencer.label), self.config.stages.dot.cycles,
+                      name="bounds_label")
         margin = self._lookahead_margin(m, pipeline, path.derivative_step)
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),

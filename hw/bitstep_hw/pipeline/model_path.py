@@ -51,7 +51,7 @@ class ModelPath:
         self._product_stages = 2 if config.stages.clock.fast else 1
         self.derivative_step = DerivativeStep(
             bound_width=bound_width(config) if linear else None,
-            product_stages=self._product_stages, decoded=config.update_interval == 1)
+            product_stages=self._product_stages, decoded=config.clock.every_cycle)
         # With ``row_weights``: cycles from a row's own mantissa until the row enters the solver,
         # and from its largest derivative, which may also come after the row has entered: rows that
         # look ahead from a batch to the next enter early.

@@ -34,6 +34,11 @@ class Clock:
     update_interval: int
 
     @property
+    def every_cycle(self) -> bool:
+        """True if rows may come in every cycle: inside a batch none waits for another."""
+        return self.update_interval == 1
+
+    @property
     def fast(self) -> bool:
         """True if registers stand everywhere that a fast clock needs them."""
         return self.update_interval in (1, 4)
@@ -91,13 +96,6 @@ class Dither:
         it, and a multiple of 5, the groups of four rounds.
         """
         return 5 if self.clock.update_interval == 2 else 15
-
-    @property
-    def every_cycle(self) -> bool:
-        """True if a row may come in every cycle: the rounds then have stages of their own, which
-        rows pass on their way to the dot product.
-        """
-        return self.clock.update_interval == 1
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class Solver:
         """Cycles by which a row's label, and :attr:`products` later its products with the rows
         before, reach the solver before its dot product.
         """
-        if self.clock.update_interval == 1:
+        if self.clock.every_cycle:
             return _AHEAD_LEAD if self.correlated_rows else 2
         return {4: 3}.get(self.clock.update_interval, 1)
 
@@ -188,7 +186,7 @@ class Solver:
         """Cycles from a row's label to its products with the rows before: where rows come in every
         cycle, one to look the updates of these rows up.
         """
-        return int(self.clock.update_interval == 1 and self.correlated_rows > 0)
+        return int(self.clock.every_cycle and self.correlated_rows > 0)
 
     @property
     def cycles(self) -> int:
@@ -214,7 +212,7 @@ class ModelStore:
         """Slots before a slot whose words it may take, since they come too late for the memory: 4
         where the same words may be met in every cycle, else none.
         """
-        return 4 if self.dot.clock.update_interval == 1 else 0
+        return 4 if self.dot.clock.every_cycle else 0
 
     @property
     def entry(self) -> int:
@@ -277,12 +275,12 @@ class Corrections:
         """Cycles that sampled words wait before they are stored: one where the clock is fast and no
         row waits for another. A boundary, where the pipeline has settled, waits for it.
         """
-        return int(self.clock.update_interval == 1)
+        return int(self.clock.every_cycle)
 
     @property
     def between(self) -> int:
         """Registers between the two multipliers: one where the clock is to be fastest."""
-        return int(self.clock.update_interval == 1)
+        return int(self.clock.every_cycle)
 
     @property
     def cycles(self) -> int:
@@ -445,7 +443,7 @@ class Stages:
         """Cycles by which an epoch's first slot comes later, so that its dither is there with its
         dot product.
         """
-        if self.dither.every_cycle:
+        if self.clock.every_cycle:
             return 0
         return max(0, self.dither.cycles + 1 - self.dot.cycles)
 

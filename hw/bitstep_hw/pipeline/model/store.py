@@ -217,9 +217,8 @@ class ModelStore(wiring.Component):
         ``subtract``: takes c g from a word.
         """
         config = self.config
-        product_width = 1 if config.row_format == "float32" else config.rows.level_width - 1
-        updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
-                         reset_less=True)
+        updated = Signal(signed(UPDATE_WIDTH + config.rows.change_width + 1),
+                         name=f"updated_{lane}", reset_less=True)
         word = updated[:MODEL_WIDTH].as_signed()
         value = subtract(old if choices is None else
                          self._chosen(m, lane, word, old, choices))
@@ -325,7 +324,7 @@ class ModelStore(wiring.Component):
         read = store.read_port(transparent_for=() if config.clock.memory_wait else (write,))
         held = Signal(words, name="held", reset_less=True)
         # Where the first row of a batch is stored, there is time for a register behind its sums.
-        late = int(config.update_interval == 1)
+        late = int(config.clock.every_cycle)
         m.d.comb += [
             read.addr.eq(slot.index),
             read.en.eq((slot.valid & slot.frozen) | C(config.clock.always_read)),

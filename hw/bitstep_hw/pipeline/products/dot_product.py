@@ -111,7 +111,7 @@ class DotProduct(wiring.Component):
         valid = delay_enable(m, enable, config.stages.dot.term, name="multiplied")
         # Multiplier blocks stand in a few columns, so their products come from far.
         return adder_tree(m, terms, stages=stages, valid=valid, signs=signs, name="tree",
-                          far=config.clock.update_interval == 1), negative
+                          far=config.clock.every_cycle), negative
 
     def _scale(self, m, total, negative, constant, valid, first, last):
         """Sum up a row of few bits, scale the sum and add the intercept's product."""

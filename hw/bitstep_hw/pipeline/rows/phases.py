@@ -155,12 +155,12 @@ class Phases(wiring.Component):
             "batch_ends": In(1), "corrects": In(1), "batch_ready": In(1), "batch_starts": Out(1),
             **({"will_correct": In(1)} if config.carries_on else {}),
             **({"idle_rows": In(range(MAX_LOOKAHEAD + 1))} if config.batch_lookahead else {}),
-            **({"opens": Out(1), "none_outstanding": In(1)} if config.update_interval == 1 else {}),
+            **({"opens": Out(1), "none_outstanding": In(1)} if config.clock.every_cycle else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
-        if self.config.update_interval == 1:
+        if self.config.clock.every_cycle:
             self._in_every_cycle(m)
             return m
         upcoming = Signal(Phase)
@@ -273,7 +273,7 @@ class Phases(wiring.Component):
         with m.If(self.start | self.proximal):
             m.d.sync += to_step.eq(self.proximal_period - 1)
         due = (self.proximal_period != 0) & (to_step == 0)
-        if self.config.update_interval > 1:
+        if not self.config.clock.every_cycle:
             m.d.comb += self.step_due.eq(due)
             return
         # As ``last_row``. No row ends in the cycle after an epoch or a step.
@@ -311,7 +311,7 @@ class Phases(wiring.Component):
 
     def _through(self):
         """1 if every row that has entered has its update."""
-        return self.none_outstanding if self.config.update_interval == 1 else self.outstanding == 0
+        return self.none_outstanding if self.config.clock.every_cycle else self.outstanding == 0
 
     def _settle(self, m, upcoming, none_left, due, begins):
         """Leave ``SETTLE`` and ``PROXIMAL``, when every update has met its words."""

@@ -125,7 +125,7 @@ class Sequencer(wiring.Component):
         m.submodules.phases = phases = Phases(config=self.config)
         m.submodules.periods = periods = CorrectionPeriods(
             drains=self.config.drains, carries_on=self.config.carries_on)
-        m.submodules.flags = flags = RowFlags(every_cycle=self.config.update_interval == 1,
+        m.submodules.flags = flags = RowFlags(every_cycle=self.config.clock.every_cycle,
                                               looks_ahead=self.config.batch_lookahead > 0)
         m.submodules.causes = causes = WaitCauses()
         parts = (gate, phases, periods, flags, causes)
@@ -145,7 +145,7 @@ class Sequencer(wiring.Component):
         # Ports of the same name are one signal.
         signals = _ports(self, In) | {
             "idle_row": idle_row, "held": held, "replaying": replaying,
-            "opens": phases.opens if self.config.update_interval == 1
+            "opens": phases.opens if self.config.clock.every_cycle
             else phases.phase == Phase.BOUNDARY,
             "first": first, "last": last, "open_rows": open_rows, "replayed": replayed,
             "beat_valid": self.i_rows.valid, "label_valid": self.i_labels.valid}

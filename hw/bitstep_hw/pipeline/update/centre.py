@@ -8,7 +8,6 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import (
     LABEL_WIDTH,
     MANTISSA_WIDTH,
@@ -112,7 +111,7 @@ def shifted_by(m, exact, shift, *, decoded=False):
 
 def place_centre(m, solver, mantissa, shift, addend):
     """Make a :class:`Centre` a part of a solver; None where labels are never derivatives."""
-    if solver.config.row_format != BIT_PLANES:
+    if not solver.config.rows.centred:
         return None
     m.submodules.centre = centre = Centre(config=solver.config)
     m.d.comb += [centre.mantissa.eq(mantissa), centre.shift.eq(shift), centre.addend.eq(addend)]

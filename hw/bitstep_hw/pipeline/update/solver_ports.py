@@ -4,7 +4,6 @@ from amaranth import C, Cat, Mux, signed
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import (
     FEW_BITS,
     LABEL_WIDTH,
@@ -100,16 +99,20 @@ class RowSteps:
         Counts the cycles that a row has left.
     late : int, optional
         Cycles after the row in which its largest derivative comes; its mantissa comes with it.
+    constants : dict of Value, optional
+        By the names of ports: what is used of them while they are constant.
     """
 
-    def __init__(self, m, solver, history, *, late=0):
+    def __init__(self, m, solver, history, *, late=0, constants=None):
         self._m, self._solver, self._entry, self._late = m, solver, history.entry, late
-        self._found = {}
+        self._constants, self._found = constants or {}, {}
 
     def at(self, name, left):
         """The port ``name`` for the row with ``left`` cycles left."""
         comes = self._entry - (0 if name == "mantissa" else self._late)
-        if left == comes or not self._solver.config.row_weights:
+        if not self._solver.config.row_weights:
+            return self._constants.get(name, getattr(self._solver, name))
+        if left == comes:
             return getattr(self._solver, name)
         assert left < comes, f"{name} comes {left - comes} cycles too late"
         if (name, left) not in self._found:
@@ -134,7 +137,7 @@ def bit_plane_ports(config):
         With ``solver.fine``: sigmoids are the finer ones, and updates come so many cycles later;
         constant during a run.
     """
-    if config.row_format != BIT_PLANES:
+    if not config.rows.centred:
         return {}
     return {
         "derivatives": In(1),
