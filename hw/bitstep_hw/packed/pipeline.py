@@ -62,8 +62,7 @@ class PackedPipeline(PipelineFrame):
         self.sums = RowSums(config=config)
         self.engine: Any = CorrectionEngine(config=config) \
             if config.stages.corrections else None
-        super().__init__(config, labels=row_shape(config),
-                         more={"models": In(5)} if config.models > 1 else {})
+        super().__init__(config, labels=row_shape(config), more={"models": In(5)})
 
     def elaborate(self, platform):
         m = Module()

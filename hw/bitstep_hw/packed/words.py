@@ -54,7 +54,7 @@ class PackedWords(wiring.Component):
                                                               config.rows.rows_per_beat),
             "overflowed": Out(1), "overflowed_model": Out(number),
             "words": In(ModelWords(config=config)), "selected": In(number),
-            **({"pending": In(corrected), "sampled": Out(corrected)} if config.corrections else {}),
+            "pending": In(corrected), "sampled": Out(corrected),
         })
 
     @property

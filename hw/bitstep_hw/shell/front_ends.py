@@ -5,14 +5,11 @@ the shell does otherwise for them.
 """
 
 from amaranth import C, Cat, Mux
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import wiring
 
-from bitstep.pipeline.bit_planes import GROUP
-from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep_hw.bit_planes.epoch_scale import EpochScale
 from bitstep_hw.bit_planes.plane_feeder import PlaneFeeder
-from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH, UNIT_GROUPS, BitPlaneSizes
+from bitstep_hw.bit_planes.sizes import UNIT_GROUPS, BitPlaneSizes
 from bitstep_hw.bit_planes.transpose import BitPlaneTranspose
 from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.shell.beat_count import BeatCount
@@ -30,20 +27,17 @@ class FrontEnd:
 
     Attributes
     ----------
-    sizes : dict
-        Members of :class:`bitstep_hw.shell.run_check.RunCheck`, and of the control, with sizes that
-        only its rows have.
-    control_ports : dict
-        Members of :class:`bitstep_hw.shell.run_control.RunControl` for what it loads.
+    sizes : tuple of str
+        Members of :class:`bitstep_hw.shell.run_check.RunCheck` with sizes that only its rows have.
     before_epochs : str
         State of the control that the first model and the coefficients are followed by.
     """
 
+    sizes: tuple[str, ...] = ()
     before_epochs = "Table"
 
     def __init__(self, config):
         self.config = config
-        self.sizes, self.control_ports = {}, {}
 
     def count_beats(self, m, check):
         """Beats of all rows, for the check of a run; with bits above the 32nd if they are too many.
@@ -106,10 +100,6 @@ class TableFrontEnd(FrontEnd):
 
     before_epochs = "Codebooks"
 
-    def __init__(self, config):
-        super().__init__(config)
-        self.control_ports = {"o_tables": Out(stream.Signature(AUX_WIDTH)), "tables_done": In(1)}
-
     def count_beats(self, m, check):
         """Beats of all rows, and those of the tables."""
         words = self.config.rows.codebook_beat_words
@@ -151,10 +141,7 @@ class TableFrontEnd(FrontEnd):
 class PlaneFrontEnd(FrontEnd):
     """Planes of bit-plane rows, which are put together to codes."""
 
-    def __init__(self, config):
-        super().__init__(config)
-        self.sizes = {"plane_units": Out(GROUPS_WIDTH),
-                      "last_groups": Out(range(config.rows.lanes // GROUP + 1))}
+    sizes = ("plane_units", "last_groups")
 
     def count_beats(self, m, check):
         """Sizes of bit-plane rows; returns the units of a plane of all rows."""

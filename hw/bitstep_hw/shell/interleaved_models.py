@@ -2,11 +2,9 @@
 
 from amaranth import C, Cat, Mux, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import Out
 
 from bitstep.pipeline.job import EPOCH_FIELDS
 from bitstep.pipeline.losses import solver_shift
-from bitstep_hw.parts.run import EpochSteps
 
 TABLE_LAYOUT = data.StructLayout(dict(EPOCH_FIELDS))
 # Of a model that a run does not have: steps of 0. No shift is 0, which would make no correction but
@@ -25,8 +23,6 @@ class OneModel:
 
     Attributes
     ----------
-    ports : dict
-        Members of :class:`bitstep_hw.shell.run_control.RunControl` that tell models apart.
     least_label_shift : int
         Least value of the register LABEL_SHIFT.
     entries : list of Signal
@@ -35,7 +31,6 @@ class OneModel:
 
     def __init__(self, config):
         self.config = config
-        self.ports = {}
         self.least_label_shift = solver_shift(config.loss_family)
 
     # Of the check of a run
@@ -57,11 +52,8 @@ class OneModel:
         self._m, self._control = m, control
         self.entries = [Signal(TABLE_LAYOUT, name=f"entry_{model}" if model else "entry")
                         for model in range(self.config.models)]
-        for steps, entry in zip(self._all_steps(), self.entries, strict=True):
+        for steps, entry in zip([control.steps, *control.more_steps], self.entries, strict=True):
             m.d.comb += [getattr(steps, name).eq(entry[name]) for name in steps.signature.members]
-
-    def _all_steps(self):
-        return [self._control.steps]
 
     def begin(self):
         """Begin a run."""
@@ -109,8 +101,6 @@ class InterleavedModels(OneModel):
 
     def __init__(self, config):
         super().__init__(config)
-        self.ports = {"model": Out(range(config.models)),
-                      "more_steps": Out(EpochSteps()).array(config.models - 1)}
         self.least_label_shift = 0          # those of models stand in the table
 
     def beats(self, m, beats, registers):
@@ -122,9 +112,6 @@ class InterleavedModels(OneModel):
     def wrong(self, registers):
         """Flags of numbers of models that a run cannot have."""
         return [registers.models == 0, registers.models > self.config.models]
-
-    def _all_steps(self):
-        return [self._control.steps, *self._control.more_steps]
 
     def begin(self):
         """Begin a run. Models that it does not use hold still with steps of 0."""

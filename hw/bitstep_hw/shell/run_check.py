@@ -5,9 +5,11 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from bitstep.pipeline.bit_planes import GROUP
 from bitstep.pipeline.needs import NEEDS
 from bitstep.pipeline.parts.widths import FEW_BITS, MAX_CELL_HALF_LEVELS
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH
 from bitstep_hw.shell.front_ends import front_end_of
 from bitstep_hw.shell.interleaved_models import models_of
 from bitstep_hw.shell.register_bank import writable
@@ -61,7 +63,8 @@ class RunCheck(wiring.Component):
             "start": In(1), "ready": Out(1), "bad": Out(1),
             "row_beats": Out(32), "model_beats": Out(32), "codebooks_beats": Out(32),
             "corrects": Out(1),
-            **self._front_end.sizes,
+            "plane_units": Out(GROUPS_WIDTH),
+            "last_groups": Out(range(config.rows.lanes // GROUP + 1)),
         })
 
     def elaborate(self, platform):

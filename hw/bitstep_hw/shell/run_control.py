@@ -4,9 +4,11 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from bitstep.pipeline.bit_planes import GROUP
 from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
+from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.reset import SETTLE
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
@@ -73,11 +75,12 @@ class RunControl(wiring.Component):
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
             "overflowed": In(3 * config.models), "buses_idle": In(1), "write_idle": In(1),
             "row_beats": Out(32), "model_beats": Out(32), "codebooks_beats": Out(32),
-            "corrects": Out(1), "label_beats": In(32), **self._front_end.sizes,
+            "corrects": Out(1), "label_beats": In(32), "plane_units": Out(GROUPS_WIDTH),
+            "last_groups": Out(range(config.rows.lanes // GROUP + 1)),
             "i": In(stream.Signature(AUX_WIDTH)),
             "o_labels": Out(stream.Signature(AUX_WIDTH)),
             "o_model": Out(stream.Signature(AUX_WIDTH)),
-            **self._front_end.control_ports,
+            "o_tables": Out(stream.Signature(AUX_WIDTH)), "tables_done": In(1),
             "job": Out(stream.Signature(JOB_LAYOUT)),
             "clear": Out(1), "load": Out(1), "load_coefficients": Out(1), "unload": Out(1),
             "port_done": In(1),
@@ -85,7 +88,8 @@ class RunControl(wiring.Component):
             "run": Out(RunRegisters(row_weights=config.row_weights)), "steps": Out(EpochSteps()),
             "busy": Out(1), "done": Out(1), "model_io": Out(1),
             "error": Out(4), "overflow": Out(3 * config.models), "epochs_done": Out(32),
-            **self._models.ports,
+            "model": Out(range(config.models)),
+            "more_steps": Out(EpochSteps()).array(config.models - 1),
         })
 
     def elaborate(self, platform):

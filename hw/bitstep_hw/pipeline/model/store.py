@@ -81,16 +81,13 @@ class ModelStore(wiring.Component):
             "update": In(signed(UPDATE_WIDTH)),
             "intercept_level": In(config.rows.intercept_width),
             "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
-            **({"beat_words": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes))}
-               if config.model_bits else
-               {"slot_words": Out(signed(config.stages.dot.word_width)).array(config.rows.lanes)}),
+            "beat_words": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
+            "slot_words": Out(signed(config.stages.dot.word_width)).array(config.rows.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),
             "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
             "overflowed": Out(1),
             "words": In(ModelWords(config=config)),
-            **({"intercept_correction": In(signed(MODEL_WIDTH))} if config.stages.has_constants
-               else {}),
-            **({"sums": In(1), "high": In(1)} if config.stages.full_passes else {}),
+            "intercept_correction": In(signed(MODEL_WIDTH)), "sums": In(1), "high": In(1),
         })
 
     def elaborate(self, platform):

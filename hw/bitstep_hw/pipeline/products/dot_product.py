@@ -60,7 +60,7 @@ class DotProduct(wiring.Component):
             "last": In(1),
             "levels": In(signed(config.rows.level_width)).array(config.rows.lanes),
             "words": In(signed(config.stages.dot.word_width)).array(config.rows.lanes),
-            **({"exponent": In(range(MODEL_WIDTH))} if config.model_bits else {}),
+            "exponent": In(range(MODEL_WIDTH)),
             "intercept_level": In(FLOAT_GUARD + 1),
             "intercept": In(signed(MODEL_WIDTH)),
             "o_valid": Out(1),

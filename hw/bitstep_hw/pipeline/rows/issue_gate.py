@@ -69,7 +69,7 @@ class IssueGate(wiring.Component):
             "issue": Out(1), "row_ends": Out(1), "counted": Out(1),
             "too_close": Out(1), "too_many": Out(1),
             "outstanding": Out(range(MAX_LOOKAHEAD + 2)),
-            **({"none_outstanding": Out(1)} if config.clock.every_cycle else {}),
+            "none_outstanding": Out(1),
         })
 
     def elaborate(self, platform):

@@ -58,14 +58,13 @@ class Levels(wiring.Component):
         super().__init__({
             "slots": In(slot_layout(config)).array(config.stages.store.words),
             "beat": In(config.rows.beat_width),
-            **({"start": In(1)} if config.clock.every_cycle else {}),
+            "start": In(1),
             "last_lanes": In(10), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "dot": level.array(config.rows.lanes), "late_dot": level.array(config.rows.lanes),
             "previous": level.array(config.batch_lookahead if config.clock.every_cycle
                                     else config.lookahead, config.rows.lanes),
             "applied": level.array(config.rows.lanes),
-            **({"beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1))}
-               if config.batch_lookahead else {}),
+            "beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
         })
 
     def elaborate(self, platform):

@@ -112,10 +112,8 @@ class Sequencer(wiring.Component):
             "beat": Out(config.rows.beat_width),
             "label": Out(row_shape(config)),
             "misaligned": Out(1), "batch_starts": Out(1), "batch_ready": In(1),
-            **({"hold_rows": In(1)} if config.stages.full_passes else {}),
-            **({"fine": In(1)} if config.stages.solver.fine else {}),
-            **({"idle_rows": In(range(MAX_LOOKAHEAD + 1)), "ahead": In(range(MAX_LOOKAHEAD + 1))}
-               if config.batch_lookahead else {}),
+            "hold_rows": In(1), "fine": In(1),
+            "idle_rows": In(range(MAX_LOOKAHEAD + 1)), "ahead": In(range(MAX_LOOKAHEAD + 1)),
             **{name: Out(1) for name in _CAUSES},
         })
 

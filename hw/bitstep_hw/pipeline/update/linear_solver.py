@@ -97,7 +97,7 @@ class LinearSolver(wiring.Component):
             "dot_margin": In(config.rows.dot_margin_width),
             "lookahead_margin": In(LOOKAHEAD_MARGIN_WIDTH), "refetching": In(1),
             "replay_alone": In(1), "discard": In(1),
-            "o_decided": Out(1), "o_undecided": Out(1), "o_replay": Out(1), "o_positive": Out(1),
+            "o_decided": Out(1), "o_undecided": Out(1), "o_replay": Out(1),
             "o_derivative_step": Out(UPDATE_WIDTH - 1),
         })
 

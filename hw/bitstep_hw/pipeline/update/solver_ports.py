@@ -63,8 +63,16 @@ def solver_ports(config):
         c.
     overflowed : Out(1)
         Strobe: the c of a row did not fit.
-    derivatives, to_nearest, fine, ...
-        Of bit-plane rows, those of :func:`bit_plane_ports`.
+    derivatives : In(1)
+        Of bit-plane rows: labels are derivatives at a centre; constant during a run.
+    to_nearest : In(1)
+        With ``full_passes``: c is rounded to nearest, ties up, without dither; constant
+        during a run.
+    o_with_data, o_positive : Out(1)
+        With ``full_passes``, or ``refetch``, beside ``o``: the row has data; its label is positive.
+    fine : In(1)
+        With ``solver.fine``: sigmoids are the finer ones, and updates come so many cycles later;
+        constant during a run.
     """
     return {
         "clear": In(1), "valid": In(1), "idle_row": In(1),
@@ -78,11 +86,12 @@ def solver_ports(config):
         "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
         "derivative_step": In(STEP_WIDTH),
         "step_too_large": In(1),
-        **({"idle_rows": In(range(MAX_LOOKAHEAD + 1))} if config.batch_lookahead else {}),
-        **({"update_bits": In(range(FEW_BITS[1] + 1))} if config.rounded_updates else {}),
+        "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
+        "update_bits": In(range(FEW_BITS[1] + 1)),
         "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)),
         "overflowed": Out(1),
-        **bit_plane_ports(config),
+        "derivatives": In(1), "to_nearest": In(1), "o_with_data": Out(1), "o_positive": Out(1),
+        "fine": In(1),
     }
 
 
@@ -119,32 +128,6 @@ class RowSteps:
             before = self.at(name, left + 1)
             self._found[name, left] = delay(self._m, before, 1, name=f"{name}_at_{left}")
         return self._found[name, left]
-
-
-def bit_plane_ports(config):
-    """Return the members that only solvers for bit-plane rows have.
-
-    Members
-    -------
-    derivatives : In(1)
-        Labels are derivatives at a centre; constant during a run.
-    to_nearest : In(1)
-        With ``full_passes``: c is rounded to nearest, ties up, without dither; constant
-        during a run.
-    o_with_data, o_positive : Out(1)
-        With ``full_passes``, beside ``o``: the row has data; its label is positive.
-    fine : In(1)
-        With ``solver.fine``: sigmoids are the finer ones, and updates come so many cycles later;
-        constant during a run.
-    """
-    if not config.rows.centred:
-        return {}
-    return {
-        "derivatives": In(1),
-        **({"to_nearest": In(1), "o_with_data": Out(1), "o_positive": Out(1)}
-           if config.stages.full_passes else {}),
-        **({"fine": In(1)} if config.stages.solver.fine else {}),
-    }
 
 
 def doubled_dither(solver):
