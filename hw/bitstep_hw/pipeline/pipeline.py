@@ -4,13 +4,13 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
-from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.arithmetic import delay, each
 from bitstep_hw.parts.dither import Dither
 from bitstep_hw.parts.row_dithers import RowDithers
 from bitstep_hw.parts.run import labels_of, row_shape
 from bitstep_hw.pipeline.extras import extras_of
 from bitstep_hw.pipeline.frame import PipelineFrame
-from bitstep_hw.pipeline.model_path import ModelPath, connect_selected, each
+from bitstep_hw.pipeline.model_path import ModelPath, connect_selected
 from bitstep_hw.pipeline.products.correlator import Correlator
 from bitstep_hw.pipeline.rows.between_batches import between_batches
 from bitstep_hw.pipeline.rows.inputs import RowInputs

@@ -9,6 +9,7 @@ from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH
+from bitstep_hw.parts.arithmetic import same
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.reset import SETTLE
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
@@ -104,9 +105,8 @@ class RunControl(wiring.Component):
         self._front_end.connect_control(m, self, to_tables, table_ready)
         m.d.comb += [
             check.registers.eq(self.registers), check.start.eq(self.start & ~self.busy),
-            *(getattr(self, name).eq(getattr(check, name)) for name in (
-                "row_beats", "model_beats", "codebooks_beats", "corrects",
-                *self._front_end.sizes)),
+            *same(self, check, "row_beats", "model_beats", "codebooks_beats", "corrects",
+                  *self._front_end.sizes),
             *(getattr(self.run, name).eq(self.registers[name])
               for name in self.run.signature.members),
             self.o_labels.payload.eq(self.i.payload), self.o_model.payload.eq(self.i.payload),

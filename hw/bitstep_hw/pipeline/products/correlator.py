@@ -5,7 +5,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
-from bitstep_hw.parts.arithmetic import adder_tree, delay, delay_enable, enable_of
+from bitstep_hw.parts.arithmetic import (
+    adder_tree,
+    delay,
+    delay_enable,
+    delay_ports,
+    enable_of,
+)
 from bitstep_hw.parts.lane_product import level_product, level_product_stages
 
 
@@ -69,10 +75,7 @@ class Correlator(wiring.Component):
         config = self.config
         product = level_product_stages(config)
         stages = config.stages.dot.tree + product
-        valid, first, last, skip = (
-            delay(m, value, stages, name=name) for name, value in
-            (("valid", self.valid), ("first", self.first), ("last", self.last),
-             ("skip", self.skip)))
+        valid, first, last, skip = delay_ports(m, self, stages, "valid", "first", "last", "skip")
         done = Signal()
         m.d.sync += done.eq(valid & last)
         dot = config.stages.dot

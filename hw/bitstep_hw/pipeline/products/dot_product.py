@@ -11,6 +11,7 @@ from bitstep_hw.parts.arithmetic import (
     adder_tree,
     delay,
     delay_enable,
+    delay_ports,
     enable_of,
     multiply,
 )
@@ -76,9 +77,7 @@ class DotProduct(wiring.Component):
                             stages=config.stages.dot.product,
                             valid=None, name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)
         constant = delay(m, constant, stages - config.stages.dot.product, name="constant")
-        valid, first, last = (
-            delay(m, value, stages, name=name) for name, value in
-            (("valid", self.valid), ("first", self.first), ("last", self.last)))
+        valid, first, last = delay_ports(m, self, stages, "valid", "first", "last")
         if config.model_bits:
             self._scale(m, total, negative, constant, valid, first, last)
             return m

@@ -4,14 +4,11 @@ from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.parts.widths import (
     LABEL_WIDTH,
     LOOKAHEAD_MARGIN_WIDTH,
     MANTISSA_WIDTH,
-    MAX_SHIFT,
-    SHIFT_UNIT,
     UPDATE_WIDTH,
 )
 from bitstep.pipeline.registers import Loss
@@ -20,12 +17,14 @@ from bitstep_hw.parts.arithmetic import (
     compress_registered,
     compressed_sum,
     delay,
+    delay_ports,
     enable_of,
     multiply,
     multiply_carry_save,
     out_of_range,
+    same,
 )
-from bitstep_hw.pipeline.update.centre import late_rest, place_centre, shifted_by
+from bitstep_hw.pipeline.update.centre import late_rest, place_centre
 from bitstep_hw.pipeline.update.row_decision import RowDecision, bound_width, scaled_width
 from bitstep_hw.pipeline.update.solver_ports import (
     RowSteps,
@@ -34,6 +33,7 @@ from bitstep_hw.pipeline.update.solver_ports import (
     history_of,
     solver_ports,
 )
+from bitstep_hw.pipeline.update.step_shift import placed_dither, shifted_by
 from bitstep_hw.pipeline.update.update_rounding import round_linear
 
 
@@ -105,8 +105,7 @@ class LinearSolver(wiring.Component):
         m = Module()
         config = self.config
         # Constant during an epoch, and wanted in many places: for a fast clock a register more.
-        mantissa, shift = (delay(m, getattr(self, name), int(config.clock.fast), name=name)
-                           for name in ("mantissa", "shift"))
+        mantissa, shift = delay_ports(m, self, int(config.clock.fast), "mantissa", "shift")
         history = history_of(m, self)
         self.steps = steps = RowSteps(m, self, history, late=self.steps_late,
                                       constants={"mantissa": mantissa})
@@ -182,11 +181,9 @@ class LinearSolver(wiring.Component):
             decision.mantissa.eq(self.steps.at("mantissa", history.dotted - 1)),
             decision.valid.eq(history.stage_valid[1] & ~history.stage_idle[1]),
             decision.distance.eq(distance), decision.positive.eq(positive),
-            *(getattr(decision, name).eq(getattr(self, name)) for name in (
-                "dot_margin", "lookahead_margin", "undecided", "refetching", "replay_alone",
-                "discard")),
-            *(getattr(self, name).eq(getattr(decision, name)) for name in (
-                "o_decided", "o_undecided", "o_replay", "o_positive")),
+            *same(decision, self, "dot_margin", "lookahead_margin", "undecided", "refetching",
+                  "replay_alone", "discard"),
+            *same(self, decision, "o_decided", "o_undecided", "o_replay", "o_positive"),
         ]
         return decision.forgotten
 
@@ -204,13 +201,7 @@ class LinearSolver(wiring.Component):
         """Addend of the exact product for the row's dither, beside the residual: d + 1/2 with d 16
         bits behind the point at ``8 shift``.
         """
-        addend = Signal(MAX_SHIFT * SHIFT_UNIT, reset_less=True)
-        doubled = doubled_dither(self)
-        with m.Switch(shift):
-            for number in range(1, MAX_SHIFT + 1):
-                with m.Case(number):
-                    m.d.sync += addend.eq(doubled << SHIFT_UNIT * number >> DITHER_WIDTH + 1)
-        return addend
+        return placed_dither(m, doubled_dither(self), shift, name="addend")
 
     def _row_step(self, m, history):
         """K of the row with one cycle left, rounded by its dither."""
