@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
-from bitstep_hw.parts.arithmetic import delay, enable_of, when
+from bitstep_hw.parts.arithmetic import delay, enable_of, same, when
 from bitstep_hw.pipeline.rows.beat_queue import BeatQueue
 from bitstep_hw.pipeline.rows.decoder import Decoder
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
@@ -99,9 +99,8 @@ class Levels(wiring.Component):
             m.submodules.queue = queue = BeatQueue(config=self.config)
             m.d.comb += [queue.clear.eq(self.start), queue.slot.eq(self.slots[0]),
                          queue.beat.eq(beat)]
-            if not self.config.batch_lookahead:
-                return [queue.o]
-            m.d.comb += [queue.beats.eq(self.beats), queue.idle_rows.eq(self.idle_rows)]
+            if self.config.batch_lookahead:
+                m.d.comb += same(queue, self, "beats", "idle_rows")
             return [*queue.previous, queue.o]
         m.submodules.lines = lines = DelayLines(config=self.config)
         m.d.comb += [lines.valid.eq(self.slots[0].valid), lines.index.eq(self.slots[0].index),

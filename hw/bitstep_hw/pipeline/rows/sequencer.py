@@ -8,7 +8,7 @@ from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
 from bitstep_hw.parts.run import row_shape
 from bitstep_hw.pipeline.rows.correction_periods import CorrectionPeriods
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
-from bitstep_hw.pipeline.rows.phases import Phase, Phases
+from bitstep_hw.pipeline.rows.phases import Phase, phases_of
 from bitstep_hw.pipeline.rows.row_flags import RowFlags
 from bitstep_hw.pipeline.rows.wait_causes import WaitCauses
 from bitstep_hw.pipeline.slot import slot_layout
@@ -120,7 +120,7 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.gate = gate = IssueGate(config=self.config)
-        m.submodules.phases = phases = Phases(config=self.config)
+        m.submodules.phases = phases = phases_of(self.config)
         m.submodules.periods = periods = CorrectionPeriods(
             drains=self.config.drains, carries_on=self.config.carries_on)
         m.submodules.flags = flags = RowFlags(every_cycle=self.config.clock.every_cycle,
@@ -143,8 +143,7 @@ class Sequencer(wiring.Component):
         # Ports of the same name are one signal.
         signals = _ports(self, In) | {
             "idle_row": idle_row, "held": held, "replaying": replaying,
-            "opens": phases.opens if self.config.clock.every_cycle
-            else phases.phase == Phase.BOUNDARY,
+            "opens": phases.at_boundary(),
             "first": first, "last": last, "open_rows": open_rows, "replayed": replayed,
             "beat_valid": self.i_rows.valid, "label_valid": self.i_labels.valid}
         if self.config.stages.full_passes:

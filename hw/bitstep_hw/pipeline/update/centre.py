@@ -13,7 +13,7 @@ from bitstep.pipeline.parts.widths import (
     SHIFT_UNIT,
     UPDATE_WIDTH,
 )
-from bitstep_hw.parts.arithmetic import delay_ports, enable_of, multiply, out_of_range, same
+from bitstep_hw.parts.arithmetic import enable_of, multiply, out_of_range, same
 from bitstep_hw.pipeline.update.row_decision import scaled_width
 from bitstep_hw.pipeline.update.step_shift import shifted_by
 
@@ -96,8 +96,3 @@ def place_centre(m, solver, mantissa, shift, addend):
     m.d.comb += [centre.mantissa.eq(mantissa), centre.shift.eq(shift), centre.addend.eq(addend)]
     m.d.comb += same(centre, solver, "valid", "label", "derivatives", "label_shift")
     return centre
-
-
-def late_rest(m, centre, cycles):
-    """``rest`` and ``beyond`` of a :class:`Centre`, so many cycles later."""
-    return delay_ports(m, centre, cycles, "rest", "beyond")

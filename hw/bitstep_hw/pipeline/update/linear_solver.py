@@ -24,7 +24,7 @@ from bitstep_hw.parts.arithmetic import (
     out_of_range,
     same,
 )
-from bitstep_hw.pipeline.update.centre import late_rest, place_centre
+from bitstep_hw.pipeline.update.centre import place_centre
 from bitstep_hw.pipeline.update.row_decision import RowDecision, bound_width, scaled_width
 from bitstep_hw.pipeline.update.solver_ports import (
     RowSteps,
@@ -110,7 +110,8 @@ class LinearSolver(wiring.Component):
         self.steps = steps = RowSteps(m, self, history, late=self.steps_late,
                                       constants={"mantissa": mantissa})
         # What is rounded to few bits meets its dither later.
-        addend = C(0) if config.rounded_updates else self._dithered(m, shift)
+        addend = C(0) if config.rounded_updates else placed_dither(
+            m, doubled_dither(self), shift, name="addend")
         centre = place_centre(m, self, steps.at("mantissa", history.entry), shift, addend)
         residual = self._residual(m, history, centre)
         discard = self.discard if config.refetch else C(0)
@@ -129,7 +130,8 @@ class LinearSolver(wiring.Component):
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, distance, positive)
         shifted = shifted_by(m, exact, shift, decoded=config.clock.every_cycle)
-        rest = (C(0), C(0)) if centre is None else late_rest(m, centre, history.dotted - 4)
+        rest = (C(0), C(0)) if centre is None else delay_ports(
+            m, centre, history.dotted - 4, "rest", "beyond")
         update = self._update(m, history, (shifted, *rest), (active, positive, *far), step,
                               forgotten)
         history.push(Mux(forgotten, 0, update))
@@ -196,12 +198,6 @@ class LinearSolver(wiring.Component):
                           valid=enable_of(config, history.stage_valid[history.entry]),
                           width=config.rows.gram_width + MANTISSA_WIDTH)
         return delay(m, factor, cycles - stages, name=f"factor_{d}")
-
-    def _dithered(self, m, shift):
-        """Addend of the exact product for the row's dither, beside the residual: d + 1/2 with d 16
-        bits behind the point at ``8 shift``.
-        """
-        return placed_dither(m, doubled_dither(self), shift, name="addend")
 
     def _row_step(self, m, history):
         """K of the row with one cycle left, rounded by its dither."""
