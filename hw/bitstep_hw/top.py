@@ -33,7 +33,8 @@ from bitstep_hw.parts.reset import in_long_reset, reset_register
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.derivative_writer import connect_written
-from bitstep_hw.shell.front_ends import FRONT_ENDS
+from bitstep_hw.shell.front_ends import front_end_of
+from bitstep_hw.shell.interleaved_models import models_of
 from bitstep_hw.shell.job_feeders import AuxFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_hw.shell.register_bank import RegisterBank
@@ -75,15 +76,13 @@ class Top(wiring.Component):
     def __init__(self, config, *, number=0):
         self.config = config
         self._number = number
-        self._front_end = FRONT_ENDS[config.rows.front_end](config)
+        self._front_end, self._models = front_end_of(config), models_of(config)
         super().__init__({
             **flat_members("s_axi", In(AxiLite(address_width=ADDRESS_WIDTH))),
-            **{name: member for prefix in config.row_buses for name, member in
-               flat_members(prefix, Out(AxiRead(data_width=config.port_width))).items()},
-            **flat_members("m_axi_aux", Out(AxiRead(data_width=AUX_WIDTH))),
+            **_read_members(config.row_buses, config.port_width),
+            **_read_members(["m_axi_aux"], AUX_WIDTH),
             **flat_members("m_axi_aux", Out(AxiWrite(data_width=AUX_WIDTH))),
-            **(flat_members("m_axi_fine", Out(AxiRead(data_width=AUX_WIDTH)))
-               if config.refetch else {}),
+            **_read_members(config.fine_buses, AUX_WIDTH),
             "interrupt": Out(1),
         })
 
@@ -96,7 +95,7 @@ class Top(wiring.Component):
         m, config = Module(), self.config
         m.submodules.bank = bank = RegisterBank(choices=config.register_choices)
         m.submodules.control = control = RunControl(config=config)
-        rows = self._place_row_reader(m, bank, held)
+        rows, first_row = self._place_row_reader(m, bank, held)
         m.submodules.aux = aux = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
         m.submodules.models = models = WriteMaster(data_width=AUX_WIDTH)
         m.submodules.pipeline = pipeline = PIPELINES[config.rows.packed](config=config)
@@ -106,13 +105,13 @@ class Top(wiring.Component):
             *connect_flat(self, "m_axi_aux", models.bus, held=held),
         ]
         readers = [rows, aux]
-        if config.refetch:
+        for prefix in config.fine_buses:
             # A row at a time: a short queue is enough.
             m.submodules.fine = fine = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
             readers.append(fine)
             wiring.connect(m, pipeline.fine_job, fine.i_job)
             wiring.connect(m, fine.o, pipeline.i_fine)
-            m.d.comb += connect_flat(self, "m_axi_fine", fine.bus, held=held)
+            m.d.comb += connect_flat(self, prefix, fine.bus, held=held)
         for name in registers_layout(config).members:
             m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
         m.d.comb += [
@@ -137,27 +136,26 @@ class Top(wiring.Component):
             weights=config.row_weights, rows_per_beat=config.rows.rows_per_beat)
         self._connect_pipeline(m, bank, control, pipeline, labels)
         beat_entered = self._front_end.connect_rows(m, control, rows, pipeline)
-        if config.models > 1:
-            self._connect_more_models(m, bank, control, pipeline, labels)
-        self._connect_feeders(m, bank, control, rows, aux, models, labels)
+        self._models.connect(m, bank, control, pipeline, labels)
+        self._connect_feeders(m, bank, control, (rows, first_row), aux, labels)
         self._connect_model(m, control, pipeline, models)
         self._count(m, bank, control, pipeline, readers, beat_entered)
         return m
 
     def _place_row_reader(self, m, bank, held):
-        """The reader of the rows, with its buses; returns it."""
+        """The reader of the rows, with its buses; returns it and the address of the first row."""
         config, sizes = self.config, {"fifo_depth": 256, "max_outstanding": 15}
         if config.row_ports == 1:
             m.submodules.rows = rows = ReadMaster(data_width=config.bus_width, **sizes)
-            buses = [rows.bus]
-        else:
+            buses, first_row = [rows.bus], bank.rows_address
+        else:       # which adds the addresses of its slices
             m.submodules.rows = rows = SplitReader(data_width=config.bus_width,
                                                    ports=config.row_ports, **sizes)
             m.d.comb += [rows.base.eq(bank.rows_address), rows.stride.eq(bank.port_stride)]
-            buses = rows.buses
+            buses, first_row = rows.buses, 0
         for prefix, bus in zip(config.row_buses, buses, strict=True):
             m.d.comb += connect_flat(self, prefix, bus, held=held)
-        return rows
+        return rows, first_row
 
     def _connect_pipeline(self, m, bank, control, pipeline, labels):
         """Labels and numbers into the pipeline."""
@@ -173,28 +171,20 @@ class Top(wiring.Component):
         if self.config.row_weights:
             m.d.comb += labels.weighted.eq(bank.weighted)
 
-    def _connect_more_models(self, m, bank, control, pipeline, labels):
-        """What tells models apart."""
-        m.d.comb += [
-            pipeline.model.eq(control.model), pipeline.overflow.eq(control.overflow),
-            labels.shared.eq(bank.shared_labels),
-        ]
-        if self.config.packed:
-            m.d.comb += pipeline.models.eq(bank.models)
-        for source, target in zip(control.more_steps, pipeline.more_steps, strict=True):
-            wiring.connect(m, source, target)
-
-    def _connect_feeders(self, m, bank, control, rows, aux, models, labels):
-        """Jobs of the readers and of the writer, and the auxiliary stream."""
-        row_feeder = self._connect_row_feeder(m, bank, control)
+    def _connect_feeders(self, m, bank, control, rows_from, aux, labels):
+        """Jobs of the readers, and the auxiliary stream; ``rows_from``: the reader of the rows, and
+        the address that it begins at.
+        """
+        rows, first_row = rows_from
+        row_feeder = self._front_end.place_feeder(m, bank, control, self._strobe)
+        m.d.comb += [row_feeder.stop.eq(control.stop), row_feeder.copies.eq(bank.copies),
+                     row_feeder.address.eq(first_row), row_feeder.stride.eq(bank.copy_stride)]
         m.submodules.aux_feeder = aux_feeder = AuxFeeder(
             codebooks=self.config.codebooks, streams=self.config.rows.label_streams,
             constants=self.config.stages.has_constants, weights=self.config.row_weights)
         if self.config.row_weights:
             m.d.comb += aux_feeder.weighted.eq(bank.weighted)
-        if self.config.models > 1:
-            m.d.comb += [aux_feeder.models.eq(bank.models),
-                         aux_feeder.shared_labels.eq(bank.shared_labels)]
+        self._models.connect_feeder(m, bank, aux_feeder)
         self._front_end.connect_aux(m, bank, control, aux_feeder)
         for name, source, target in (("row_jobs", row_feeder.o, rows.i_job),
                                      ("aux_jobs", aux_feeder.o, aux.i_job),
@@ -205,9 +195,8 @@ class Top(wiring.Component):
         begin = self._strobe(m, control.begin, "begin")
         m.d.comb += [
             aux_feeder.start.eq(begin), aux_feeder.stop.eq(control.stop),
-            aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(
-                control.row_beats * self.config.rows.label_rows if self.config.rows.packed
-                else bank.rows),
+            aux_feeder.epochs.eq(bank.epochs),
+            aux_feeder.rows.eq(self._front_end.label_rows(bank, control)),
             aux_feeder.label_format.eq(bank.label_format),
             aux_feeder.load_model.eq(bank.warm_start),
             aux_feeder.load_coefficients.eq(control.corrects),
@@ -218,15 +207,6 @@ class Top(wiring.Component):
             aux_feeder.labels_address.eq(bank.labels_address),
             control.label_beats.eq(aux_feeder.label_beats),
         ]
-
-    def _connect_row_feeder(self, m, bank, control):
-        """Feeder of the rows; returns it."""
-        feeder = self._front_end.place_feeder(m, bank, control, self._strobe)
-        # A reader of several ports adds the addresses of its slices.
-        start = bank.rows_address if self.config.row_ports == 1 else 0
-        m.d.comb += [feeder.stop.eq(control.stop), feeder.copies.eq(bank.copies),
-                     feeder.address.eq(start), feeder.stride.eq(bank.copy_stride)]
-        return feeder
 
     def _connect_model(self, m, control, pipeline, models):
         """Models between memory and the pipeline."""
@@ -270,6 +250,12 @@ class Top(wiring.Component):
                 m.d.sync += [amount.eq(amounts[name]), counter.eq(counter + amount)]
                 with m.If(cleared):
                     m.d.sync += counter.eq(0)
+
+
+def _read_members(prefixes, data_width):
+    """Members of buses that read."""
+    return {name: member for prefix in prefixes for name, member in flat_members(
+        prefix, Out(AxiRead(data_width=data_width))).items()}
 
 
 @contextmanager

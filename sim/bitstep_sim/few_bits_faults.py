@@ -42,6 +42,6 @@ FEW_BITS_FAULTS = [
               "byte_counts"),
     _on_board("condition dropped", _PHASES, "follows.eq(steps & (last_row | self.step_due))",
               "follows.eq(steps)", "drawn"),
-    _on_board("wait dropped", _PHASES, "else self.outstanding == 0", "else self.outstanding >= 0",
-              "users_have"),
+    _on_board("wait dropped", _PHASES, "return self.outstanding == 0",
+              "return self.outstanding >= 0", "users_have"),
 ]

@@ -24,8 +24,9 @@ PORT_FAULTS = [
            "self.parts[0].accepted"),
     _fault("operands swapped", _READER, "Cat(part.o.payload for part in self.parts)",
            "Cat(part.o.payload for part in reversed(self.parts))"),
-    _fault("wrong address", "top.py", "bank.rows_address if self.config.row_ports == 1 else 0",
-           "bank.rows_address", board="board/test_row_ports.py::either_port"),
+    _fault("wrong address", "top.py", "buses, first_row = rows.buses, 0",
+           "buses, first_row = rows.buses, bank.rows_address",
+           board="board/test_row_ports.py::either_port"),
     _fault("wrong signal", "top.py", "rows.stride.eq(bank.port_stride)", "rows.stride.eq(1)",
            board="board/test_row_ports.py::its_slice"),
 ]

@@ -215,6 +215,11 @@ class PipelineConfig:
         return ["m_axi_rows", *(f"m_axi_rows{port}" for port in range(1, self.row_ports))]
 
     @property
+    def fine_buses(self) -> list[str]:
+        """Names of the top's buses for fine rows: one with ``refetch``, else none."""
+        return ["m_axi_fine"] * self.refetch
+
+    @property
     def port_width(self) -> int:
         """Bits of a memory port of the rows."""
         return self.bus_width // self.row_ports

@@ -45,7 +45,7 @@ class EpochScale(wiring.Component):
             "planes": In(5), "label_shift": In(shift), "intercept_level": In(level),
             "derivatives": In(1),
             "o_label_shift": Out(shift), "o_intercept_level": Out(level), "bad": Out(1),
-            **({"fine": In(1)} if config.stages.solver.fine else {}),
+            "fine": In(1),
         })
 
     def elaborate(self, platform):

@@ -165,9 +165,8 @@ class PynqBoard:
     def ports(self, config: PipelineConfig) -> dict[str, tuple[str, int]]:
         """Return the name of the memory port and the width in bits for each memory bus of the top.
         """
-        buses = dict.fromkeys(config.row_buses, config.port_width) | {"m_axi_aux": AUX_WIDTH}
-        if config.refetch:
-            buses["m_axi_fine"] = AUX_WIDTH
+        buses = dict.fromkeys(config.row_buses, config.port_width) \
+            | dict.fromkeys(["m_axi_aux", *config.fine_buses], AUX_WIDTH)
         ports = self.family.row_ports[config.row_ports]
         return {bus: (port, width)
                 for (bus, width), port in zip(buses.items(), ports, strict=False)}

@@ -13,9 +13,9 @@ from bitstep_hw.packed.sequencer import InterleavingSequencer
 from bitstep_hw.packed.solvers import RowSolvers
 from bitstep_hw.packed.sums import RowSums
 from bitstep_hw.packed.words import PackedWords
-from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.arithmetic import delay, each
 from bitstep_hw.parts.beat_dithers import BeatDithers
-from bitstep_hw.parts.run import row_shape
+from bitstep_hw.parts.run import labels_of, row_shape
 from bitstep_hw.pipeline.frame import PipelineFrame
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.rows.decoder import decode
@@ -62,8 +62,7 @@ class PackedPipeline(PipelineFrame):
         self.sums = RowSums(config=config)
         self.engine: Any = CorrectionEngine(config=config) \
             if config.stages.corrections else None
-        super().__init__(config, labels=row_shape(config),
-                         more={"models": In(5)} if config.models > 1 else {})
+        super().__init__(config, labels=row_shape(config), more={"models": In(5)})
 
     def elaborate(self, platform):
         m = Module()
@@ -136,9 +135,7 @@ class PackedPipeline(PipelineFrame):
 
     def _labels(self):
         """Labels of the beat's rows, of the slot's model."""
-        models, labels = self.config.models, self.sequencer.labels
-        if self.config.row_weights:
-            labels = labels.labels
+        models, labels = self.config.models, labels_of(self.config, self.sequencer.labels)
         if self.config.rows.label_rows * models == 1:
             return [labels]
         per_row = [[labels[row * models + model] for model in range(models)]
@@ -154,7 +151,7 @@ class PackedPipeline(PipelineFrame):
             distances.intercept.eq(words.intercept),
             distances.intercept_level.eq(self.run.intercept_level),
             distances.label_shift.eq(steps.label_shift),
-            *(to.eq(word) for to, word in zip(distances.words, words.o, strict=True)),
+            *each(distances.words, words.o),
         ]
         self._decode(m, self._after(m, self.sequencer.beat, stages - 1, "dot_beat"),
                      distances.levels,
@@ -198,8 +195,7 @@ class PackedPipeline(PipelineFrame):
             solvers.dithers.eq(self._after(m, self.sequencer.dithers, measured - 1, "dithers")),
             *self._scale(m, chosen, steps, since),
             solvers.loss.eq(self.run.loss),
-            *(to.eq(distance) for to, distance in zip(solvers.distances, self.distances.o,
-                                                      strict=True)),
+            *each(solvers.distances, self.distances.o),
         ]
 
     def _scale(self, m, chosen, steps, since):
@@ -267,12 +263,12 @@ class PackedPipeline(PipelineFrame):
         m.d.comb += [
             sums.valid.eq(self._after(m, slot.valid, solved, "solved")),
             sums.intercept_level.eq(self.run.intercept_level),
-            *(to.eq(update) for to, update in zip(sums.updates, self.solvers.o, strict=True)),
+            *each(sums.updates, self.solvers.o),
             words.change.eq(self._after(m, slot.valid, changed, "changed")),
             words.model.eq(self._after(m, slot.model, changed, "changed_model")),
         ]
         for targets, sources in zip(words.changes, sums.o, strict=True):
-            m.d.comb += [to.eq(value) for to, value in zip(targets, sources, strict=True)]
+            m.d.comb += each(targets, sources)
         self._decode(m, self._after(m, self.sequencer.beat, solved - 1, "beat"), sums.levels,
                      _GRADIENT)
         solved_model = self._after(m, slot.model, solved, "solved_model")

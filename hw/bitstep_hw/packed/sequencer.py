@@ -69,8 +69,7 @@ class InterleavingSequencer(wiring.Component):
             "labels": Out(labels), "dithers": Out(dithers), "entered": Out(1),
             "wait_rows": Out(1), "wait_labels": Out(1), "wait_update": Out(1),
             "wait_correction": Out(1), "flushing": Out(1),
-            **({"next_model": Out(range(config.models))}
-               if config.row_weights and config.models > 1 else {}),
+            "next_model": Out(range(config.models)),
         })
 
     def elaborate(self, platform):

@@ -6,10 +6,11 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.parts.widths import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT, UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import MANTISSA_WIDTH, MAX_SHIFT, UPDATE_WIDTH
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
+from bitstep_hw.pipeline.update.step_shift import placed_dither, shifted_by
 
 
 class RowSolvers(wiring.Component):
@@ -102,12 +103,7 @@ class RowSolvers(wiring.Component):
     def _solve(self, m, row, takes, shift, step, wrong):
         """Update of a row."""
         dither = self.dithers.word_select(row, DITHER_WIDTH)
-        addend = Signal(MAX_SHIFT * SHIFT_UNIT, name=f"addend_{row}", reset_less=True)
-        with m.Switch(self.shift):
-            for number in range(1, MAX_SHIFT + 1):
-                with m.Case(number):
-                    m.d.sync += addend.eq(
-                        Cat(C(1, 1), dither) << SHIFT_UNIT * number >> DITHER_WIDTH + 1)
+        addend = placed_dither(m, Cat(C(1, 1), dither), self.shift, name=f"addend_{row}")
         distance = self.distances[row]
         width = max(len(distance) + MANTISSA_WIDTH, len(addend)) + 2
         exact = Signal(signed(width), name=f"exact_{row}", reset_less=True)
@@ -124,11 +120,7 @@ class RowSolvers(wiring.Component):
                 up.eq((self._of_row(self.derivative_step, row)[:STEP_FRACTION]
                        + late_dither)[STEP_FRACTION]),
             ]
-        shifted = Signal(signed(width - SHIFT_UNIT), name=f"shifted_{row}")
-        with m.Switch(shift):
-            for number in range(1, MAX_SHIFT + 1):
-                with m.Case(number):
-                    m.d.comb += shifted.eq(exact >> SHIFT_UNIT * number)
+        shifted = shifted_by(m, exact, shift, name=f"shifted_{row}")
         rounded = (step + up)[:UPDATE_WIDTH - 1]
         with m.If(self.loss == Loss.HINGE):
             m.d.sync += self.o[row].eq(

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import UPDATE_WIDTH
-from bitstep_hw.parts.arithmetic import delay, scale
+from bitstep_hw.parts.arithmetic import delay, each, scale
 
 
 def change_width(config):
@@ -68,7 +68,7 @@ class RowSums(wiring.Component):
             if distance < config.rows.rows_per_beat:
                 sums, distance = self._summed(sums, distance), 2 * distance
             assert distance >= config.rows.rows_per_beat
-            m.d.comb += [target.eq(value) for target, value in zip(self.o[lane], sums, strict=True)]
+            m.d.comb += each(self.o[lane], sums)
         return m
 
     def _summed(self, sums, distance):
@@ -83,5 +83,5 @@ class RowSums(wiring.Component):
         kept = [Signal(value.shape(), name=f"{name}_{row}", reset_less=True)
                 for row, value in enumerate(values)]
         with m.If(valid):
-            m.d.sync += [register.eq(value) for register, value in zip(kept, values, strict=True)]
+            m.d.sync += each(kept, values)
         return kept

@@ -54,7 +54,7 @@ class PackedWords(wiring.Component):
                                                               config.rows.rows_per_beat),
             "overflowed": Out(1), "overflowed_model": Out(number),
             "words": In(ModelWords(config=config)), "selected": In(number),
-            **({"pending": In(corrected), "sampled": Out(corrected)} if config.corrections else {}),
+            "pending": In(corrected), "sampled": Out(corrected),
         })
 
     @property
@@ -113,9 +113,9 @@ class PackedWords(wiring.Component):
         changes are subtracted from, in that cycle, and a flag that a correction left the range.
         """
         seen, words = Signal(self._layout, reset_less=True), self.words
-        slot, current, carry = self.slot, now, C(0)
+        slot, current, carry, read, sampled = self.slot, now, C(0), seen, ()
         if self.config.corrections:
-            slot = delay(m, self.slot, 1, name="slot")
+            slot, sampled = delay(m, self.slot, 1, name="slot"), self.sampled
             current, carry, before, read = self._correct(m, slot, now, before)
         m.d.sync += seen.eq(current)
         if self.config.minibatch:
@@ -131,10 +131,7 @@ class PackedWords(wiring.Component):
         m.d.comb += [word.eq(seen[lane]) for lane, word in enumerate(self.o)]
         places = self.config.rows.model_lanes
         m.d.comb += self.intercept.eq(seen[places])
-        if self.config.corrections:
-            m.d.comb += [word.eq(seen[lane]) for lane, word in enumerate(self.sampled)]
-        else:
-            read = seen
+        m.d.comb += [word.eq(seen[lane]) for lane, word in enumerate(sampled)]
         pairs = [Cat(read[lane], read[lane + 1]) for lane in range(0, places, 2)]
         m.d.comb += words.read_data.eq(Array(pairs)[words.shown])
         with m.If(words.intercept):

@@ -34,6 +34,21 @@ def when(m, enable):
     return nullcontext() if enable is None else m.If(enable)
 
 
+def each(targets, sources):
+    """Statements that connect one array with another."""
+    return [target.eq(source) for target, source in zip(targets, sources, strict=True)]
+
+
+def same(target, source, *names):
+    """Statements that connect members of two interfaces that have the same names."""
+    return [getattr(target, name).eq(getattr(source, name)) for name in names]
+
+
+def delay_ports(m, part, cycles, *names):
+    """:func:`delay` of some ports of a part, in this order."""
+    return [delay(m, getattr(part, name), cycles, name=name) for name in names]
+
+
 def delay(m, value, cycles, *, name):
     """``value`` as it was ``cycles`` clock edges ago; ``value`` itself for 0 cycles."""
     assert cycles >= 0, f"{name} comes {-cycles} cycles too late"
@@ -84,7 +99,7 @@ def adder_tree(m, terms, *, stages, valid, name, signs=None, far=False):
         for index, term in enumerate(terms):
             registers.append(Signal(term.shape(), name=f"{name}_{stage}_{index}", reset_less=True))
         with when(m, valid):
-            m.d.sync += [register.eq(term) for register, term in zip(registers, terms, strict=True)]
+            m.d.sync += each(registers, terms)
         terms = registers
         valid = delay_enable(m, valid, 1, name=f"{name}_valid_{stage}")
     assert len(terms) == 1, "the caller gave too few stages for its terms"

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH, ROWS_PER_BLOCK
 from bitstep.golden.threefry import GROUP, PARITY, ROTATIONS, ROUNDS
+from bitstep_hw.parts.arithmetic import each
 from bitstep_hw.parts.dither import KEY_WIDTH
 
 
@@ -82,7 +83,7 @@ class BeatDithers(wiring.Component):
         """Registers of a block's two words."""
         kept = [Signal(32, name=f"{word}_{name}", reset_less=True) for word in "xy"]
         with m.If(moves):
-            m.d.sync += [register.eq(value) for register, value in zip(kept, pair, strict=True)]
+            m.d.sync += each(kept, pair)
         return kept
 
     def _rounds(self, x, y, group):

@@ -40,6 +40,11 @@ def row_shape(config):
         else label_shape(rows * config.models)
 
 
+def labels_of(config, beside):
+    """Labels out of a value of :func:`row_shape`."""
+    return beside.labels if config.row_weights else beside
+
+
 def weighted_shape(models, rows=1):
     """Shape of the labels and weights of rows that are taken together, with the place of the first
     row's dither (:func:`bitstep.golden.steps.row_mantissa`), that of row 0 being 0.

@@ -18,14 +18,13 @@ from bitstep.pipeline.parts.widths import (
     UPDATE_WIDTH,
 )
 from bitstep_hw.axi.buses import JOB_LAYOUT
-from bitstep_hw.parts.arithmetic import delay, out_of_range
-from bitstep_hw.parts.run import reads_derivatives
+from bitstep_hw.parts.arithmetic import delay, each, out_of_range
+from bitstep_hw.parts.run import labels_of, reads_derivatives
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.proximal import Proximal
 from bitstep_hw.pipeline.model.refetcher import Refetcher
 from bitstep_hw.pipeline.model.rounded_model import RoundedModel
 from bitstep_hw.pipeline.model.words import lend
-from bitstep_hw.pipeline.model_path import each
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
 from bitstep_hw.pipeline.update.update_sum import UpdateSum
 
@@ -276,8 +275,8 @@ class Refetching(Extra):
         """Bounds that tell whether a row's codes decide it, into the solver."""
         sequencer, run, solver = pipeline.sequencer, pipeline.run, path.solver
         m.submodules.bounds = bounds = CellBounds(config=self.config)
-        label = delay(m, sequencer.label.labels if self.config.row_weights else sequencer.label,
-                      self.config.stages.dot.cycles, name="bounds_label")
+        label = delay(m, labels_of(self.config, sequencer.label), self.config.stages.dot.cycles,
+                      name="bounds_label")
         margin = self._lookahead_margin(m, pipeline, path.derivative_step)
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),

@@ -61,16 +61,15 @@ class PipelineFrame(wiring.Component):
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
             "model_done": Out(1),
             "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
-            **({"model": In(range(config.models)), "overflow": In(3 * config.models),
-                "more_steps": In(EpochSteps()).array(config.models - 1)}
-               if self.has_more_models else {}),
+            "model": In(range(config.models)), "overflow": In(3 * config.models),
+            "more_steps": In(EpochSteps()).array(config.models - 1),
             **more,
         })
 
     @property
     def all_steps(self):
         """Numbers of the epoch, of every model."""
-        return [self.steps, *(self.more_steps if self.has_more_models else ())]
+        return [self.steps, *self.more_steps]
 
     @property
     def label_shifts(self):

@@ -3,7 +3,7 @@
 from amaranth import C, Signal
 from amaranth.lib import wiring
 
-from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.arithmetic import delay, each, same
 from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.products.dot_product import DotProduct
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
@@ -14,11 +14,6 @@ from bitstep_hw.pipeline.update.row_mantissa import row_mantissa
 from bitstep_hw.pipeline.update.update_queue import UpdateQueue
 
 SOLVERS = {"linear": LinearSolver, "logistic": LogisticSolver}
-
-
-def each(targets, sources):
-    """Statements that connect one array with another."""
-    return [target.eq(source) for target, source in zip(targets, sources, strict=True)]
 
 
 class ModelPath:
@@ -51,7 +46,7 @@ class ModelPath:
         self._product_stages = 2 if config.stages.clock.fast else 1
         self.derivative_step = DerivativeStep(
             bound_width=bound_width(config) if linear else None,
-            product_stages=self._product_stages, decoded=config.update_interval == 1)
+            product_stages=self._product_stages, decoded=config.clock.every_cycle)
         # With ``row_weights``: cycles from a row's own mantissa until the row enters the solver,
         # and from its largest derivative, which may also come after the row has entered: rows that
         # look ahead from a batch to the next enter early.
@@ -80,8 +75,7 @@ class ModelPath:
         if self.config.models == 1:
             wiring.connect(m, words, mine)
             return
-        for name in ("index", "pair", "shown", "write_data", "intercept", "clear"):
-            m.d.comb += getattr(mine, name).eq(getattr(words, name))
+        m.d.comb += same(mine, words, "index", "pair", "shown", "write_data", "intercept", "clear")
         m.d.comb += mine.write.eq(self.selects(port, words.write))
 
     def connect_model(self, m, pipeline, slots):
@@ -131,8 +125,7 @@ class ModelPath:
                          part.label_shift.eq(label_shift)]
         for extra in pipeline.extras:
             extra.connect_solver(m, solver, pipeline.run)
-        m.d.comb += [getattr(solver, name).eq(getattr(pipeline.run, name))
-                     for name in solver.RUN_NUMBERS]
+        m.d.comb += same(solver, pipeline.run, *solver.RUN_NUMBERS)
 
     def _scale(self, m, pipeline, steps, row):
         """What the solver scales a row by, when it takes it, by name; with ``row_weights`` from the

@@ -4,13 +4,13 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 
 from bitstep.pipeline.parts.formats import FLOAT_GUARD
-from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.arithmetic import delay, each
 from bitstep_hw.parts.dither import Dither
 from bitstep_hw.parts.row_dithers import RowDithers
-from bitstep_hw.parts.run import row_shape
+from bitstep_hw.parts.run import labels_of, row_shape
 from bitstep_hw.pipeline.extras import extras_of
 from bitstep_hw.pipeline.frame import PipelineFrame
-from bitstep_hw.pipeline.model_path import ModelPath, connect_selected, each
+from bitstep_hw.pipeline.model_path import ModelPath, connect_selected
 from bitstep_hw.pipeline.products.correlator import Correlator
 from bitstep_hw.pipeline.rows.between_batches import between_batches
 from bitstep_hw.pipeline.rows.inputs import RowInputs
@@ -46,7 +46,7 @@ class Pipeline(PipelineFrame):
         self.levels = Levels(config=config)
         self.correlator = Correlator(config=config)
         self.dither = RowDithers(cycles=config.stages.dot.cycles) \
-            if config.stages.dither.every_cycle else Dither(config=config)
+            if config.clock.every_cycle else Dither(config=config)
         self.paths = [ModelPath(config, number) for number in range(config.models)]
         self.extras = extras_of(config)
         super().__init__(config, labels=row_shape(config), more={
@@ -122,7 +122,7 @@ class Pipeline(PipelineFrame):
             levels.beat.eq(self.sequencer.beat), *each(levels.slots, slots[:-1]),
             levels.last_lanes.eq(self.run.last_lanes), levels.lookahead.eq(self.run.lookahead),
         ]
-        if self.config.update_interval == 1:
+        if self.config.clock.every_cycle:
             m.d.comb += levels.start.eq(self.start)
         if self.config.batch_lookahead:
             m.d.comb += [levels.beats.eq(self.run.beats_per_row),
@@ -165,7 +165,7 @@ class Pipeline(PipelineFrame):
         """Solvers, and the dither that all models have in common."""
         entered = self.config.stages.solver_entry
         row = self.sequencer.label
-        label = delay(m, row.labels if self.config.row_weights else row, entered, name="label")
+        label = delay(m, labels_of(self.config, row), entered, name="label")
         labels = [label] if len(self.paths) == 1 else list(label)
         for path, own, steps, shift in zip(self.paths, labels, self.all_steps, self.label_shifts,
                                            strict=True):

@@ -1,14 +1,18 @@
-"""Front-ends of the row formats: the way of rows from memory into the pipeline.
+"""Front-ends of the row formats: the way of rows from memory into the pipeline, and all else that
+the shell does otherwise for them.
 
 :attr:`bitstep.pipeline.parts.formats.RowFormat.front_end` names the one of a format.
 """
 
+from amaranth import C, Cat, Mux
 from amaranth.lib import wiring
 
 from bitstep_hw.bit_planes.epoch_scale import EpochScale
 from bitstep_hw.bit_planes.plane_feeder import PlaneFeeder
+from bitstep_hw.bit_planes.sizes import UNIT_GROUPS, BitPlaneSizes
 from bitstep_hw.bit_planes.transpose import BitPlaneTranspose
 from bitstep_hw.parts.run import reads_derivatives
+from bitstep_hw.shell.beat_count import BeatCount
 from bitstep_hw.shell.codebooks import Codebooks
 from bitstep_hw.shell.job_feeders import RowFeeder
 
@@ -20,10 +24,41 @@ class FrontEnd:
     ----------
     config : PipelineConfig
         The pipeline.
+
+    Attributes
+    ----------
+    sizes : tuple of str
+        Members of :class:`bitstep_hw.shell.run_check.RunCheck` with sizes that only its rows have.
+    before_epochs : str
+        State of the control that the first model and the coefficients are followed by.
     """
+
+    sizes: tuple[str, ...] = ()
+    before_epochs = "Table"
 
     def __init__(self, config):
         self.config = config
+
+    def count_beats(self, m, check):
+        """Beats of all rows, for the check of a run; with bits above the 32nd if they are too many.
+        """
+        return check.product(m, check.registers.beats_per_row)
+
+    def reads_derivatives(self, registers):
+        """1 if the labels of a run are derivatives at a centre."""
+        del registers
+        return C(0)
+
+    def label_rows(self, bank, control):
+        """Rows that have labels in memory."""
+        del control
+        return bank.rows
+
+    def connect_control(self, m, control, wanted, ready):
+        """What the control loads, out of its stream while it is ``wanted``; drive ``ready``."""
+
+    def load_state(self, m, state, control, wanted):
+        """State of the control in which that is loaded."""
 
     def connect_rows(self, m, control, rows, pipeline):
         """Beats from the reader ``rows`` into the pipeline; returns the strobe that one entered."""
@@ -44,8 +79,45 @@ class FrontEnd:
         """What the auxiliary stream has for it, into the feeder of that."""
 
 
+class PackedFrontEnd(FrontEnd):
+    """Packed rows, of which some have a beat, and labels, together."""
+
+    def count_beats(self, m, check):
+        """Beats of all rows; with bits above the 32nd if their labels are too many to count."""
+        m.submodules.count = count = BeatCount(rows_per_beat=self.config.rows.rows_per_beat)
+        m.d.comb += [count.start.eq(check.start), count.rows.eq(check.registers.rows),
+                     check.ready.eq(count.ready)]
+        labels = count.beats * self.config.rows.label_rows
+        return Cat(count.beats, Mux(count.ready, labels[32:], 0))
+
+    def label_rows(self, bank, control):
+        """Rows of whole beats."""
+        return control.row_beats * self.config.rows.label_rows
+
+
 class TableFrontEnd(FrontEnd):
     """Codebooks, which turn codes into levels."""
+
+    before_epochs = "Codebooks"
+
+    def count_beats(self, m, check):
+        """Beats of all rows, and those of the tables."""
+        words = self.config.rows.codebook_beat_words
+        m.d.sync += check.codebooks_beats.eq(check.registers.beats_per_row * words)
+        return super().count_beats(m, check)
+
+    def connect_control(self, m, control, wanted, ready):
+        """The tables."""
+        m.d.comb += [control.o_tables.payload.eq(control.i.payload),
+                     control.o_tables.valid.eq(wanted & control.i.valid),
+                     ready.eq(wanted & control.o_tables.ready)]
+
+    def load_state(self, m, state, control, wanted):
+        """Load the tables."""
+        with state(self.before_epochs):
+            m.d.comb += [wanted.eq(1), control.model_io.eq(1)]
+            with m.If(control.tables_done):
+                m.next = super().before_epochs
 
     def connect_rows(self, m, control, rows, pipeline):
         """Rows through the tables."""
@@ -68,6 +140,22 @@ class TableFrontEnd(FrontEnd):
 
 class PlaneFrontEnd(FrontEnd):
     """Planes of bit-plane rows, which are put together to codes."""
+
+    sizes = ("plane_units", "last_groups")
+
+    def count_beats(self, m, check):
+        """Sizes of bit-plane rows; returns the units of a plane of all rows."""
+        m.submodules.sizes = sizes = BitPlaneSizes(config=self.config)
+        m.d.comb += [
+            sizes.beats.eq(check.registers.beats_per_row),
+            sizes.last_lanes.eq(check.registers.last_lanes),
+            check.plane_units.eq(sizes.plane_units), check.last_groups.eq(sizes.last_groups),
+        ]
+        return (check.product(m, sizes.groups) + (UNIT_GROUPS - 1)) // UNIT_GROUPS
+
+    def reads_derivatives(self, registers):
+        """1 if the labels of a run are derivatives at a centre."""
+        return reads_derivatives(registers)
 
     def connect_rows(self, m, control, rows, pipeline):
         """Planes into the pipeline, in slots."""
@@ -104,4 +192,10 @@ class PlaneFrontEnd(FrontEnd):
         return feeder
 
 
-FRONT_ENDS = {None: FrontEnd, "tables": TableFrontEnd, "planes": PlaneFrontEnd}
+_FRONT_ENDS = {None: FrontEnd, "tables": TableFrontEnd, "planes": PlaneFrontEnd}
+
+
+def front_end_of(config):
+    """Return the front-end of a pipeline."""
+    kind = PackedFrontEnd if config.rows.packed else _FRONT_ENDS[config.rows.front_end]
+    return kind(config)

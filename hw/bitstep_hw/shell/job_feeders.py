@@ -127,10 +127,8 @@ class AuxFeeder(wiring.Component):
             "load_model": In(1), "load_coefficients": In(1), "model_beats": In(32),
             "model_address": In(64), "coefficients_address": In(64),
             "table_address": In(64), "labels_address": In(64), "label_beats": Out(32),
-            **({"codebooks_address": In(64), "codebooks_beats": In(32)}
-               if codebooks else {}),
-            **({"models": In(5), "shared_labels": In(1)} if streams > 1 else {}),
-            **({"weighted": In(1)} if weights else {}),
+            "codebooks_address": In(64), "codebooks_beats": In(32),
+            "models": In(5), "shared_labels": In(1), "weighted": In(1),
             "o": Out(stream.Signature(JOB_LAYOUT)),
         })
 

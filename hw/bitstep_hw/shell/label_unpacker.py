@@ -57,10 +57,7 @@ class LabelUnpacker(wiring.Component):
             "i": In(stream.Signature(AUX_WIDTH)),
             "o": Out(stream.Signature(weighted_shape(models, rows) if weights
                                       else label_shape(rows * models))),
-            "label_format": In(2),
-            **({"weighted": In(1)} if weights else {}),
-            **({"shared": In(1)} if models > 1 else {}),
-            "restart": In(1),
+            "label_format": In(2), "weighted": In(1), "shared": In(1), "restart": In(1),
         })
 
     def elaborate(self, platform):

@@ -1,19 +1,17 @@
 """Check of a run's registers against the pipeline that is there, and sizes that follow from them.
 """
 
-from amaranth import C, Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.bit_planes import GROUP
-from bitstep.pipeline.losses import solver_shift
 from bitstep.pipeline.needs import NEEDS
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import FEW_BITS, MAX_CELL_HALF_LEVELS
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH, UNIT_GROUPS, BitPlaneSizes
-from bitstep_hw.parts.run import reads_derivatives
-from bitstep_hw.shell.beat_count import BeatCount
+from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH
+from bitstep_hw.shell.front_ends import front_end_of
+from bitstep_hw.shell.interleaved_models import models_of
 from bitstep_hw.shell.register_bank import writable
 
 
@@ -22,14 +20,6 @@ def registers_layout(config):
     return data.StructLayout({
         name: sum(part.width for part in parts)
         for name, parts in writable(*config.register_choices).items()})
-
-
-def bit_plane_sizes(config):
-    """Return the members with sizes of bit-plane rows, if these are what a pipeline reads."""
-    if config.row_format != BIT_PLANES:
-        return {}
-    return {"plane_units": Out(GROUPS_WIDTH),
-            "last_groups": Out(range(config.rows.lanes // GROUP + 1))}
 
 
 class RunCheck(wiring.Component):
@@ -67,12 +57,14 @@ class RunCheck(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
+        self._front_end, self._models = front_end_of(config), models_of(config)
         super().__init__({
             "registers": In(registers_layout(config)),
             "start": In(1), "ready": Out(1), "bad": Out(1),
             "row_beats": Out(32), "model_beats": Out(32), "codebooks_beats": Out(32),
             "corrects": Out(1),
-            **bit_plane_sizes(config),
+            "plane_units": Out(GROUPS_WIDTH),
+            "last_groups": Out(range(config.rows.lanes // GROUP + 1)),
         })
 
     def elaborate(self, platform):
@@ -80,45 +72,16 @@ class RunCheck(wiring.Component):
         registers = self.registers
         wrong = [*self._wrong_numbers(), *self._wrong_parts()]
         found, bad = Signal(len(wrong)), Signal()
-        model_beats = registers.beats_per_row * (self.config.rows.model_lanes // 2) + 1
-        if self.config.models > 1:
-            one = Signal(32)        # a cycle for each product
-            m.d.sync += one.eq(model_beats)
-            model_beats = one * registers.models
+        model_beats = self._models.beats(
+            m, registers.beats_per_row * (self.config.rows.model_lanes // 2) + 1, registers)
         m.d.sync += [
             found.eq(Cat(wrong)), bad.eq(found.any()),
             self.corrects.eq(registers.correction_period != 0),
             self.model_beats.eq(model_beats),
         ]
-        if self.config.codebooks:
-            words = self.config.rows.codebook_beat_words
-            m.d.sync += self.codebooks_beats.eq(registers.beats_per_row * words)
-        if self.config.row_format == BIT_PLANES:
-            total = self._count_units(m)
-        elif self.config.packed:
-            total = self._count_packed_beats(m)
-        else:
-            total = self._product(m, registers.beats_per_row)
+        total = self._front_end.count_beats(m, self)
         m.d.comb += [self.row_beats.eq(total), self.bad.eq(bad | total[32:].any())]
         return m
-
-    def _count_units(self, m):
-        """Sizes of bit-plane rows; returns the units of a plane of all rows."""
-        m.submodules.sizes = sizes = BitPlaneSizes(config=self.config)
-        m.d.comb += [
-            sizes.beats.eq(self.registers.beats_per_row),
-            sizes.last_lanes.eq(self.registers.last_lanes),
-            self.plane_units.eq(sizes.plane_units), self.last_groups.eq(sizes.last_groups),
-        ]
-        return (self._product(m, sizes.groups) + (UNIT_GROUPS - 1)) // UNIT_GROUPS
-
-    def _count_packed_beats(self, m):
-        """Beats of packed rows; with bits above the 32nd if their labels are too many to count."""
-        m.submodules.count = count = BeatCount(rows_per_beat=self.config.rows.rows_per_beat)
-        m.d.comb += [count.start.eq(self.start), count.rows.eq(self.registers.rows),
-                     self.ready.eq(count.ready)]
-        labels = count.beats * self.config.rows.label_rows
-        return Cat(count.beats, Mux(count.ready, labels[32:], 0))
 
     def _wrong_numbers(self):
         """Flags of numbers that no run or not this pipeline can have."""
@@ -137,7 +100,7 @@ class RunCheck(wiring.Component):
             registers.epochs == 0, registers.batch == 0, registers.copies == 0,
             registers.label_format == 3, registers.label_shift > config.rows.max_label_shift,
             # Further bounds: those of an epoch's planes and of several models (InterleavedModels).
-            registers.label_shift < (solver_shift(config.loss_family) if config.models == 1 else 0),
+            registers.label_shift < self._models.least_label_shift,
             registers.intercept_level > config.rows.intercept_limit,
             lookahead > config.lookahead, *too_long,
             registers.rows_address[:row_align].any(), registers.copy_stride[:row_align].any(),
@@ -156,7 +119,7 @@ class RunCheck(wiring.Component):
             ~logistic if config.loss_family == "logistic" else logistic,
             (registers.loss != Loss.LEAST_SQUARES) & ~huber
             & (registers.label_format != LabelFormat.SIGN)
-            & ~(reads_derivatives(registers) if config.row_format == BIT_PLANES else C(0)),
+            & ~self._front_end.reads_derivatives(registers),
             refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
             registers.cell_half_levels > MAX_CELL_HALF_LEVELS,
             *self._lacking("proximal", "refetch"),
@@ -168,8 +131,7 @@ class RunCheck(wiring.Component):
             (update_bits == 1) | (update_bits > FEW_BITS[1]) if config.rounded_updates
             else update_bits != 0,
         ]
-        if config.models > 1:
-            wrong += [registers.models == 0, registers.models > config.models]
+        wrong += self._models.wrong(registers)
         wrong.append(registers.gradient & (
             (registers.batch < registers.rows) | (registers.epochs != 1)
             | (registers.correction_period != 0) | (registers.proximal_period != 0)
@@ -187,7 +149,7 @@ class RunCheck(wiring.Component):
         return [need.asked(self.registers) for need in NEEDS
                 if need.choice in choices and not getattr(self.config, need.choice)]
 
-    def _product(self, m, length):
+    def product(self, m, length):
         """Multiply rows by the length of one, a bit a cycle; returns the product."""
         total, addend, factor = Signal(53), Signal(52), Signal(20)
         m.d.sync += self.ready.eq(factor[1:] == 0)

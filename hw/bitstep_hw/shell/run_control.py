@@ -4,14 +4,18 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from bitstep.pipeline.bit_planes import GROUP
 from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
+from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH
+from bitstep_hw.parts.arithmetic import same
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.reset import SETTLE
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
-from bitstep_hw.shell.interleaved_models import InterleavedModels
-from bitstep_hw.shell.run_check import RunCheck, bit_plane_sizes, registers_layout
+from bitstep_hw.shell.front_ends import front_end_of
+from bitstep_hw.shell.interleaved_models import models_of
+from bitstep_hw.shell.run_check import RunCheck, registers_layout
 
 
 class RunControl(wiring.Component):
@@ -65,18 +69,19 @@ class RunControl(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
+        self._front_end, self._models = front_end_of(config), models_of(config)
         super().__init__({
             "registers": In(registers_layout(config)),
             "start": In(1), "abort": In(1), "begin": Out(1), "stop": Out(1),
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
             "overflowed": In(3 * config.models), "buses_idle": In(1), "write_idle": In(1),
             "row_beats": Out(32), "model_beats": Out(32), "codebooks_beats": Out(32),
-            "corrects": Out(1), "label_beats": In(32), **bit_plane_sizes(config),
+            "corrects": Out(1), "label_beats": In(32), "plane_units": Out(GROUPS_WIDTH),
+            "last_groups": Out(range(config.rows.lanes // GROUP + 1)),
             "i": In(stream.Signature(AUX_WIDTH)),
             "o_labels": Out(stream.Signature(AUX_WIDTH)),
             "o_model": Out(stream.Signature(AUX_WIDTH)),
-            **({"o_tables": Out(stream.Signature(AUX_WIDTH)), "tables_done": In(1)}
-               if config.codebooks else {}),
+            "o_tables": Out(stream.Signature(AUX_WIDTH)), "tables_done": In(1),
             "job": Out(stream.Signature(JOB_LAYOUT)),
             "clear": Out(1), "load": Out(1), "load_coefficients": Out(1), "unload": Out(1),
             "port_done": In(1),
@@ -84,28 +89,24 @@ class RunControl(wiring.Component):
             "run": Out(RunRegisters(row_weights=config.row_weights)), "steps": Out(EpochSteps()),
             "busy": Out(1), "done": Out(1), "model_io": Out(1),
             "error": Out(4), "overflow": Out(3 * config.models), "epochs_done": Out(32),
-            **({"model": Out(range(config.models)),
-                "more_steps": Out(EpochSteps()).array(config.models - 1)}
-               if config.models > 1 else {}),
+            "model": Out(range(config.models)),
+            "more_steps": Out(EpochSteps()).array(config.models - 1),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.check = check = RunCheck(config=self.config)
-        interleaved, stopping = InterleavedModels(m, self), Signal()
-        failure = self._failure(m, stopping, interleaved)
+        self._models.place(m, self)
+        stopping = Signal()
+        failure = self._failure(m, stopping)
         address, settle = Signal(64), Signal(range(SETTLE))
         to_labels, to_model, take_entry = Signal(), Signal(), Signal()
         to_tables, table_ready = Signal(), Signal()
-        if self.config.codebooks:
-            m.d.comb += [self.o_tables.payload.eq(self.i.payload),
-                         self.o_tables.valid.eq(to_tables & self.i.valid),
-                         table_ready.eq(to_tables & self.o_tables.ready)]
+        self._front_end.connect_control(m, self, to_tables, table_ready)
         m.d.comb += [
             check.registers.eq(self.registers), check.start.eq(self.start & ~self.busy),
-            *(getattr(self, name).eq(getattr(check, name)) for name in (
-                "row_beats", "model_beats", "codebooks_beats", "corrects",
-                *bit_plane_sizes(self.config))),
+            *same(self, check, "row_beats", "model_beats", "codebooks_beats", "corrects",
+                  *self._front_end.sizes),
             *(getattr(self.run, name).eq(self.registers[name])
               for name in self.run.signature.members),
             self.o_labels.payload.eq(self.i.payload), self.o_model.payload.eq(self.i.payload),
@@ -133,11 +134,11 @@ class RunControl(wiring.Component):
                     m.d.sync += [self.done.eq(0), self.error.eq(0), self.overflow.eq(0),
                                  self.epochs_done.eq(0),
                                  address.eq(self.registers.model_out_address)]
-                    interleaved.begin()
+                    self._models.begin()
                     m.next = "Check"
-            self._load_states(m, state, interleaved, check, to_model, to_tables)
-            self._epoch_states(m, state, interleaved, expected, to_labels, take_entry)
-            self._write_states(m, state, interleaved, failure, sent, address, settle)
+            self._load_states(m, state, check, to_model, to_tables)
+            self._epoch_states(m, state, expected, to_labels, take_entry)
+            self._write_states(m, state, failure, sent, address, settle)
             # A register, because so many things wait for it.
             m.d.comb += stopping.eq(fsm.ongoing("Stop"))
             m.d.sync += self.stop.eq(stopping)
@@ -150,10 +151,10 @@ class RunControl(wiring.Component):
                     m.next = "Idle"
         return m
 
-    def _load_states(self, m, state, interleaved, check, to_model, to_tables):
+    def _load_states(self, m, state, check, to_model, to_tables):
         """States from the start to the first epoch."""
-        registers = self.registers
-        last = "Codebooks" if self.config.codebooks else "Table"
+        registers, models = self.registers, self._models
+        last = self._front_end.before_epochs
         with state("Check"):
             with m.If(check.bad):
                 m.d.sync += self.error.eq(Error.BAD_CONFIGURATION.value)
@@ -166,8 +167,8 @@ class RunControl(wiring.Component):
             m.d.comb += [to_model.eq(registers.warm_start), self.model_io.eq(1)]
             with m.If(self.port_done):
                 # Clearing is for all models at once.
-                interleaved.after_each("Load-Next", "Model-Loaded", loops=registers.warm_start)
-        interleaved.command_state(state, "Load-Next", self.load, "Model")
+                models.after_each("Load-Next", "Model-Loaded", loops=registers.warm_start)
+        models.command_state(state, "Load-Next", self.load, "Model")
         with state("Model-Loaded"):
             m.d.comb += self.load_coefficients.eq(self.corrects)
             m.next = last
@@ -176,27 +177,22 @@ class RunControl(wiring.Component):
         with state("Coefficients"):
             m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
             with m.If(self.port_done):
-                interleaved.after_each("Coefficients-Next", last)
-        interleaved.command_state(state, "Coefficients-Next", self.load_coefficients,
-                                  "Coefficients")
-        if self.config.codebooks:
-            with state("Codebooks"):
-                m.d.comb += [to_tables.eq(1), self.model_io.eq(1)]
-                with m.If(self.tables_done):
-                    m.next = "Table"
+                models.after_each("Coefficients-Next", last)
+        models.command_state(state, "Coefficients-Next", self.load_coefficients, "Coefficients")
+        self._front_end.load_state(m, state, self, to_tables)
 
-    def _epoch_states(self, m, state, interleaved, expected, to_labels, take_entry):
+    def _epoch_states(self, m, state, expected, to_labels, take_entry):
         """States of an epoch, up to the verdict on its model."""
         with state("Table"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                interleaved.store(slice(AUX_WIDTH))
+                self._models.store(slice(AUX_WIDTH))
                 m.next = "Table-Rest"
         with state("Table-Rest"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                interleaved.store(slice(AUX_WIDTH, None))
-                interleaved.after_each("Table", "Start")
+                self._models.store(slice(AUX_WIDTH, None))
+                self._models.after_each("Table", "Start")
         with state("Start"):
             m.d.comb += self.epoch_start.eq(1)
             m.next = "Epoch"
@@ -206,7 +202,7 @@ class RunControl(wiring.Component):
                 m.next = "Judge"
         with state("Judge"):
             # One cycle after the pipeline's last word, its flags have arrived too.
-            with m.If(interleaved.ended()):
+            with m.If(self._models.ended()):
                 m.d.sync += self.error.eq(Error.OVERFLOW.value)
                 m.next = "Stop"
             with m.Else():
@@ -217,16 +213,16 @@ class RunControl(wiring.Component):
                     with m.If(self.run.derivatives):
                         m.next = "Written"
 
-    def _write_states(self, m, state, interleaved, failure, sent, address, settle):
+    def _write_states(self, m, state, failure, sent, address, settle):
         """States in which an epoch's model goes to memory."""
         last_epoch = Signal()       # a cycle late: the number changes at an epoch's end
         m.d.sync += last_epoch.eq(self.epochs_done == self.registers.epochs - 1)
         with state("Write"):
             m.d.comb += [self.job.valid.eq(~sent), self.model_io.eq(1)]
             with m.If(self.port_done):
-                interleaved.after_each("Unload-Next", "Written")
-        interleaved.command_state(state, "Unload-Next", self.unload, "Write",
-                             statements=[self.job.valid.eq(~sent)])
+                self._models.after_each("Unload-Next", "Written")
+        self._models.command_state(state, "Unload-Next", self.unload, "Write",
+                                   statements=[self.job.valid.eq(~sent)])
         with state("Written"):
             # Four cycles pass before ``write_idle`` tells of this model.
             m.d.comb += self.model_io.eq(1)
@@ -238,18 +234,18 @@ class RunControl(wiring.Component):
                 with m.If(last_epoch):
                     m.next = "Stop"
 
-    def _failure(self, m, stopping, interleaved):
+    def _failure(self, m, stopping):
         """Keep the first reason of a failure, and collect what overflowed; returns the flag that
         the run fails now.
         """
         failure = Signal()
         causes = [(self.abort, Error.ABORTED), (self.row_error, Error.ROW_READ),
                   (self.aux_error, Error.AUX_READ), (self.write_error, Error.MODEL_WRITE),
-                  (self.misaligned | (self.epoch_start & interleaved.bad_shift()),
+                  (self.misaligned | (self.epoch_start & self._models.bad_shift()),
                    Error.BAD_CONFIGURATION)]
         m.d.comb += failure.eq(Cat(cause for cause, _ in causes).any())
         with m.If(self.busy & ~stopping):
-            m.d.sync += self.overflow.eq(self.overflow | interleaved.seen())
+            m.d.sync += self.overflow.eq(self.overflow | self._models.seen())
             for cause, reason in reversed(causes):
                 with m.If(cause):
                     m.d.sync += self.error.eq(reason.value)

@@ -141,8 +141,8 @@ _PROPERTIES = [
               'row = Signal(signed(config.rows.gram_width - 2)')),
     ("range-bounds", "CellBounds", "both sums fit dot_margin_width", cell_bounds,
      Mutation("pipeline/products/cell_bounds.py",
-              "MODEL_WIDTH + 3 + config.rows.capacity.bit_length()",
-              "MODEL_WIDTH + 1 + config.rows.capacity.bit_length()")),
+              "row = Signal(signed(config.rows.dot_margin_width)",
+              "row = Signal(signed(config.rows.dot_margin_width - 2)")),
 ]
 PROPERTIES = [
     Property(f"{name}-{config.bits}", component,

@@ -35,7 +35,7 @@ class Clock:
 
     @property
     def every_cycle(self) -> bool:
-        """True if a row may come in every cycle, inside a batch."""
+        """True if rows may come in every cycle: inside a batch none waits for another."""
         return self.update_interval == 1
 
     @property
@@ -96,13 +96,6 @@ class Dither:
         it, and a multiple of 5, the groups of four rounds.
         """
         return 5 if self.clock.update_interval == 2 else 15
-
-    @property
-    def every_cycle(self) -> bool:
-        """True if a row may come in every cycle: the rounds then have stages of their own, which
-        rows pass on their way to the dot product.
-        """
-        return self.clock.every_cycle
 
 
 @dataclass(frozen=True)
@@ -219,7 +212,7 @@ class ModelStore:
         """Slots before a slot whose words it may take, since they come too late for the memory: 4
         where the same words may be met in every cycle, else none.
         """
-        return 4 * self.dot.clock.every_cycle
+        return 4 if self.dot.clock.every_cycle else 0
 
     @property
     def entry(self) -> int:
@@ -407,7 +400,7 @@ class Stages:
 
     def __init__(self, choices: Any):
         self.rows = rows = format_of(choices)
-        self.clock = clock = choices.clock
+        self.clock = clock = Clock(choices.update_interval)
         self.dither, self.port = Dither(clock), ModelPort(clock)
         self.dot = self._dot_product(choices)
         self.store = self._model_store(choices)
@@ -450,7 +443,7 @@ class Stages:
         """Cycles by which an epoch's first slot comes later, so that its dither is there with its
         dot product.
         """
-        if self.dither.every_cycle:
+        if self.clock.every_cycle:
             return 0
         return max(0, self.dither.cycles + 1 - self.dot.cycles)
 

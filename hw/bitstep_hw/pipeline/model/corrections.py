@@ -85,10 +85,8 @@ class CorrectionEngine(wiring.Component):
             "load_i": In(AUX_WIDTH),
             "done": Out(1), "stop": In(1),
             "overflowed": Out(1),
-            **({"load_constants": In(1), "load_intercept": In(1),
-                "intercept": Out(signed(MODEL_WIDTH))} if config.stages.has_constants else {}),
-            **({"sums": In(1), "index": In(range(self.beats_kept))}
-               if config.stages.full_passes else {}),
+            "load_constants": In(1), "load_intercept": In(1), "intercept": Out(signed(MODEL_WIDTH)),
+            "sums": In(1), "index": In(range(self.beats_kept)),
             "walked": Out(range(self.beats_kept)),
             "overflowed_beat": Out(range(self.beats_kept)),
         })

@@ -48,9 +48,7 @@ class Intercept(wiring.Component):
             "update": In(signed(UPDATE_WIDTH)), "level": In(config.rows.intercept_width),
             "write": In(1), "i": In(signed(MODEL_WIDTH)),
             "word": Out(signed(MODEL_WIDTH)), "o": Out(signed(MODEL_WIDTH)), "overflow": Out(1),
-            **({"correction": In(signed(MODEL_WIDTH))} if config.stages.has_constants else {}),
-            **({"sums": In(1), "high": Out(signed(MODEL_WIDTH))} if config.stages.full_passes
-               else {}),
+            "correction": In(signed(MODEL_WIDTH)), "sums": In(1), "high": Out(signed(MODEL_WIDTH)),
         })
 
     def elaborate(self, platform):

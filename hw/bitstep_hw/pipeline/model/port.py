@@ -61,11 +61,9 @@ class ModelPort(wiring.Component):
             "done": Out(1), "stop": In(1),
             "i": In(stream.Signature(AUX_WIDTH)), "o": Out(stream.Signature(AUX_WIDTH)),
             "words": Out(ModelWords(config=config)), "coefficient": Out(1),
-            **({"model": In(range(config.models)), "flags": In(3),
-                "selected": Out(range(config.models))} if config.models > 1 else {}),
-            **({"constants": Out(1), "constant_intercept": Out(1), "constants_start": Out(1)}
-               if config.stages.has_constants else {}),
-            **({"sums": In(1), "high": Out(1)} if config.stages.full_passes else {}),
+            "model": In(range(config.models)), "selected": Out(range(config.models)),
+            "flags": In(3), "sums": In(1), "high": Out(1),
+            "constants": Out(1), "constant_intercept": Out(1), "constants_start": Out(1),
         })
 
     def elaborate(self, platform):

@@ -81,16 +81,13 @@ class ModelStore(wiring.Component):
             "update": In(signed(UPDATE_WIDTH)),
             "intercept_level": In(config.rows.intercept_width),
             "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
-            **({"beat_words": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes))}
-               if config.model_bits else
-               {"slot_words": Out(signed(config.stages.dot.word_width)).array(config.rows.lanes)}),
+            "beat_words": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
+            "slot_words": Out(signed(config.stages.dot.word_width)).array(config.rows.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),
             "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
             "overflowed": Out(1),
             "words": In(ModelWords(config=config)),
-            **({"intercept_correction": In(signed(MODEL_WIDTH))} if config.stages.has_constants
-               else {}),
-            **({"sums": In(1), "high": In(1)} if config.stages.full_passes else {}),
+            "intercept_correction": In(signed(MODEL_WIDTH)), "sums": In(1), "high": In(1),
         })
 
     def elaborate(self, platform):
@@ -125,7 +122,7 @@ class ModelStore(wiring.Component):
                 lambda from_word, lane=lane, group=group: minus_product(
                     m, config, from_word, self.levels[lane], updates[group],
                     valid=multiplies, name=f"delta_{lane}"))
-            seen, carry, pending = self._corrected(m, lane, slot_1, word)
+            seen, carry, pending, written = self._corrected(m, lane, slot_1, slot_2, word)
             m.d.comb += [seen_words[lane].eq(seen), self.sampled[lane].eq(
                 Mux(self.sums, high_half(updated, pending), seen) if config.stages.full_passes
                 else seen)]
@@ -137,9 +134,7 @@ class ModelStore(wiring.Component):
             carries.append(carry)
             m.d.comb += write.data[lane].eq(writer.words[lane % 2])
             with m.If(~writer.outside):
-                m.d.comb += write.data[lane].eq(
-                    Mux(slot_2.commit, seen[:MODEL_WIDTH].as_signed(), word)
-                    if config.corrections else word)
+                m.d.comb += write.data[lane].eq(written)
         m.submodules.constant = constant = Intercept(config=config)
         m.d.comb += [
             constant.slot_1.eq(slot_1), constant.slot_2.eq(slot_2),
@@ -217,9 +212,8 @@ class ModelStore(wiring.Component):
         ``subtract``: takes c g from a word.
         """
         config = self.config
-        product_width = 1 if config.row_format == "float32" else config.rows.level_width - 1
-        updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
-                         reset_less=True)
+        updated = Signal(signed(UPDATE_WIDTH + config.rows.change_width + 1),
+                         name=f"updated_{lane}", reset_less=True)
         word = updated[:MODEL_WIDTH].as_signed()
         value = subtract(old if choices is None else
                          self._chosen(m, lane, word, old, choices))
@@ -240,14 +234,15 @@ class ModelStore(wiring.Component):
                      chosen.eq(Mux(second, word, Mux(further, late, old)))]
         return Mux(first, word, chosen)
 
-    def _corrected(self, m, lane, slot_1, word):
+    def _corrected(self, m, lane, slot_1, slot_2, word):
         """A lane's word with the correction that is pending, a bit that is 0 if it is in its range,
-        and what is pending: in a run that sums a gradient the high half of the word.
+        what is pending, in a run that sums a gradient the high half of the word, and the word that
+        is written.
         """
         seen = Signal(signed(MODEL_WIDTH + 1), name=f"seen_{lane}")
         if not self.config.corrections:
             m.d.comb += seen.eq(word)
-            return seen, C(0), C(0)
+            return seen, C(0), C(0), word
         pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
         counts, added = slot_1.correct, pending
         if self.config.stages.full_passes:
@@ -256,7 +251,8 @@ class ModelStore(wiring.Component):
         # Chosen before the register: what comes after it is a sum's carry, and a long way.
         m.d.sync += pending.eq(Mux(counts, self.correction[lane], 0))
         m.d.comb += seen.eq(word + added)
-        return seen, seen[-1] ^ seen[-2], pending
+        written = Mux(slot_2.commit, seen[:MODEL_WIDTH].as_signed(), word)
+        return seen, seen[-1] ^ seen[-2], pending, written
 
     def _show(self, m, lane, slot_2, seen, frozen):
         """A lane's word for the dot product, that of the batch's start if the slot asks for it."""
@@ -325,7 +321,7 @@ class ModelStore(wiring.Component):
         read = store.read_port(transparent_for=() if config.clock.memory_wait else (write,))
         held = Signal(words, name="held", reset_less=True)
         # Where the first row of a batch is stored, there is time for a register behind its sums.
-        late = int(config.update_interval == 1)
+        late = int(config.clock.every_cycle)
         m.d.comb += [
             read.addr.eq(slot.index),
             read.en.eq((slot.valid & slot.frozen) | C(config.clock.always_read)),

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import LABEL_WIDTH, MODEL_WIDTH
-from bitstep_hw.parts.arithmetic import adder_tree, delay
+from bitstep_hw.parts.arithmetic import adder_tree, delay, delay_ports
 
 
 class CellBounds(wiring.Component):
@@ -77,16 +77,13 @@ class CellBounds(wiring.Component):
             downwards.append(delay(m, down, later, name=f"down_{lane}"))
 
         multiplied = delay(m, self.valid, config.stages.dot.product, name="multiplied")
-        valid, first, last = (
-            delay(m, value, config.stages.dot.tree + config.stages.dot.product, name=name)
-            for name, value in
-            (("valid", self.valid), ("first", self.first), ("last", self.last)))
+        valid, first, last = delay_ports(
+            m, self, config.stages.dot.tree + config.stages.dot.product, "valid", "first", "last")
         rows = []
         for name, terms in (("above", upwards), ("below", downwards)):
             total = adder_tree(m, terms, stages=config.stages.dot.tree, name=name, valid=multiplied)
             # The largest |X| is 2**MODEL_WIDTH, and ``cell`` is at most 4.
-            row = Signal(signed(MODEL_WIDTH + 3 + config.rows.capacity.bit_length()), name=name,
-                         reset_less=True)
+            row = Signal(signed(config.rows.dot_margin_width), name=name, reset_less=True)
             # From 0 to 4, so one addition multiplies.
             scaled = Mux(self.cell[2], total << 2, Mux(self.cell[1], total << 1, C(0))) \
                 + Mux(self.cell[0], total, C(0))

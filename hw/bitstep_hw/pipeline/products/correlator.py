@@ -4,16 +4,15 @@ from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
-from bitstep_hw.parts.arithmetic import adder_tree, delay, delay_enable, enable_of
+from bitstep_hw.parts.arithmetic import (
+    adder_tree,
+    delay,
+    delay_enable,
+    delay_ports,
+    enable_of,
+)
 from bitstep_hw.parts.lane_product import level_product, level_product_stages
-
-
-def square_width(config):
-    """Return the bits of the square of the intercept's level."""
-    return FLOAT_GUARD + 1 if config.row_format != "bit_planes" \
-        else 2 * config.rows.intercept_width - 1
 
 
 class Correlator(wiring.Component):
@@ -65,7 +64,7 @@ class Correlator(wiring.Component):
             "previous_levels": level.array(config.stages.solver.correlated_rows, config.rows.lanes),
             "skip": In(range(MAX_LOOKAHEAD + 1)),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)),
-            "intercept_square": In(square_width(config)),
+            "intercept_square": In(config.rows.square_width),
             "o_valid": Out(1),
             "products": Out(signed(config.rows.gram_width)).array(
                 config.stages.solver.correlated_rows),
@@ -76,10 +75,7 @@ class Correlator(wiring.Component):
         config = self.config
         product = level_product_stages(config)
         stages = config.stages.dot.tree + product
-        valid, first, last, skip = (
-            delay(m, value, stages, name=name) for name, value in
-            (("valid", self.valid), ("first", self.first), ("last", self.last),
-             ("skip", self.skip)))
+        valid, first, last, skip = delay_ports(m, self, stages, "valid", "first", "last", "skip")
         done = Signal()
         m.d.sync += done.eq(valid & last)
         dot = config.stages.dot

@@ -11,6 +11,7 @@ from bitstep_hw.parts.arithmetic import (
     adder_tree,
     delay,
     delay_enable,
+    delay_ports,
     enable_of,
     multiply,
 )
@@ -60,7 +61,7 @@ class DotProduct(wiring.Component):
             "last": In(1),
             "levels": In(signed(config.rows.level_width)).array(config.rows.lanes),
             "words": In(signed(config.stages.dot.word_width)).array(config.rows.lanes),
-            **({"exponent": In(range(MODEL_WIDTH))} if config.model_bits else {}),
+            "exponent": In(range(MODEL_WIDTH)),
             "intercept_level": In(FLOAT_GUARD + 1),
             "intercept": In(signed(MODEL_WIDTH)),
             "o_valid": Out(1),
@@ -76,9 +77,7 @@ class DotProduct(wiring.Component):
                             stages=config.stages.dot.product,
                             valid=None, name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)
         constant = delay(m, constant, stages - config.stages.dot.product, name="constant")
-        valid, first, last = (
-            delay(m, value, stages, name=name) for name, value in
-            (("valid", self.valid), ("first", self.first), ("last", self.last)))
+        valid, first, last = delay_ports(m, self, stages, "valid", "first", "last")
         if config.model_bits:
             self._scale(m, total, negative, constant, valid, first, last)
             return m
@@ -111,7 +110,7 @@ class DotProduct(wiring.Component):
         valid = delay_enable(m, enable, config.stages.dot.term, name="multiplied")
         # Multiplier blocks stand in a few columns, so their products come from far.
         return adder_tree(m, terms, stages=stages, valid=valid, signs=signs, name="tree",
-                          far=config.clock.update_interval == 1), negative
+                          far=config.clock.every_cycle), negative
 
     def _scale(self, m, total, negative, constant, valid, first, last):
         """Sum up a row of few bits, scale the sum and add the intercept's product."""

@@ -52,9 +52,8 @@ class BeatQueue(wiring.Component):
         super().__init__({
             "clear": In(1), "slot": In(slot_layout(config)),
             "beat": In(config.rows.beat_width), "o": Out(config.rows.beat_width),
-            **({"beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
-                "previous": Out(config.rows.beat_width).array(config.batch_lookahead)}
-               if config.batch_lookahead else {}),
+            "beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
+            "previous": Out(config.rows.beat_width).array(config.batch_lookahead),
         })
 
     def elaborate(self, platform):
@@ -71,8 +70,7 @@ class BeatQueue(wiring.Component):
             write.addr.eq(delay(m, newest, 1, name="newest")), write.data.eq(self.beat),
             write.en.eq(delay(m, self.slot.valid, 1, name="writing")),
         ]
-        if self.config.batch_lookahead:
-            self._look_back(m, newest, write)
+        self._look_back(m, newest, write)
         with m.If(self.slot.valid):
             m.d.sync += newest.eq(newest + 1)
         with m.If(taken):

@@ -82,7 +82,7 @@ class CorrectionPeriods(wiring.Component):
             "replay": In(1), "replayed": In(range(MAX_LOOKAHEAD + 2)), "corrected": In(1),
             "boundary": Out(1), "correct": Out(1), "commit": Out(1), "sample": Out(1),
             "opens": In(1), "corrects": Out(1), "fill": Out(1), "stuck": Out(1),
-            **({"will_correct": Out(1)} if carries_on else {}),
+            "will_correct": Out(1),
         })
 
     def elaborate(self, platform):

@@ -69,7 +69,7 @@ class IssueGate(wiring.Component):
             "issue": Out(1), "row_ends": Out(1), "counted": Out(1),
             "too_close": Out(1), "too_many": Out(1),
             "outstanding": Out(range(MAX_LOOKAHEAD + 2)),
-            **({"none_outstanding": Out(1)} if config.update_interval == 1 else {}),
+            "none_outstanding": Out(1),
         })
 
     def elaborate(self, platform):
@@ -104,7 +104,7 @@ class IssueGate(wiring.Component):
             late = delay(m, finished, self.config.stages.solver.fine, name="late_finished")
             finished = Mux(self.fine, late, finished)
         m.d.comb += self.outstanding.eq(earlier + just)
-        if self.config.update_interval == 1:
+        if self.config.clock.every_cycle:
             m.d.sync += self.none_outstanding.eq((self.outstanding == finished) & ~row_ends)
         # For the case that a row ends now, and that none does.
         full = Signal()
@@ -117,7 +117,7 @@ class IssueGate(wiring.Component):
 
     def _close(self, m, row_ends, just):
         """1 if the rows before ended too short a time ago for this slot."""
-        if self.config.update_interval == 1:
+        if self.config.clock.every_cycle:
             return C(0)
         # Rows that ended in one of the last ``update_interval`` - 1 cycles.
         ended = [row_ends, *(delay(m, row_ends, age, name=f"ended_{age}")

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
-from bitstep_hw.parts.arithmetic import delay, enable_of, when
+from bitstep_hw.parts.arithmetic import delay, enable_of, same, when
 from bitstep_hw.pipeline.rows.beat_queue import BeatQueue
 from bitstep_hw.pipeline.rows.decoder import Decoder
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
@@ -58,14 +58,13 @@ class Levels(wiring.Component):
         super().__init__({
             "slots": In(slot_layout(config)).array(config.stages.store.words),
             "beat": In(config.rows.beat_width),
-            **({"start": In(1)} if config.update_interval == 1 else {}),
+            "start": In(1),
             "last_lanes": In(10), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "dot": level.array(config.rows.lanes), "late_dot": level.array(config.rows.lanes),
-            "previous": level.array(config.batch_lookahead if config.update_interval == 1
+            "previous": level.array(config.batch_lookahead if config.clock.every_cycle
                                     else config.lookahead, config.rows.lanes),
             "applied": level.array(config.rows.lanes),
-            **({"beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1))}
-               if config.batch_lookahead else {}),
+            "beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
         })
 
     def elaborate(self, platform):
@@ -96,13 +95,12 @@ class Levels(wiring.Component):
         """Beats of the rows before, nearest first, beside ``beat``; of rows that come in every
         cycle those that they look ahead of, and that of the row to apply.
         """
-        if self.config.update_interval == 1:
+        if self.config.clock.every_cycle:
             m.submodules.queue = queue = BeatQueue(config=self.config)
             m.d.comb += [queue.clear.eq(self.start), queue.slot.eq(self.slots[0]),
                          queue.beat.eq(beat)]
-            if not self.config.batch_lookahead:
-                return [queue.o]
-            m.d.comb += [queue.beats.eq(self.beats), queue.idle_rows.eq(self.idle_rows)]
+            if self.config.batch_lookahead:
+                m.d.comb += same(queue, self, "beats", "idle_rows")
             return [*queue.previous, queue.o]
         m.submodules.lines = lines = DelayLines(config=self.config)
         m.d.comb += [lines.valid.eq(self.slots[0].valid), lines.index.eq(self.slots[0].index),
@@ -127,7 +125,7 @@ class Levels(wiring.Component):
         """The one of ``values`` that the run's look-ahead asks for; of rows that come in every
         cycle it is the last.
         """
-        if self.config.update_interval == 1:
+        if self.config.clock.every_cycle:
             return values[-1]
         choice = Signal(range(len(values)), name="choice", reset_less=True)
         m.d.sync += choice.eq(Mux(self.lookahead < len(values), self.lookahead,

@@ -60,18 +60,13 @@ class Phases(wiring.Component):
     With ``drains`` every batch ends likewise, with or without a proximal step. It begins with a row
     without data, if it is at a boundary of corrections, and with what ``batch_starts`` begins.
 
-    With ``carries_on`` a batch that neither a proximal step nor a boundary follows ends with D rows
-    without data, and rows go on: the next one carries the batch's last update. With
-    ``batch_lookahead`` there are fewer of them, ``idle_rows``, and a later row carries it.
-
     A phase is there one cycle after the strobe that led to it. Stores two counters of rows, and
     one more with ``proximal``.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``proximal``, ``refetch``, ``drains``, ``carries_on``, ``update_interval`` and
-        ``batch_lookahead``.
+        Gives ``proximal``, ``refetch`` and ``drains``.
 
     Members
     -------
@@ -93,8 +88,6 @@ class Phases(wiring.Component):
         Strobe: the last slot of a row with data enters.
     outstanding : In
         Rows that have entered and have no update yet.
-    none_outstanding : In(1)
-        With ``update_interval`` 1: there are none.
     decided : In(1)
         Strobe: a row has its update.
     replay : In(1)
@@ -106,10 +99,6 @@ class Phases(wiring.Component):
     batch_ends, corrects : In(1)
         With ``drains``: the row that ends now is the last of its batch; the next row with data is
         the first of a period between corrections.
-    will_correct : In(1)
-        With ``carries_on``: the row with data after the next one is that.
-    idle_rows : In
-        With ``batch_lookahead``: rows without data after a batch that rows go on after; constant.
     batch_ready : In(1)
         With ``drains``, strobe: what ``batch_starts`` began is done.
     phase : Out(Phase)
@@ -118,8 +107,6 @@ class Phases(wiring.Component):
         Register: rows with data may enter (``ROWS`` and ``REPLAY``).
     carrying : Out(1)
         Register: rows without data enter (``FLUSH`` and ``BOUNDARY``).
-    opens : Out(1)
-        With ``update_interval`` 1, a register: the phase is ``BOUNDARY``.
     rows_left : Out(32)
         Rows with data that have not ended.
     step_due : Out(1)
@@ -139,7 +126,7 @@ class Phases(wiring.Component):
         Strobe: every update of the epoch is applied.
     """
 
-    def __init__(self, *, config):
+    def __init__(self, *, config, more=None):
         self.config = config
         super().__init__({
             "rows": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)), "proximal_period": In(32),
@@ -153,16 +140,15 @@ class Phases(wiring.Component):
             "replay_alone": Out(1), "discard": Out(1), "rewind": Out(1),
             "proximal": Out(1), "done": Out(1),
             "batch_ends": In(1), "corrects": In(1), "batch_ready": In(1), "batch_starts": Out(1),
-            **({"will_correct": In(1)} if config.carries_on else {}),
-            **({"idle_rows": In(range(MAX_LOOKAHEAD + 1))} if config.batch_lookahead else {}),
-            **({"opens": Out(1), "none_outstanding": In(1)} if config.update_interval == 1 else {}),
+            **(more or {}),
         })
+
+    def at_boundary(self):
+        """1 in the phase ``BOUNDARY``."""
+        return self.phase == Phase.BOUNDARY
 
     def elaborate(self, platform):
         m = Module()
-        if self.config.update_interval == 1:
-            self._in_every_cycle(m)
-            return m
         upcoming = Signal(Phase)
         m.d.comb += upcoming.eq(self.phase)
         # What decides about a slot in every cycle is one register each.
@@ -204,10 +190,122 @@ class Phases(wiring.Component):
             m.d.sync += self.discard.eq(0)
         return m
 
-    def _in_every_cycle(self, m):
-        """The same where a row may end in every cycle. Whether one does is known late, so all else
-        is chosen from before: the phases after a row with data, after one without, and after none.
+    def _count_to_step(self, m):
+        """Count the rows before a proximal step."""
+        if not self.config.proximal:
+            return
+        to_step = Signal(32)        # wraps below 0, so that rows may come again
+        m.d.sync += to_step.eq(to_step - self.counted + self.replayed)
+        with m.If(self.start | self.proximal):
+            m.d.sync += to_step.eq(self.proximal_period - 1)
+        self._tell_step(m, to_step)
+
+    def _tell_step(self, m, to_step):
+        m.d.comb += self.step_due.eq((self.proximal_period != 0) & (to_step == 0))
+
+    def _step_follows(self, m, last_row):
+        """1 if a proximal step follows the rows without data."""
+        steps = (self.proximal_period != 0) & C(self.config.proximal)
+        if not self.config.drains:
+            return steps
+        follows = Signal()
+        with m.If(self.counted):
+            m.d.sync += follows.eq(steps & (last_row | self.step_due))
+        return follows
+
+    def _begin_batch(self, m, upcoming):
+        """Leave ``BOUNDARY``, ``READY`` and ``BATCH``; returns the phase that begins a batch."""
+        starts = Signal(Phase)
+        m.d.comb += starts.eq(Mux(self.corrects, Phase.BOUNDARY, Phase.BATCH))
+        with m.Switch(self.phase):
+            with m.Case(Phase.BOUNDARY):
+                with m.If(self.row_ends):
+                    m.d.comb += upcoming.eq(Phase.READY)
+            with m.Case(Phase.READY):
+                with m.If(self._through()):
+                    m.d.comb += upcoming.eq(Phase.BATCH)
+            with m.Case(Phase.BATCH):
+                with m.If(self.batch_ready):
+                    m.d.comb += upcoming.eq(Phase.ROWS)
+        m.d.sync += self.batch_starts.eq((upcoming == Phase.BATCH) & (self.phase != Phase.BATCH)
+                                         & ~self.stop)
+        return starts
+
+    def _through(self):
+        """1 if every row that has entered has its update."""
+        return self.outstanding == 0
+
+    def _settle(self, m, upcoming, none_left, due, begins):
+        """Leave ``SETTLE`` and ``PROXIMAL``, when every update has met its words."""
+        through = Signal()
+        settled = (self.phase == Phase.SETTLE) & self._through()
+        with m.If(settled & self.discard):
+            m.d.comb += [self.rewind.eq(1), upcoming.eq(Phase.REPLAY)]
+            m.d.sync += self.discard.eq(0)
+        with m.Elif(settled):
+            m.d.comb += [self.proximal.eq(due), through.eq(~due), upcoming.eq(Phase.PROXIMAL)]
+        with m.If(through | ((self.phase == Phase.PROXIMAL) & self.proximal_done)):
+            m.d.comb += [self.done.eq(none_left),
+                         upcoming.eq(Mux(self.done, Phase.IDLE, begins))]
+
+    def _replay(self, m, upcoming, flush_left, then_flush):
+        """A row whose look-ahead leaves it open comes again when the pipeline is empty: all
+        updates before it are applied by rows without data, the rows after it are forgotten.
         """
+        m.d.comb += self.replay_alone.eq(
+            (self.phase == Phase.REPLAY) | (self.phase == Phase.DECISION) | (self.lookahead == 0))
+        with m.If(self.replay):
+            # What has begun as a row with data ends as one without.
+            m.d.comb += upcoming.eq(Phase.FLUSH)
+            m.d.sync += [self.discard.eq(1), self.rows_left.eq(self.rows_left + self.replayed),
+                         flush_left.eq(self.lookahead + 1 + ~self.first)]
+        with m.If((self.phase == Phase.DECISION) & self.decided):
+            m.d.comb += upcoming.eq(Mux(then_flush, Phase.FLUSH, Phase.ROWS))
+            m.d.sync += flush_left.eq(self.lookahead + 1)
+
+
+class EveryCyclePhases(Phases):
+    """The same where a row may end in every cycle, and batches end as with ``drains``. Whether a
+    row ends is known late, so all else is chosen from before: the phases after a row with data,
+    after one without, and after none.
+
+    With ``carries_on`` a batch that neither a proximal step nor a boundary follows ends with D rows
+    without data, and rows go on: the next one carries the batch's last update. With
+    ``batch_lookahead`` there are fewer of them, ``idle_rows``, and a later row carries it.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``proximal``, ``carries_on`` and ``batch_lookahead``.
+
+    Members
+    -------
+    none_outstanding : In(1)
+        No row that has entered has no update yet.
+    will_correct : In(1)
+        With ``carries_on``: the row with data after the next one is the first of a period between
+        corrections.
+    idle_rows : In
+        With ``batch_lookahead``: rows without data after a batch that rows go on after; constant.
+    opens : Out(1)
+        A register: the phase is ``BOUNDARY``.
+    rows, lookahead, phase, ...
+        Those of :class:`Phases`.
+    """
+
+    def __init__(self, *, config):
+        super().__init__(config=config, more={
+            **({"will_correct": In(1)} if config.carries_on else {}),
+            **({"idle_rows": In(range(MAX_LOOKAHEAD + 1))} if config.batch_lookahead else {}),
+            "opens": Out(1), "none_outstanding": In(1),
+        })
+
+    def at_boundary(self):
+        """1 in the phase ``BOUNDARY``."""
+        return self.opens
+
+    def elaborate(self, platform):
+        m = Module()
         self._count_to_step(m)
         last_row, none_left = Signal(), Signal()
         flush_left = Signal(range(MAX_LOOKAHEAD + 3))
@@ -250,6 +348,7 @@ class Phases(wiring.Component):
             self.carrying.eq(becomes(Phase.FLUSH, Phase.BOUNDARY)),
             self.entering.eq(becomes(Phase.ROWS)), self.opens.eq(becomes(Phase.BOUNDARY)),
         ]
+        return m
 
     def _carry_on(self, m, last_row):
         """Flags that rows go on after the batch's last row, which ends now, and that they do after
@@ -264,79 +363,17 @@ class Phases(wiring.Component):
             m.d.sync += resumes.eq(goes_on)
         return goes_on, resumes
 
-    def _count_to_step(self, m):
-        """Count the rows before a proximal step."""
-        if not self.config.proximal:
-            return
-        to_step = Signal(32)        # wraps below 0, so that rows may come again
-        m.d.sync += to_step.eq(to_step - self.counted + self.replayed)
-        with m.If(self.start | self.proximal):
-            m.d.sync += to_step.eq(self.proximal_period - 1)
-        due = (self.proximal_period != 0) & (to_step == 0)
-        if self.config.update_interval > 1:
-            m.d.comb += self.step_due.eq(due)
-            return
+    def _tell_step(self, m, to_step):
         # As ``last_row``. No row ends in the cycle after an epoch or a step.
         steps = self.proximal_period != 0
         m.d.sync += self.step_due.eq(last_choice(
             m, self.counted, (to_step == 1) & steps, (to_step == 0) & steps, name="due"))
 
-    def _step_follows(self, m, last_row):
-        """1 if a proximal step follows the rows without data."""
-        steps = (self.proximal_period != 0) & C(self.config.proximal)
-        if not self.config.drains:
-            return steps
-        follows = Signal()
-        with m.If(self.counted):
-            m.d.sync += follows.eq(steps & (last_row | self.step_due))
-        return follows
-
-    def _begin_batch(self, m, upcoming):
-        """Leave ``BOUNDARY``, ``READY`` and ``BATCH``; returns the phase that begins a batch."""
-        starts = Signal(Phase)
-        m.d.comb += starts.eq(Mux(self.corrects, Phase.BOUNDARY, Phase.BATCH))
-        with m.Switch(self.phase):
-            with m.Case(Phase.BOUNDARY):
-                with m.If(self.row_ends):
-                    m.d.comb += upcoming.eq(Phase.READY)
-            with m.Case(Phase.READY):
-                with m.If(self._through()):
-                    m.d.comb += upcoming.eq(Phase.BATCH)
-            with m.Case(Phase.BATCH):
-                with m.If(self.batch_ready):
-                    m.d.comb += upcoming.eq(Phase.ROWS)
-        m.d.sync += self.batch_starts.eq((upcoming == Phase.BATCH) & (self.phase != Phase.BATCH)
-                                         & ~self.stop)
-        return starts
-
     def _through(self):
         """1 if every row that has entered has its update."""
-        return self.none_outstanding if self.config.update_interval == 1 else self.outstanding == 0
+        return self.none_outstanding
 
-    def _settle(self, m, upcoming, none_left, due, begins):
-        """Leave ``SETTLE`` and ``PROXIMAL``, when every update has met its words."""
-        through = Signal()
-        settled = (self.phase == Phase.SETTLE) & self._through()
-        with m.If(settled & self.discard):
-            m.d.comb += [self.rewind.eq(1), upcoming.eq(Phase.REPLAY)]
-            m.d.sync += self.discard.eq(0)
-        with m.Elif(settled):
-            m.d.comb += [self.proximal.eq(due), through.eq(~due), upcoming.eq(Phase.PROXIMAL)]
-        with m.If(through | ((self.phase == Phase.PROXIMAL) & self.proximal_done)):
-            m.d.comb += [self.done.eq(none_left),
-                         upcoming.eq(Mux(self.done, Phase.IDLE, begins))]
 
-    def _replay(self, m, upcoming, flush_left, then_flush):
-        """A row whose look-ahead leaves it open comes again when the pipeline is empty: all
-        updates before it are applied by rows without data, the rows after it are forgotten.
-        """
-        m.d.comb += self.replay_alone.eq(
-            (self.phase == Phase.REPLAY) | (self.phase == Phase.DECISION) | (self.lookahead == 0))
-        with m.If(self.replay):
-            # What has begun as a row with data ends as one without.
-            m.d.comb += upcoming.eq(Phase.FLUSH)
-            m.d.sync += [self.discard.eq(1), self.rows_left.eq(self.rows_left + self.replayed),
-                         flush_left.eq(self.lookahead + 1 + ~self.first)]
-        with m.If((self.phase == Phase.DECISION) & self.decided):
-            m.d.comb += upcoming.eq(Mux(then_flush, Phase.FLUSH, Phase.ROWS))
-            m.d.sync += flush_left.eq(self.lookahead + 1)
+def phases_of(config):
+    """Return the state machine of a pipeline's epochs."""
+    return (EveryCyclePhases if config.clock.every_cycle else Phases)(config=config)

@@ -8,7 +8,7 @@ from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
 from bitstep_hw.parts.run import row_shape
 from bitstep_hw.pipeline.rows.correction_periods import CorrectionPeriods
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
-from bitstep_hw.pipeline.rows.phases import Phase, Phases
+from bitstep_hw.pipeline.rows.phases import Phase, phases_of
 from bitstep_hw.pipeline.rows.row_flags import RowFlags
 from bitstep_hw.pipeline.rows.wait_causes import WaitCauses
 from bitstep_hw.pipeline.slot import slot_layout
@@ -112,20 +112,18 @@ class Sequencer(wiring.Component):
             "beat": Out(config.rows.beat_width),
             "label": Out(row_shape(config)),
             "misaligned": Out(1), "batch_starts": Out(1), "batch_ready": In(1),
-            **({"hold_rows": In(1)} if config.stages.full_passes else {}),
-            **({"fine": In(1)} if config.stages.solver.fine else {}),
-            **({"idle_rows": In(range(MAX_LOOKAHEAD + 1)), "ahead": In(range(MAX_LOOKAHEAD + 1))}
-               if config.batch_lookahead else {}),
+            "hold_rows": In(1), "fine": In(1),
+            "idle_rows": In(range(MAX_LOOKAHEAD + 1)), "ahead": In(range(MAX_LOOKAHEAD + 1)),
             **{name: Out(1) for name in _CAUSES},
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.gate = gate = IssueGate(config=self.config)
-        m.submodules.phases = phases = Phases(config=self.config)
+        m.submodules.phases = phases = phases_of(self.config)
         m.submodules.periods = periods = CorrectionPeriods(
             drains=self.config.drains, carries_on=self.config.carries_on)
-        m.submodules.flags = flags = RowFlags(every_cycle=self.config.update_interval == 1,
+        m.submodules.flags = flags = RowFlags(every_cycle=self.config.clock.every_cycle,
                                               looks_ahead=self.config.batch_lookahead > 0)
         m.submodules.causes = causes = WaitCauses()
         parts = (gate, phases, periods, flags, causes)
@@ -145,8 +143,7 @@ class Sequencer(wiring.Component):
         # Ports of the same name are one signal.
         signals = _ports(self, In) | {
             "idle_row": idle_row, "held": held, "replaying": replaying,
-            "opens": phases.opens if self.config.update_interval == 1
-            else phases.phase == Phase.BOUNDARY,
+            "opens": phases.at_boundary(),
             "first": first, "last": last, "open_rows": open_rows, "replayed": replayed,
             "beat_valid": self.i_rows.valid, "label_valid": self.i_labels.valid}
         if self.config.stages.full_passes:

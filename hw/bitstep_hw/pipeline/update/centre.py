@@ -1,14 +1,10 @@
 """Derivatives at a centre, which labels of bit-plane rows may hold, on their way into an update."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import (
     LABEL_WIDTH,
     MANTISSA_WIDTH,
@@ -17,8 +13,9 @@ from bitstep.pipeline.parts.widths import (
     SHIFT_UNIT,
     UPDATE_WIDTH,
 )
-from bitstep_hw.parts.arithmetic import delay, enable_of, multiply, out_of_range
+from bitstep_hw.parts.arithmetic import enable_of, multiply, out_of_range, same
 from bitstep_hw.pipeline.update.row_decision import scaled_width
+from bitstep_hw.pipeline.update.step_shift import shifted_by
 
 
 class Centre(wiring.Component):
@@ -91,36 +88,11 @@ class Centre(wiring.Component):
         return m
 
 
-def shifted_by(m, exact, shift, *, decoded=False):
-    """``exact`` without its fraction of ``8 shift`` bits. ``decoded``: the shift, a constant, is
-    decoded in front of registers, since much follows in the same cycle.
-    """
-    shifted = Signal(signed(len(exact) - SHIFT_UNIT))
-    if decoded:
-        places = [Signal(name=f"place_{number}") for number in range(1, MAX_SHIFT + 1)]
-        m.d.sync += [place.eq(shift == number) for number, place in enumerate(places, 1)]
-        m.d.comb += shifted.eq(reduce(or_, (
-            Mux(place, (exact >> SHIFT_UNIT * number), 0)
-            for number, place in enumerate(places, 1))))
-        return shifted
-    with m.Switch(shift):
-        for number in range(1, MAX_SHIFT + 1):
-            with m.Case(number):
-                m.d.comb += shifted.eq(exact >> SHIFT_UNIT * number)
-    return shifted
-
-
 def place_centre(m, solver, mantissa, shift, addend):
     """Make a :class:`Centre` a part of a solver; None where labels are never derivatives."""
-    if solver.config.row_format != BIT_PLANES:
+    if not solver.config.rows.centred:
         return None
     m.submodules.centre = centre = Centre(config=solver.config)
     m.d.comb += [centre.mantissa.eq(mantissa), centre.shift.eq(shift), centre.addend.eq(addend)]
-    m.d.comb += [getattr(centre, name).eq(getattr(solver, name))
-                 for name in ("valid", "label", "derivatives", "label_shift")]
+    m.d.comb += same(centre, solver, "valid", "label", "derivatives", "label_shift")
     return centre
-
-
-def late_rest(m, centre, cycles):
-    """``rest`` and ``beyond`` of a :class:`Centre`, so many cycles later."""
-    return tuple(delay(m, getattr(centre, name), cycles, name=name) for name in ("rest", "beyond"))

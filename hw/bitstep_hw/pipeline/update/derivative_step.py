@@ -69,8 +69,7 @@ class DerivativeStep(wiring.Component):
         self._product_stages = 0 if bound_width is None else product_stages
         self.latency = 2 + self._product_stages + decoded
         super().__init__({
-            **({} if bound_width is None else {"factor": In(BOUND_WIDTH)}),
-            **({"bound": Out(bound_width)} if bound_width else {}),
+            "factor": In(BOUND_WIDTH), "bound": Out(bound_width or 0),
             "mantissa": In(MANTISSA_WIDTH),
             "shift": In(range(MAX_SHIFT + 1)),
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)),

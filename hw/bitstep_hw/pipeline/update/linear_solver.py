@@ -4,14 +4,11 @@ from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.parts.widths import (
     LABEL_WIDTH,
     LOOKAHEAD_MARGIN_WIDTH,
     MANTISSA_WIDTH,
-    MAX_SHIFT,
-    SHIFT_UNIT,
     UPDATE_WIDTH,
 )
 from bitstep.pipeline.registers import Loss
@@ -20,12 +17,14 @@ from bitstep_hw.parts.arithmetic import (
     compress_registered,
     compressed_sum,
     delay,
+    delay_ports,
     enable_of,
     multiply,
     multiply_carry_save,
     out_of_range,
+    same,
 )
-from bitstep_hw.pipeline.update.centre import late_rest, place_centre, shifted_by
+from bitstep_hw.pipeline.update.centre import place_centre
 from bitstep_hw.pipeline.update.row_decision import RowDecision, bound_width, scaled_width
 from bitstep_hw.pipeline.update.solver_ports import (
     RowSteps,
@@ -34,6 +33,7 @@ from bitstep_hw.pipeline.update.solver_ports import (
     history_of,
     solver_ports,
 )
+from bitstep_hw.pipeline.update.step_shift import placed_dither, shifted_by
 from bitstep_hw.pipeline.update.update_rounding import round_linear
 
 
@@ -97,7 +97,7 @@ class LinearSolver(wiring.Component):
             "dot_margin": In(config.rows.dot_margin_width),
             "lookahead_margin": In(LOOKAHEAD_MARGIN_WIDTH), "refetching": In(1),
             "replay_alone": In(1), "discard": In(1),
-            "o_decided": Out(1), "o_undecided": Out(1), "o_replay": Out(1), "o_positive": Out(1),
+            "o_decided": Out(1), "o_undecided": Out(1), "o_replay": Out(1),
             "o_derivative_step": Out(UPDATE_WIDTH - 1),
         })
 
@@ -105,21 +105,20 @@ class LinearSolver(wiring.Component):
         m = Module()
         config = self.config
         # Constant during an epoch, and wanted in many places: for a fast clock a register more.
-        mantissa, shift = (delay(m, getattr(self, name), int(config.clock.fast), name=name)
-                           for name in ("mantissa", "shift"))
+        mantissa, shift = delay_ports(m, self, int(config.clock.fast), "mantissa", "shift")
         history = history_of(m, self)
-        self.steps = steps = RowSteps(m, self, history, late=self.steps_late)
-        if config.row_weights:
-            mantissa = self.mantissa
+        self.steps = steps = RowSteps(m, self, history, late=self.steps_late,
+                                      constants={"mantissa": mantissa})
         # What is rounded to few bits meets its dither later.
-        addend = C(0) if config.rounded_updates else self._dithered(m, shift)
-        centre = place_centre(m, self, mantissa, shift, addend)
+        addend = C(0) if config.rounded_updates else placed_dither(
+            m, doubled_dither(self), shift, name="addend")
+        centre = place_centre(m, self, steps.at("mantissa", history.entry), shift, addend)
         residual = self._residual(m, history, centre)
         discard = self.discard if config.refetch else C(0)
         m.d.comb += self.take.eq(history.stage_valid[history.dotted]
                                  & ~history.stage_idle[history.dotted] & ~discard)
         difference = self._compressed if config.clock.fast else self._subtracted
-        exact, distance, sides = difference(m, history, residual, mantissa, addend, centre)
+        exact, distance, sides = difference(m, history, residual, addend, centre)
         above, far_above, far_below = sides
         far = far_above | far_below, far_below
         positive = delay(m, ~self.label[-1] if centre is None else centre.positive,
@@ -129,9 +128,10 @@ class LinearSolver(wiring.Component):
             round_linear(m, self, history, distance, (active, positive, *far), shift, steps)
             return m
         step = self._row_step(m, history)
-        forgotten = self._decide(m, history, mantissa, distance, positive)
-        shifted = shifted_by(m, exact, shift, decoded=config.update_interval == 1)
-        rest = (C(0), C(0)) if centre is None else late_rest(m, centre, history.dotted - 4)
+        forgotten = self._decide(m, history, distance, positive)
+        shifted = shifted_by(m, exact, shift, decoded=config.clock.every_cycle)
+        rest = (C(0), C(0)) if centre is None else delay_ports(
+            m, centre, history.dotted - 4, "rest", "beyond")
         update = self._update(m, history, (shifted, *rest), (active, positive, *far), step,
                               forgotten)
         history.push(Mux(forgotten, 0, update))
@@ -143,7 +143,7 @@ class LinearSolver(wiring.Component):
     @property
     def _near(self):
         """Rows before whose products meet the mantissa beforehand."""
-        if self.config.update_interval == 1:
+        if self.config.clock.every_cycle:
             return 0
         return min(self.config.stages.solver.correlated_rows, 1 if self.config.clock.fast else 2)
 
@@ -172,7 +172,7 @@ class LinearSolver(wiring.Component):
                 m.d.sync += residual.eq(self.dot - target - sum(far))
         return residual
 
-    def _decide(self, m, history, mantissa, distance, positive):
+    def _decide(self, m, history, distance, positive):
         """1 if the row with one cycle left gets no update now."""
         if not self.config.refetch:
             return C(0)
@@ -180,38 +180,24 @@ class LinearSolver(wiring.Component):
         m.d.comb += [
             decision.dot_valid.eq(history.stage_valid[history.dotted]),
             decision.margin_valid.eq(history.stage_valid[history.dotted - 1]),
-            decision.mantissa.eq(self.steps.at("mantissa", history.dotted - 1)
-                                 if self.config.row_weights else mantissa),
+            decision.mantissa.eq(self.steps.at("mantissa", history.dotted - 1)),
             decision.valid.eq(history.stage_valid[1] & ~history.stage_idle[1]),
             decision.distance.eq(distance), decision.positive.eq(positive),
-            *(getattr(decision, name).eq(getattr(self, name)) for name in (
-                "dot_margin", "lookahead_margin", "undecided", "refetching", "replay_alone",
-                "discard")),
-            *(getattr(self, name).eq(getattr(decision, name)) for name in (
-                "o_decided", "o_undecided", "o_replay", "o_positive")),
+            *same(decision, self, "dot_margin", "lookahead_margin", "undecided", "refetching",
+                  "replay_alone", "discard"),
+            *same(self, decision, "o_decided", "o_undecided", "o_replay", "o_positive"),
         ]
         return decision.forgotten
 
-    def _factor(self, m, history, mantissa, d):
+    def _factor(self, m, history, d):
         """Mantissa times G_d, when c_(i-d) is known."""
         config, cycles = self.config, history.entry - self.config.update_interval * d
         stages = min(2, cycles) if config.clock.fast else 1
-        factor = multiply(m, self.products[d - 1], mantissa, stages=stages, name=f"factor_{d}",
+        factor = multiply(m, self.products[d - 1], self.steps.at("mantissa", history.entry),
+                          stages=stages, name=f"factor_{d}",
                           valid=enable_of(config, history.stage_valid[history.entry]),
                           width=config.rows.gram_width + MANTISSA_WIDTH)
         return delay(m, factor, cycles - stages, name=f"factor_{d}")
-
-    def _dithered(self, m, shift):
-        """Addend of the exact product for the row's dither, beside the residual: d + 1/2 with d 16
-        bits behind the point at ``8 shift``.
-        """
-        addend = Signal(MAX_SHIFT * SHIFT_UNIT, reset_less=True)
-        doubled = doubled_dither(self)
-        with m.Switch(shift):
-            for number in range(1, MAX_SHIFT + 1):
-                with m.Case(number):
-                    m.d.sync += addend.eq(doubled << SHIFT_UNIT * number >> DITHER_WIDTH + 1)
-        return addend
 
     def _row_step(self, m, history):
         """K of the row with one cycle left, rounded by its dither."""
@@ -223,21 +209,19 @@ class LinearSolver(wiring.Component):
                             + delay(m, up, history.dotted - 3, name="up"))
         return step
 
-    def _subtracted(self, m, history, residual, mantissa, addend, centre):
+    def _subtracted(self, m, history, residual, addend, centre):
         """The mantissa times z - y, rounded and not, and flags that it is positive, above the bound
         and below its negative, with one cycle left: near terms one after the other.
         """
         width, left = scaled_width(self.config), history.dotted - 1     # cycles with the residual
-        own = mantissa if not self.config.row_weights else self.steps.at("mantissa", left)
-        bound = self.steps.at("bound", 1)
+        own, bound = self.steps.at("mantissa", left), self.steps.at("bound", 1)
         final = multiply(m, residual, own, stages=1, valid=history.stage_valid[left],
                          name="scaled", width=width, addend=addend)
         ready, product = left - 1, C(0)                     # cycles left with ``final``
         for d in range(self._near, 0, -1):
             start = self.config.update_interval * d       # cycles left when c_(i-d) is known
-            product = multiply(m, history.before(d, start), self._factor(m, history, mantissa, d),
-                               stages=1, valid=history.stage_valid[start], name=f"near_{d}",
-                               width=width)
+            product = multiply(m, history.before(d, start), self._factor(m, history, d), stages=1,
+                               valid=history.stage_valid[start], name=f"near_{d}", width=width)
             then = start - 1
             if d > 1:
                 product = delay(m, product, then - ready, name=f"near_{d}")
@@ -256,21 +240,20 @@ class LinearSolver(wiring.Component):
         return exact, distance, (~distance[-1] & distance.any(), distance > bound,
                                  distance < -bound)
 
-    def _compressed(self, m, history, residual, mantissa, addend, centre):
+    def _compressed(self, m, history, residual, addend, centre):
         """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
         the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
         width = scaled_width(self.config) + 1
         left = history.dotted - 1       # cycles with the residual, and when c_(i-1) is known
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
-        own = mantissa if not self.config.row_weights else self.steps.at("mantissa", left)
-        scaled = multiply_carry_save(m, residual, own, valid=None, name="scaled",
-                                     width=width, addend=2 * self._near)
+        scaled = multiply_carry_save(m, residual, self.steps.at("mantissa", left), valid=None,
+                                     name="scaled", width=width, addend=2 * self._near)
         terms = list(scaled)
         if self._near:
             terms += [~part for part in multiply_carry_save(
-                m, history.before(1, left), self._factor(m, history, mantissa, 1),
-                valid=None, name="near", width=width)]
+                m, history.before(1, left), self._factor(m, history, 1), valid=None, name="near",
+                width=width)]
         terms = compress(terms, width)
         exact = Signal(signed(width), name="exact", reset_less=True)
         distance = Signal(signed(width), name="distance", reset_less=True)

@@ -8,7 +8,6 @@ from amaranth.lib import wiring
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION, VALUE_FRACTION
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import (
     compress_registered,
@@ -90,7 +89,7 @@ class LogisticSolver(wiring.Component):
         # Cycles left with the margin, the argument, the chord, and the value.
         at_margin, at_argument, at_chord, at_value = (8, 6, 5, 3) if fast else (4, 3, 2, 1)
         centre, derivatives = None, C(0)
-        if self.config.row_format == BIT_PLANES:
+        if self.config.rows.centred:
             derivatives = self.derivatives
             centre = Signal(VALUE_FRACTION + 1, reset_less=True)
             derivative = self.label[1:].as_signed()
@@ -139,7 +138,7 @@ class LogisticSolver(wiring.Component):
         """``value`` of the row with ``entered`` cycles left, when it has fewer left, at least 2: a
         function of these. Of rows that are six cycles apart one register keeps it.
         """
-        if self.config.update_interval == 1:
+        if self.config.clock.every_cycle:
             return lambda left: delay(m, value, entered - left, name=f"{name}_until_{left}")
         register = Signal(value.shape(), name=name, reset_less=True)
         with m.If(stage_valid[entered]):

@@ -4,7 +4,6 @@ from amaranth import C, Cat, Mux, signed
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
-from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.parts.widths import (
     FEW_BITS,
     LABEL_WIDTH,
@@ -64,8 +63,16 @@ def solver_ports(config):
         c.
     overflowed : Out(1)
         Strobe: the c of a row did not fit.
-    derivatives, to_nearest, fine, ...
-        Of bit-plane rows, those of :func:`bit_plane_ports`.
+    derivatives : In(1)
+        Of bit-plane rows: labels are derivatives at a centre; constant during a run.
+    to_nearest : In(1)
+        With ``full_passes``: c is rounded to nearest, ties up, without dither; constant
+        during a run.
+    o_with_data, o_positive : Out(1)
+        With ``full_passes``, or ``refetch``, beside ``o``: the row has data; its label is positive.
+    fine : In(1)
+        With ``solver.fine``: sigmoids are the finer ones, and updates come so many cycles later;
+        constant during a run.
     """
     return {
         "clear": In(1), "valid": In(1), "idle_row": In(1),
@@ -79,11 +86,12 @@ def solver_ports(config):
         "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
         "derivative_step": In(STEP_WIDTH),
         "step_too_large": In(1),
-        **({"idle_rows": In(range(MAX_LOOKAHEAD + 1))} if config.batch_lookahead else {}),
-        **({"update_bits": In(range(FEW_BITS[1] + 1))} if config.rounded_updates else {}),
+        "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
+        "update_bits": In(range(FEW_BITS[1] + 1)),
         "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)),
         "overflowed": Out(1),
-        **bit_plane_ports(config),
+        "derivatives": In(1), "to_nearest": In(1), "o_with_data": Out(1), "o_positive": Out(1),
+        "fine": In(1),
     }
 
 
@@ -100,48 +108,26 @@ class RowSteps:
         Counts the cycles that a row has left.
     late : int, optional
         Cycles after the row in which its largest derivative comes; its mantissa comes with it.
+    constants : dict of Value, optional
+        By the names of ports: what is used of them while they are constant.
     """
 
-    def __init__(self, m, solver, history, *, late=0):
+    def __init__(self, m, solver, history, *, late=0, constants=None):
         self._m, self._solver, self._entry, self._late = m, solver, history.entry, late
-        self._found = {}
+        self._constants, self._found = constants or {}, {}
 
     def at(self, name, left):
         """The port ``name`` for the row with ``left`` cycles left."""
         comes = self._entry - (0 if name == "mantissa" else self._late)
-        if left == comes or not self._solver.config.row_weights:
+        if not self._solver.config.row_weights:
+            return self._constants.get(name, getattr(self._solver, name))
+        if left == comes:
             return getattr(self._solver, name)
         assert left < comes, f"{name} comes {left - comes} cycles too late"
         if (name, left) not in self._found:
             before = self.at(name, left + 1)
             self._found[name, left] = delay(self._m, before, 1, name=f"{name}_at_{left}")
         return self._found[name, left]
-
-
-def bit_plane_ports(config):
-    """Return the members that only solvers for bit-plane rows have.
-
-    Members
-    -------
-    derivatives : In(1)
-        Labels are derivatives at a centre; constant during a run.
-    to_nearest : In(1)
-        With ``full_passes``: c is rounded to nearest, ties up, without dither; constant
-        during a run.
-    o_with_data, o_positive : Out(1)
-        With ``full_passes``, beside ``o``: the row has data; its label is positive.
-    fine : In(1)
-        With ``solver.fine``: sigmoids are the finer ones, and updates come so many cycles later;
-        constant during a run.
-    """
-    if config.row_format != BIT_PLANES:
-        return {}
-    return {
-        "derivatives": In(1),
-        **({"to_nearest": In(1), "o_with_data": Out(1), "o_positive": Out(1)}
-           if config.stages.full_passes else {}),
-        **({"fine": In(1)} if config.stages.solver.fine else {}),
-    }
 
 
 def doubled_dither(solver):

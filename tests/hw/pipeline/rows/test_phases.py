@@ -3,7 +3,7 @@
 from support import trace
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw.pipeline.rows.phases import Phase, Phases
+from bitstep_hw.pipeline.rows.phases import Phase, phases_of
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once
 
@@ -18,7 +18,7 @@ def run(events, *, config=CONFIG, cycles=40, **constant):
     """Outputs in each cycle; ``events`` are inputs by cycle, of which strobes last one cycle."""
     quiet = dict.fromkeys(STROBES, 0)
     cycles = [quiet | events.get(cycle, {}) for cycle in range(cycles)]
-    return trace(once(Phases, config=config), cycles, OUTPUTS, tail=0, **{"first": 1} | constant)
+    return trace(once(phases_of, config=config), cycles, OUTPUTS, tail=0, **{"first": 1} | constant)
 
 
 def phases(recorded):
