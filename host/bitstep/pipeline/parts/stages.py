@@ -14,7 +14,7 @@ from bitstep.pipeline.parts.widths import MODEL_WIDTH, ceil_div
 UPDATE_INTERVALS = {"linear": (1, 2, 4), "logistic": (1, 6)}
 ROUNDING_STAGES = 4         # cycles in which an update is rounded to few bits
 FINE_STAGES = 4             # by which updates with the finer sigmoid of a full pass come later
-ROW_DITHER_STAGES = 10      # cycles from a row to its dither, where rows come in every cycle
+ROW_DITHER_CYCLES = 20      # from an epoch's start to its first dither, with rows in every cycle
 PACKED_DITHER_STAGES = 6     # cycles until the dither of the first packed rows is there
 _AHEAD_LEAD = 4             # of the solver, where rows look ahead from a batch to the next
 EXPONENT_STAGES = 3         # cycles from the largest magnitude of a model to its exponent
@@ -443,9 +443,8 @@ class Stages:
         """Cycles by which an epoch's first slot comes later, so that its dither is there with its
         dot product.
         """
-        if self.clock.every_cycle:
-            return 0
-        return max(0, self.dither.cycles + 1 - self.dot.cycles)
+        dither = ROW_DITHER_CYCLES if self.clock.every_cycle else self.dither.cycles
+        return max(0, dither + 1 - self.dot.cycles)
 
     def required_lookahead(self, beats: int) -> int:
         """Least look-ahead with which rows of ``beats`` beats never wait for an update."""

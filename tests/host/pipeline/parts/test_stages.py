@@ -47,6 +47,14 @@ def test_times_of_the_dither(config, stages, cycles, delay):
     assert config.latency == stages + made.solver.cycles
 
 
+@pytest.mark.parametrize("config, stages, delay", [
+    (C(bits=32, row_format="float32", update_interval=1), 10, 11),
+    (C(bits=4, update_interval=1), 11, 10), (C(bus_width=512, bits=1, update_interval=1), 14, 7)],
+    ids=str)
+def test_times_of_the_dither_with_rows_in_every_cycle(config, stages, delay):
+    assert (config.stages.dot.cycles, config.stages.start_delay) == (stages, delay)
+
+
 @pytest.mark.parametrize("config, lanes", [(C(bits=8), 2), (C(bits=2), 2), (C(bits=1), 4),
                                            (C(bits=7, bus_width=512), 6),
                                            (C(bits=1, bus_width=512), 32)])
