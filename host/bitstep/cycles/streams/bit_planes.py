@@ -92,10 +92,5 @@ class BitPlaneStreams(SimulatedStreams):
         most = self.shape.epochs - 2 - self.aux.address.number // 2
         return min(most, self._same_planes() - self.models)
 
-    def skip_epochs(self, epochs, totals):
-        """Skip epochs, with what they count."""
-        self.rows.accepted += totals[0]
-        self.aux.accepted += totals[1]
-        self.beats_entered += totals[2]
-        self.models += epochs
-        self.aux.address.skip(2 * epochs)
+    def skip_row_blocks(self, epochs):
+        """None: blocks of rows come with each epoch."""
