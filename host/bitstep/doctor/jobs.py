@@ -121,12 +121,16 @@ def _with_weights(job):
     return replace(job, weights=weights)
 
 
-def side_by_side_jobs(config: PipelineConfig) -> list[TrainingJob]:
-    """Make a job for each model of a pass; they differ in their labels."""
+def side_by_side_runs(config: PipelineConfig) -> list[list[TrainingJob]]:
+    """Make a run with a job for each model of a pass, which differ in their labels; none where a
+    pass has one model.
+    """
+    if config.models == 1:
+        return []
     job = make_job(config, n_features=features_of(config, 2), n_rows=50)
     stored = unpack_labels(job.labels, job.label_format, job.n_rows)
-    return [replace(job, labels=pack_labels(np.roll(stored, number), job.label_format))
-            for number in range(config.models)]
+    return [[replace(job, labels=pack_labels(np.roll(stored, number), job.label_format))
+             for number in range(config.models)]]
 
 
 def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,

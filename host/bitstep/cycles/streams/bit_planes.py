@@ -23,6 +23,10 @@ class BitPlaneStreams(SimulatedStreams):
         self.blocks = PlaneBlocks(shape, 0)
         self.anchor = self.block_rows = shape.bit_planes.block_rows
 
+    def row_blocks(self):
+        """None: they come with each epoch."""
+        return iter(())
+
     def start_epoch(self, time):
         """Let labels and rows pass; ``time`` is the cycle of the strobe in the control of the run.
         """
