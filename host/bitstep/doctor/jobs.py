@@ -89,13 +89,14 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     plain.
     """
     jobs = {"plain": make_job(config, n_features=features_of(config, 3), n_rows=60)}
-    titles, options = zip(*(named for named, has in (
-        (("started from a model", ("initial", True)), True),
-        (("two copies", ("copies", 2)), not config.rows.planes),
-        (("batches of 4", ("batch", 4)), config.minibatch),
-        (("L2", ("l2", 0.01)), config.corrections)) if has), strict=True)
-    jobs[", ".join(titles)] = make_job(config, n_features=features_of(config, 2), n_rows=50,
-                                       **dict(options))
+    changes = {title: change for title, change, has in (
+        ("started from a model", ("initial", True), True),
+        ("two copies", ("copies", 2), not config.rows.planes),
+        ("batches of 4", ("batch", 4), config.minibatch),
+        ("L2", ("l2", 0.01), config.corrections)) if has}
+    options: dict[str, Any] = dict(changes.values())
+    jobs[", ".join(changes)] = make_job(config, n_features=features_of(config, 2), n_rows=50,
+                                        **options)
     for title, loss in (("hinge, labels of 1 bit", Loss.HINGE), ("clipped residuals", Loss.HUBER)):
         if loss in losses_of(config.loss_family):
             jobs[title] = make_job(config, n_features=config.rows.lanes, n_rows=70, loss=loss)
