@@ -187,7 +187,7 @@ def started(start: Start, arguments: argparse.Namespace, request: Request,
 
 
 def make_writer(start: Start, arguments: argparse.Namespace, request: Request,
-                data: dict[str, Any] | None = None) -> CheckpointWriter | None:
+                data: dict[str, Any] | None) -> CheckpointWriter | None:
     """Checkpoint of a training; None without one.
 
     Parameters

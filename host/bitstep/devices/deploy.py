@@ -5,7 +5,6 @@ On a PC everything goes by ``ssh`` and ``scp`` into a temporary folder of the bo
 """
 
 import contextlib
-import hashlib
 import shlex
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from bitstep.devices.pynq import (
     read_bitstream,
 )
 from bitstep.pipeline.boards import FACTS
+from bitstep.pipeline.manifest import FileSum
 from bitstep.writing import whole_file
 
 FOLDER = DEFAULT_FOLDER.parent              # on the board
@@ -151,7 +151,7 @@ def deploy_local(payload: Payload, folder: Path = FOLDER, *, check: bool = True,
                               f"its {BITSTREAMS}") from error
         except OSError as error:
             raise DeployError(f"{target} cannot be written: {error}") from error
-        if checksum(target) != checksum(path):
+        if FileSum.of(target) != FileSum.of(path):
             raise DeployError(f"{target} reads back differently from what was written: the SD card "
                               "may be full or failing")
         tell(f"in place: {target}")
@@ -209,15 +209,6 @@ def deploy_remote(payload: Payload, host: str, wheel: Path, *, python: str = "py
         tell(board.root("listing its devices", f"{python} -m bitstep devices").rstrip())
 
 
-def checksum(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _compare(board, stage, files):
     names = " ".join(shlex.quote(path.name) for path in files)
     said = board.run("comparing checksums", f"cd {stage} && sha256sum -- {names}")
@@ -226,7 +217,7 @@ def _compare(board, stage, files):
         digest, _, name = line.partition("  ")
         there[name] = digest.lstrip("\\")
     for path in files:
-        if there.get(path.name) != checksum(path):
+        if there.get(path.name) != FileSum.of(path).sha256:
             raise DeployError(f"{path.name} arrived damaged on {board.host}: repeat the command; "
                               "is the board's SD card full (df -h)?")
 

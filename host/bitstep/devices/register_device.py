@@ -15,6 +15,7 @@ from bitstep.devices.software import check_gradient
 from bitstep.devices.turns import Turns
 from bitstep.pipeline.device import ALL_BITS, Device, Run
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.needs import missing_rounding
 from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
@@ -112,12 +113,8 @@ class RegisterDevice(RegisterAccess, Device):
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""
         check_job(job, self.config)
-        if job.model_bits and not self.config.model_bits:
-            raise DeviceError(ALL_BITS.format(self.name, "a model", job.model_bits,
-                                              f"bitstep rtl --model-bits {job.model_bits}"))
-        if job.update_bits and not self.config.rounded_updates:
-            raise DeviceError(ALL_BITS.format(self.name, "updates", job.update_bits,
-                                              "bitstep rtl --rounded-updates"))
+        for what, bits, option in missing_rounding(job, self.config):
+            raise DeviceError(ALL_BITS.format(self.name, what, bits, f"bitstep rtl {option}"))
 
     @property
     def models(self) -> int:    # pyright: ignore[reportIncompatibleVariableOverride]

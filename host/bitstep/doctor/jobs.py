@@ -89,13 +89,14 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     plain.
     """
     jobs = {"plain": make_job(config, n_features=features_of(config, 3), n_rows=60)}
-    titles, options = zip(*(named for named, has in (
-        (("started from a model", ("initial", True)), True),
-        (("two copies", ("copies", 2)), not config.rows.planes),
-        (("batches of 4", ("batch", 4)), config.minibatch),
-        (("L2", ("l2", 0.01)), config.corrections)) if has), strict=True)
-    jobs[", ".join(titles)] = make_job(config, n_features=features_of(config, 2), n_rows=50,
-                                       **dict(options))
+    changes = {title: change for title, change, has in (
+        ("started from a model", ("initial", True), True),
+        ("two copies", ("copies", 2), not config.rows.planes),
+        ("batches of 4", ("batch", 4), config.minibatch),
+        ("L2", ("l2", 0.01), config.corrections)) if has}
+    options: dict[str, Any] = dict(changes.values())
+    jobs[", ".join(changes)] = make_job(config, n_features=features_of(config, 2), n_rows=50,
+                                        **options)
     for title, loss in (("hinge, labels of 1 bit", Loss.HINGE), ("clipped residuals", Loss.HUBER)):
         if loss in losses_of(config.loss_family):
             jobs[title] = make_job(config, n_features=config.rows.lanes, n_rows=70, loss=loss)
@@ -121,12 +122,16 @@ def _with_weights(job):
     return replace(job, weights=weights)
 
 
-def side_by_side_jobs(config: PipelineConfig) -> list[TrainingJob]:
-    """Make a job for each model of a pass; they differ in their labels."""
+def side_by_side_runs(config: PipelineConfig) -> list[list[TrainingJob]]:
+    """Make a run with a job for each model of a pass, which differ in their labels; none where a
+    pass has one model.
+    """
+    if config.models == 1:
+        return []
     job = make_job(config, n_features=features_of(config, 2), n_rows=50)
     stored = unpack_labels(job.labels, job.label_format, job.n_rows)
-    return [replace(job, labels=pack_labels(np.roll(stored, number), job.label_format))
-            for number in range(config.models)]
+    return [[replace(job, labels=pack_labels(np.roll(stored, number), job.label_format))
+             for number in range(config.models)]]
 
 
 def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,

@@ -13,7 +13,7 @@ from bitstep.devices.register_device import RegisterDevice
 from bitstep.doctor.jobs import (
     difference,
     expected_of,
-    side_by_side_jobs,
+    side_by_side_runs,
     still_job,
     training_jobs,
 )
@@ -85,15 +85,15 @@ def trainings(session: Session) -> None:
     for number, (title, job) in enumerate(training_jobs(session.config).items()):
         session.guard(lambda session, job=job, title=title, first=number == 0:
                       _training(session, job, title, first), f"training ({title})")
-    if session.config.models > 1:
-        title = f"training ({session.config.models} models side by side)"
-        session.guard(lambda session: _side_by_side(session, title), title)
+    for jobs in side_by_side_runs(session.config):
+        title = f"training ({len(jobs)} models side by side)"
+        session.guard(lambda session, jobs=jobs, title=title:
+                      _side_by_side(session, jobs, title), title)
 
 
-def _side_by_side(session, title):
+def _side_by_side(session, jobs, title):
     """Train as many models as a pass has, and compare all."""
     session.need_runs()
-    jobs = side_by_side_jobs(session.config)
     outcomes = session.device.train_models(jobs, timeout_s=session.timeout_s)
     wrong = [f"model {number}: {text}"
              for number, (job, result) in enumerate(zip(jobs, outcomes, strict=True))

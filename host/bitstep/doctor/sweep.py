@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from bitstep.doctor.jobs import difference, expected_of, side_by_side_jobs, training_jobs
+from bitstep.doctor.jobs import difference, expected_of, side_by_side_runs, training_jobs
 from bitstep.doctor.registers import wrong_patterns
 from bitstep.doctor.runs import measure_clock, start_long_run
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
@@ -68,8 +68,7 @@ def _trials(session):
     """Return the jobs of each run, and what the golden model makes of each."""
     config = session.config
     runs = [[job] for job in (*training_jobs(config).values(), long_rows(session))]
-    if config.models > 1:
-        runs.append(side_by_side_jobs(config))
+    runs += side_by_side_runs(config)
     return [[(job, expected_of(job)) for job in run] for run in runs]
 
 

@@ -10,14 +10,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from bitstep.estimators.base import LowPrecisionModel
 from bitstep.estimators.parameters import PATIENCE, given
-from bitstep.options.models import MODELS
 from bitstep.pipeline.losses import probabilities
 from bitstep.training.losses import decide
 from bitstep.training.train import class_targets, target_outputs
 from bitstep.training.weights import checked_weights, row_weights
-
-CLASSIFIERS = {kind.sklearn_loss: kind for kind in MODELS.values()
-               if kind.task == "classification"}
 
 
 def has_probabilities(estimator):
@@ -136,6 +132,8 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     >>> svm.fit(X, y).score(X, y) > 0.93
     True
     """
+
+    _task = "classification"
 
     def __init__(self, *, loss="log_loss", refetch: Any = "auto", bits: Any = "auto",
                  encoding="auto", levels="uniform", epochs: Any = "auto", step: Any = "auto",
@@ -268,12 +266,6 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             values -= values.max(axis=1, keepdims=True)
             return values - np.log(np.exp(values).sum(axis=1, keepdims=True))
         return np.log(self.predict_proba(X))
-
-    def _kind(self):
-        if not (isinstance(self.loss, str) and self.loss in CLASSIFIERS):
-            raise ValueError(f"loss must be one of {', '.join(map(repr, CLASSIFIERS))}, "
-                             f"not {self.loss!r}")
-        return CLASSIFIERS[self.loss]
 
     def _asked_refetch(self):
         return given(self.refetch)

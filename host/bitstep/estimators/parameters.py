@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,7 +18,7 @@ from bitstep.devices import (
     has_bit_planes,
     open_device,
 )
-from bitstep.options.models import Model
+from bitstep.options.models import MODELS, Model
 from bitstep.options.rules import Request
 from bitstep.options.table import OPTIONS, PATIENCE, VALIDATION_FRACTION
 from bitstep.options.words import PYTHON
@@ -38,6 +38,8 @@ _OF_PIPELINES = ("name", "bus_width", "lookahead", "packed")    # parts of a dev
 
 class Parameters(BaseEstimator):
     """Parameters that both estimators have."""
+
+    _task: ClassVar[str]        # of the models that ``loss`` names
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform",
                  epochs: Any = "auto", step: Any = "auto", schedule: Any = "auto",
@@ -83,7 +85,11 @@ class Parameters(BaseEstimator):
 
     def _kind(self) -> Model:
         """Loss and default rows of what the parameters ask for."""
-        raise NotImplementedError
+        kinds = {kind.sklearn_loss: kind for kind in MODELS.values() if kind.task == self._task}
+        if not (isinstance(self.loss, str) and self.loss in kinds):
+            raise ValueError(f"loss must be one of {', '.join(map(repr, kinds))}, not "
+                             f"{self.loss!r}")
+        return kinds[self.loss]
 
     @property
     def _is_classifier(self) -> bool:

@@ -7,13 +7,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
 from bitstep.estimators.base import LowPrecisionModel
-from bitstep.options.models import MODELS
 from bitstep.quantization import QuantizedDataset, label_bits_of, quantize_labels
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.training.chunks import clipped
 from bitstep.training.weights import checked_weights
-
-REGRESSORS = {kind.sklearn_loss: kind for kind in MODELS.values() if kind.task == "regression"}
 
 
 class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
@@ -239,6 +236,8 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
 
     label_range_: Any
 
+    _task = "regression"
+
     def fit(self, X, y, sample_weight=None):
         """Train on rows X and targets y; several targets read the same quantized rows.
 
@@ -329,12 +328,6 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         tags.regressor_tags.poor_score = self.bits == 1 or not precise
         tags.target_tags.multi_output = True
         return tags
-
-    def _kind(self):
-        if not (isinstance(self.loss, str) and self.loss in REGRESSORS):
-            raise ValueError(f"loss must be one of {', '.join(map(repr, REGRESSORS))}, not "
-                             f"{self.loss!r}")
-        return REGRESSORS[self.loss]
 
     def _labels(self, targets, kept):
         return clipped(targets, "labels", symmetric=not self.fit_intercept,

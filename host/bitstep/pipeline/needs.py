@@ -44,6 +44,16 @@ NEEDS = (
 )
 
 
+def missing_rounding(job: Any, config: Any) -> list[tuple[str, int, str]]:
+    """What a pipeline cannot round to the few bits that a job asks for: in words, the bits, and the
+    option of ``bitstep rtl`` that makes a pipeline which can.
+    """
+    return [(what, bits, option) for what, bits, there, option in (
+        ("a model", job.model_bits, config.model_bits, f"--model-bits {job.model_bits}"),
+        ("updates", job.update_bits, config.rounded_updates, "--rounded-updates"))
+        if bits and not there]
+
+
 def check_needs(job: Any) -> None:
     """Raise ValueError unless the pipeline of a training job has every part that it asks for."""
     for need in NEEDS:

@@ -458,7 +458,7 @@ class BitPlaneEncoder:
 
     @staticmethod
     def packed(positions: np.ndarray,
-               weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+               weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Blocks of planes of codes, and the sums of :func:`_sums` at every precision; any thread
         may call it.
 

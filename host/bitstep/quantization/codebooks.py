@@ -105,6 +105,8 @@ class TableGrid(Grid):
         If the encoding cannot have tables.
     """
 
+    spare = False
+
     tables: np.ndarray
 
     def __init__(self, encoding: str, bits: int, tables: np.ndarray):
@@ -164,10 +166,7 @@ class TableGrid(Grid):
             up = words < above
         return lower + up.astype(np.uint8)
 
-    def variance(self, positions):
-        """Variance of the stored level, in units of u squared; see :meth:`Grid.variance`."""
-        if not self.draws:
-            return np.zeros(positions.shape)
+    def _variance(self, positions):
         _, above, widths = self._split(positions)
         unit = 2.0 ** -FRACTION_BITS / LIMIT
         return (above * unit) * ((widths - above) * unit)
@@ -176,11 +175,6 @@ class TableGrid(Grid):
         """Scaled values that codes stand for; see :meth:`Grid.values`."""
         values = look_up(codes, self.tables) / LIMIT
         return values, values
-
-    @property
-    def has_all_codes(self):
-        """True: a table has a level for each code."""
-        return True
 
 
 def grid_of(encoding: str, bits: int, tables: np.ndarray | None) -> Grid:

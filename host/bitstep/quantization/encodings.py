@@ -55,6 +55,8 @@ class Grid:
         Type of a position, which is all that a code is drawn from.
     samples : int
         Samples that a level is the mean of.
+    spare : bool
+        True if a code of more than one bit stands for no level.
 
     Raises
     ------
@@ -67,6 +69,7 @@ class Grid:
 
     position_type: ClassVar[np.dtype] = np.dtype(np.uint32)
     samples: ClassVar[int] = 1
+    spare: ClassVar[bool] = True
 
     def __new__(cls, encoding: str = "", *_: Any):
         """A grid of the class of the encoding."""
@@ -160,6 +163,9 @@ class Grid:
             ``(high - u) (u - low)`` with the levels around u; half of it for the mean of two
             samples, 0 without draws. For ``double`` it is the variance of one sample.
         """
+        return self._variance(positions) if self.draws else np.zeros(positions.shape)
+
+    def _variance(self, positions: np.ndarray) -> np.ndarray:
         fraction = (positions & np.uint32((1 << FRACTION_BITS) - 1)) * 2.0 ** -FRACTION_BITS
         result = 1 - fraction
         result *= fraction
@@ -222,7 +228,7 @@ class Grid:
     @property
     def has_all_codes(self) -> bool:
         """True if every code is one that an encoder may write."""
-        return self.bits == 1
+        return self.bits == 1 or not self.spare
 
     def check_codes(self, codes: np.ndarray, name: str) -> None:
         """Raise ValueError for a code in the array of a name that no encoder writes."""
@@ -239,10 +245,6 @@ class NearestGrid(Grid):
         drawn = positions + np.uint32(1 << FRACTION_BITS - 1)
         drawn >>= FRACTION_BITS
         return drawn
-
-    def variance(self, positions):
-        """See :meth:`Grid.variance`: zeros."""
-        return np.zeros(positions.shape)
 
 
 class SymmetricGrid(Grid):
@@ -264,15 +266,12 @@ class SymmetricGrid(Grid):
 class DoubleGrid(Grid):
     """Codes of an interval and two samples of its ends, all of which stand for levels."""
 
+    spare = False
+
     @property
     def intervals(self):
         """See :attr:`Grid.intervals`: two bits of a code are samples."""
         return 1 << self.bits - 2
-
-    @property
-    def has_all_codes(self):
-        """True."""
-        return True
 
     def codes(self, positions, rng):
         """See :meth:`Grid.codes`."""
@@ -291,11 +290,6 @@ class FloatGrid(Grid):
 
     position_type = np.dtype(np.float32)
 
-    @property
-    def has_all_codes(self):
-        """False: of the words of 32 bits some are no numbers in [-1, 1]."""
-        return False
-
     def positions(self, scaled):
         """See :meth:`Grid.positions`."""
         np.clip(scaled, -1, 1, out=scaled)
@@ -305,10 +299,6 @@ class FloatGrid(Grid):
         """See :meth:`Grid.codes`."""
         del rng
         return positions
-
-    def variance(self, positions):
-        """See :meth:`Grid.variance`: zeros."""
-        return np.zeros(positions.shape)
 
     def pack(self, codes, bus_width):
         """See :meth:`Grid.pack`."""

@@ -190,7 +190,7 @@ def scaled_rows(features: np.ndarray, centre: np.ndarray, scale: np.ndarray) -> 
 
 
 def packed_planes(codes: np.ndarray, layout: BitPlaneLayout,
-                  weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+                  weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Blocks of planes, and the sums of :func:`pack_planes`.
 
     Parameters

@@ -153,12 +153,10 @@ class QuantizedRows:
         if bus_width == self.bus_width:
             return self
         return replace(self, bus_width=bus_width, stored=tuple(
-            np.concatenate([self._packed(copy[start:start + _ROWS_AT_ONCE], bus_width)
+            np.concatenate([self.grid.pack(self._unpack(copy[start:start + _ROWS_AT_ONCE]),
+                                           bus_width)
                             for start in range(0, len(copy), _ROWS_AT_ONCE)])
             for copy in self.stored))
-
-    def _packed(self, stored, bus_width):
-        return self.grid.pack(self._unpack(stored), bus_width)
 
     def codes(self, copy: int = 0, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Codes of the rows from ``start`` to ``stop`` of a copy.

@@ -271,7 +271,7 @@ def warn_of_zeros(features: Any) -> None:
 
 
 def scaler_of_columns(columns: Columns, kind: str,
-                      on_waste: Callable[[str], None] | None = None) -> Scaler:
+                      on_waste: Callable[[str], None] | None) -> Scaler:
     """The scaler of columns whose ranges and tails are known; see :func:`fit_scaler`."""
     if kind == "quantile":
         clip = columns.clip()

@@ -75,7 +75,7 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
 def finish_archive(archive: ArchiveWriter,
                    data: QuantizedRows | RowEncoder | BitPlaneRows | BitPlaneEncoder,
                    labels: LabelStream, names: list[str],
-                   feature_names: tuple[str, ...] | None = None) -> None:
+                   feature_names: tuple[str, ...] | None) -> None:
     """Write all but the rows of a quantized data set.
 
     Parameters

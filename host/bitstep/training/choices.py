@@ -431,8 +431,8 @@ def one_vs_rest(resolved: Resolved, count: int, device: Any, name: str) -> str |
             "classes")
 
 
-def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
-                  deviation: float = 0.0) -> str | None:
+def other_optimum(solver: str, clip: np.ndarray | None, features: Any,
+                  deviation: float) -> str | None:
     """A sentence if solver ``bit-centred`` goes to another optimum than that of the rows that a
     user has; None for others.
 

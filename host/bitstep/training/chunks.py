@@ -42,9 +42,9 @@ class Clipped:
     clip: np.ndarray | None = None
 
 
-def clipped(values: Any, name: str, *, before: Bounds | None = None,
-            given: Bounds | None = None, rows_before: int = 0,
-            symmetric: bool = False, clip: np.ndarray | None = None) -> Clipped:
+def clipped(values: Any, name: str, *, before: Bounds | None,
+            given: Bounds | None, rows_before: int,
+            symmetric: bool, clip: np.ndarray | None = None) -> Clipped:
     """Settle the bounds of columns, and clip the columns to them.
 
     Parameters

@@ -266,7 +266,7 @@ def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np
 
 
 def raised_note(rule: WeightRule, weights: np.ndarray,
-                groups: np.ndarray | None = None) -> str | None:
+                groups: np.ndarray | None) -> str | None:
     """A sentence on weights that 16 bits hold to no better than a tenth, if those of a share
     :data:`RAISED` of the rows are such, or that of a whole class.
 

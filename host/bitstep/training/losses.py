@@ -148,14 +148,10 @@ def code_accuracies(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
     -------
     ndarray of float64, shape (n_models,)
     """
-    def correct(start: int, stop: int) -> np.ndarray:
-        dots, _ = first.rows.values(slice(start, stop))
-        signs = np.column_stack([data.labels.part(start, stop) for data in datasets])
-        chosen = decide(outputs(dots, weights, intercepts))
-        return _over_rows(chosen == decide(signs)[:, None], first, start, stop)
+    def correct(values: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        return decide(values) == decide(signs)[:, None]
 
-    first = datasets[0]
-    return _over_chunks(correct, first.n_rows, first.n_features, intercepts.size) / _count(first)
+    return _over_codes(correct, datasets, weights, intercepts) / _count(datasets[0])
 
 
 def joint_code_losses(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
@@ -163,16 +159,24 @@ def joint_code_losses(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
     """:func:`mean_losses` of a loss of all outputs together, from quantized rows alone; parameters
     as of :func:`code_accuracies`.
     """
-    def losses(start: int, stop: int) -> np.ndarray:
+    def losses(values: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        return formula_of(loss).value(values, signs[:, None]).sum(axis=2)
+
+    total = _over_codes(losses, datasets, weights, intercepts)
+    return total / (_count(datasets[0]) * len(datasets))
+
+
+def _over_codes(measure: Callable[[np.ndarray, np.ndarray], np.ndarray],
+                datasets: Sequence[QuantizedDataset], weights: np.ndarray,
+                intercepts: np.ndarray) -> np.ndarray:
+    """Sum over quantized rows of a measure of all outputs' values and signs, of each model."""
+    def work(start: int, stop: int) -> np.ndarray:
         dots, _ = first.rows.values(slice(start, stop))
         signs = np.column_stack([data.labels.part(start, stop) for data in datasets])
-        values = outputs(dots, weights, intercepts)
-        return _over_rows(formula_of(loss).value(values, signs[:, None]).sum(axis=2), first,
-                          start, stop)
+        return _over_rows(measure(outputs(dots, weights, intercepts), signs), first, start, stop)
 
     first = datasets[0]
-    total = _over_chunks(losses, first.n_rows, first.n_features, intercepts.size)
-    return total / (_count(first) * len(datasets))
+    return _over_chunks(work, first.n_rows, first.n_features, intercepts.size)
 
 
 def losses_of_codes(datasets: Sequence[QuantizedDataset], weights: np.ndarray,

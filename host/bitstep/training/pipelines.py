@@ -8,6 +8,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.pipeline.parts.stages import usual_interval
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 from bitstep.training.objective import Objective, Training
@@ -24,8 +25,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     """Pipeline that trains such data: the default one where that is large enough.
 
     More features than the default's 4,096 are rounded up to a power of two, so that few different
-    pipelines need to be built. An update takes 2 cycles, 4 for floating-point rows and 6 for
-    the logistic loss, whose sigmoid needs them.
+    pipelines need to be built. An update takes as many cycles as
+    :func:`bitstep.pipeline.parts.stages.usual_interval` says.
 
     Parameters
     ----------
@@ -63,12 +64,10 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     automatic, family = lookahead == "auto", LOSSES[loss].loss_family
     features = int(n_features) if possible.get("packed") \
         else max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
-    update_interval = 6 if family == "logistic" else 4 if row_format == "float32" \
-        else PipelineConfig().update_interval
     config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
                             row_format=row_format, loss_family=family,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
-                            update_interval=update_interval, refetch=refetch,
+                            update_interval=usual_interval(family, row_format), refetch=refetch,
                             model_bits=few_bits[0], rounded_updates=few_bits[1] > 0, **possible)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.rows.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
@@ -92,7 +91,7 @@ def pipeline_of(rows: QuantizedRows | BitPlaneRows, objective: Objective,
 
 def pipeline_of_all(rows: QuantizedRows | BitPlaneRows,
                     wishes: Sequence[tuple[Objective, Training]],
-                    lookahead: int | str = "auto", packed: bool = False) -> PipelineConfig:
+                    lookahead: int | str, packed: bool = False) -> PipelineConfig:
     """The pipeline that runs several trainings on the same rows.
 
     Those with ``model_bits`` and those without need a pipeline each; here it is that of those

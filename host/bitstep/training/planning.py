@@ -129,8 +129,8 @@ class Integers(NamedTuple):
 
 
 def integers_of(data: QuantizedDataset, config: PipelineConfig, objective: Objective,
-                training: Training, *, initial: tuple[np.ndarray, float] | None = None,
-                first_epoch: int = 0, between_epochs: bool = False) -> Integers:
+                training: Training, *, initial: tuple[np.ndarray, float] | None,
+                first_epoch: int = 0, between_epochs: bool) -> Integers:
     """Integers of a job whose rows may be elsewhere; see :func:`plan`."""
     _check(data, config, objective, training, first_epoch)
     model_range = training.model_range or automatic_range(data, config, objective, training,

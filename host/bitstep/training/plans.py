@@ -33,9 +33,9 @@ def plans_of(outputs: Sequence[QuantizedDataset], config: PipelineConfig, object
 
 
 def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], interrupted: bool,
-                  planes: Sequence[Sequence[int]] | None = None) -> TrainedModel:
+                  planes: Sequence[Sequence[int]]) -> TrainedModel:
     """The model of all outputs, after the epochs that every one has finished; ``planes`` are those
-    of each output's epochs.
+    of each output's epochs, 0 of rows without.
     """
     runs = list(zip(plans, results, strict=True))
     first = plans[0].job
@@ -45,10 +45,11 @@ def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], i
                        axis=1)
     intercepts = np.stack([made.units.intercepts(result.intercepts)[:epochs]
                            for made, result in runs], axis=1)
-    facts = {} if planes is None else {
+    facts = {
         "planes": np.array([one[:epochs] for one in planes]).T.reshape(epochs, -1),
         "bytes_read": np.array([[layout.bytes_read(first.n_rows, taken) for taken in one[:epochs]]
-                                for one in planes], np.int64).sum(axis=0)}
+                                for one in planes], np.int64).sum(axis=0)
+    } if first.config.rows.planes else {}
     return in_feature_units(
         scaler, weights, intercepts, steps=plans[-1].steps[:epochs],
         counters=sum_counters([result.counters for result in results]),

@@ -75,7 +75,7 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
     return listed_steps(schedule, epochs)[:epochs].copy()
 
 
-def listed_steps(schedule: str | os.PathLike | Sequence[float], epochs: int = 1) -> np.ndarray:
+def listed_steps(schedule: str | os.PathLike | Sequence[float], epochs: int) -> np.ndarray:
     """Steps of a sequence or file.
 
     Parameters

@@ -150,7 +150,7 @@ def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> 
     return period
 
 
-def least_period(batch: int, above: int = 0) -> int:
+def least_period(batch: int, above: int) -> int:
     """The least of :func:`automatic_period`: the least ``batch * 2**n`` that is more than
     ``above``.
     """

@@ -22,6 +22,7 @@ from bitstep.quantization import (
     LabelStream,
     QuantizedDataset,
     QuantizedRows,
+    Scaler,
     sign_labels,
 )
 from bitstep.training.centred.least_squares import BitCentredRun
@@ -99,8 +100,7 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         on_epoch=on_epoch, on_words=words_shown(on_epoch), checkpoint=checkpoint,
         stopping=stopping)
     loop.run()
-    model = collect_model(outputs[0].scaler, [one.plan for one in tracks], results_of(tracks),
-                          loop.interrupted, _planes_of(tracks, training))
+    model = _collected(outputs[0].scaler, tracks, loop.interrupted)
     return replace(with_restarts(model, loop.growth.restarts), best=stopping and stopping.best)
 
 
@@ -129,9 +129,10 @@ def _tracks(outputs, config, wishes, initial=None, first_epoch=0) -> list[Track]
             for data, start in zip(outputs, starts_of(outputs, initial), strict=True)]
 
 
-def _planes_of(tracks: Sequence[Track], training: Training) -> list[list[int]] | None:
-    """Planes of each output's epochs; None of rows without."""
-    return None if training.planes is None else [track.planes.planes for track in tracks]
+def _collected(scaler: Scaler, tracks: Sequence[Track], interrupted: bool) -> TrainedModel:
+    """The model of all outputs."""
+    return collect_model(scaler, [one.plan for one in tracks], results_of(tracks), interrupted,
+                         [one.planes.planes for one in tracks])
 
 
 def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -177,7 +178,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
                                   "kept")
     found: list[TrainedModel | RangeOverflowError] = []
     count = len(outputs)
-    for number, (_, training) in enumerate(candidates):
+    for number in range(len(candidates)):
         first = number * count
         own, restarts = tracks[first:first + count], loop.growth.restarts_of(first, count)
         error = first_error(own)
@@ -186,9 +187,8 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
                 [one.counters for one in (*(track.result for track in own), *restarts)]))
             found.append(error)
             continue
-        found.append(with_restarts(collect_model(
-            outputs[0].scaler, [one.plan for one in own], results_of(own), loop.interrupted,
-            _planes_of(own, training)), restarts))
+        found.append(with_restarts(_collected(outputs[0].scaler, own, loop.interrupted),
+                                   restarts))
     return found
 
 

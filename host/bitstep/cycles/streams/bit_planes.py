@@ -23,6 +23,10 @@ class BitPlaneStreams(SimulatedStreams):
         self.blocks = PlaneBlocks(shape, 0)
         self.anchor = self.block_rows = shape.bit_planes.block_rows
 
+    def row_blocks(self):
+        """None: they come with each epoch."""
+        return iter(())
+
     def start_epoch(self, time):
         """Let labels and rows pass; ``time`` is the cycle of the strobe in the control of the run.
         """
@@ -92,10 +96,5 @@ class BitPlaneStreams(SimulatedStreams):
         most = self.shape.epochs - 2 - self.aux.address.number // 2
         return min(most, self._same_planes() - self.models)
 
-    def skip_epochs(self, epochs, totals):
-        """Skip epochs, with what they count."""
-        self.rows.accepted += totals[0]
-        self.aux.accepted += totals[1]
-        self.beats_entered += totals[2]
-        self.models += epochs
-        self.aux.address.skip(2 * epochs)
+    def skip_row_blocks(self, epochs):
+        """None: blocks of rows come with each epoch."""

@@ -6,11 +6,7 @@ from bitstep.cycles.shape import Shape
 
 
 def row_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
-    """Yield the blocks of the rows, an epoch's copy each, for
-    :class:`bitstep.cycles.streams.bus.Address`. Those of bit-plane rows come with each epoch.
-    """
-    if shape.planes:
-        return
+    """Yield the blocks of rows of codes or numbers, an epoch's copy each."""
     for epoch in range(shape.epochs):
         yield 2 if epoch else 1, epoch % shape.copies * shape.row_beats, shape.row_beats
 

@@ -28,7 +28,7 @@ class StreamCycle:
         # Places of blocks in 16 beats count where nothing else makes epochs differ.
         self.exact = memory.is_ample(shape.config.rows.beat_bytes)
         config, self.late = shape.config, int(shape.registered)
-        self.rows = Reader(self.memory, Address(row_blocks(shape), 15, self.late), 256,
+        self.rows = Reader(self.memory, Address(self.row_blocks(), 15, self.late), 256,
                            config.rows.beat_bytes)
         self.aux = Reader(self.memory, Address(aux_blocks(shape), 8, self.late), 64, WORD_BYTES)
         self.readers = [self.rows, self.aux]
@@ -61,6 +61,10 @@ class StreamCycle:
         self.fine_rows: Reader | None = None     # of the row that is fetched again
         self.fine_taken = False             # one of its words is taken in this cycle
         self.fine_bytes = 0
+
+    def row_blocks(self):
+        """The blocks of the rows, for :class:`bitstep.cycles.streams.bus.Address`."""
+        return row_blocks(self.shape)
 
     def step(self, beat=False, label=False, word=False):
         """Pass a cycle, in which a beat, a label or a word of a model or table may be taken."""

@@ -228,8 +228,12 @@ class SimulatedStreams(StreamCycle):
         self.aux.accepted += totals[1]
         self.beats_entered += totals[2]
         self.models += epochs
-        for reader, blocks in ((self.rows, epochs), (self.aux, 2 * epochs)):
-            reader.address.skip(blocks)
+        self.aux.address.skip(2 * epochs)
+        self.skip_row_blocks(epochs)
+
+    def skip_row_blocks(self, epochs):
+        """Skip the blocks of the rows of some epochs."""
+        self.rows.address.skip(epochs)
 
     def shift(self, cycles):
         """Move everything into the future."""

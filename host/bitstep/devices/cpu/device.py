@@ -29,6 +29,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Run, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.needs import missing_rounding
 from bitstep.pipeline.parts.widths import (
     MAX_CLOCK_MHZ,
     MAX_MEMORY_LATENCY,
@@ -134,9 +135,7 @@ class CpuDevice(SoftwareDevice):
         pipeline.
         """
         known = super().result(job, epochs, overflowed=overflowed)
-        rounds = (job.model_bits and not self.config.model_bits) \
-            or (job.update_bits and not self.config.rounded_updates)
-        if overflowed or rounds:
+        if overflowed or missing_rounding(job, self.config):
             return known
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         count = counting(job, self.memory, config=self.config, epochs=len(epochs),

@@ -57,6 +57,8 @@ class RowFormat:
         The rows of a beat are taken together.
     dot_fraction : int
         Fraction bits of a value in a dot product, in units of the level in an update.
+    usual_interval : int
+        Least update interval of pipelines for such rows, where none is asked for.
     max_label_shift : int
         Largest left shift of a label: enough for every model range and width of a label.
     """
@@ -73,6 +75,7 @@ class RowFormat:
     centred: ClassVar[bool] = False
     packed: ClassVar[bool] = False
     dot_fraction: ClassVar[int] = 0
+    usual_interval: ClassVar[int] = 2
     max_label_shift: ClassVar[int] = 40
 
     @classmethod
@@ -321,6 +324,7 @@ class FloatRows(RowFormat):
     short = "f32"
     floating = True
     dot_fraction = FLOAT_GUARD
+    usual_interval = 4
     max_label_shift = 62
 
     @classmethod

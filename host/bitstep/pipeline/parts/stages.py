@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from bitstep.pipeline.parts.formats import RowFormat, format_of
+from bitstep.pipeline.parts.formats import RowFormat, format_of, plain_format
 from bitstep.pipeline.parts.widths import MODEL_WIDTH, ceil_div
 
 UPDATE_INTERVALS = {"linear": (1, 2, 4), "logistic": (1, 6)}
@@ -18,6 +18,14 @@ ROW_DITHER_CYCLES = 20      # from an epoch's start to its first dither, with ro
 PACKED_DITHER_STAGES = 6     # cycles until the dither of the first packed rows is there
 _AHEAD_LEAD = 4             # of the solver, where rows look ahead from a batch to the next
 EXPONENT_STAGES = 3         # cycles from the largest magnitude of a model to its exponent
+
+
+def usual_interval(loss_family: str, row_format: str) -> int:
+    """Update interval where none is asked for: the least that is enough for the rows, 2 cycles or,
+    for floating-point ones, 4. The logistic loss takes 6, which its sigmoid needs.
+    """
+    least = plain_format(row_format).usual_interval
+    return min(one for one in UPDATE_INTERVALS[loss_family] if one >= least)
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,9 @@ class Kinds(NamedTuple):
 
 def train_centred(kinds: Kinds, outputs: Sequence[QuantizedDataset], device: Any,
                   config: PipelineConfig, objective: Objective, training: Training, *,
-                  initial: tuple[np.ndarray, Any] | None = None, first_epoch: int = 0,
-                  timeout_s: float = 60.0, on_epoch: Callable[[int], None] | None = None,
-                  checkpoint: CheckpointWriter | None = None, **options: Any) -> TrainedModel:
+                  initial: tuple[np.ndarray, Any] | None, first_epoch: int = 0,
+                  timeout_s: float, on_epoch: Callable[[int], None] | None,
+                  checkpoint: CheckpointWriter | None, **options: Any) -> TrainedModel:
     """Train every output.
 
     Parameters

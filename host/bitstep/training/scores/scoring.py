@@ -119,7 +119,7 @@ class ScoredRows:
 
 
 def best_constant(loss: Loss | LossFunction, targets: np.ndarray,
-                  weights: np.ndarray | None = None) -> float:
+                  weights: np.ndarray | None) -> float:
     """Mean loss of the best constant of each output, over rows times their weights."""
     means = np.average(targets, axis=0, weights=weights)
     variances = np.average(np.square(targets - means), axis=0, weights=weights)
