@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
 from bitstep_hw.parts import memories
-from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.arithmetic import delay, same
 from bitstep_hw.pipeline.slot import slot_layout
 
 
@@ -26,6 +26,11 @@ class BeatQueue(wiring.Component):
     ----------
     config : PipelineConfig
         Gives ``beat_width``, ``batch_lookahead`` and ``ahead``.
+
+    Attributes
+    ----------
+    rows : int
+        Rows whose products with the row are formed.
 
     Members
     -------
@@ -47,7 +52,7 @@ class BeatQueue(wiring.Component):
     """
 
     def __init__(self, *, config):
-        self.config = config
+        self.config, self.rows = config, config.batch_lookahead
         self.depth = 1 << (config.ahead.beats_in_flight - 1).bit_length()
         super().__init__({
             "clear": In(1), "slot": In(slot_layout(config)),
@@ -55,6 +60,21 @@ class BeatQueue(wiring.Component):
             "beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
             "previous": Out(config.rows.beat_width).array(config.batch_lookahead),
         })
+
+    def place(self, m, levels, beat):
+        """Make it a part of the levels, whose module is ``m``; returns the beats of the rows that
+        they look ahead of, nearest first, and of the row to apply, beside ``beat``.
+        """
+        m.submodules.queue = self
+        m.d.comb += [self.clear.eq(levels.start), self.slot.eq(levels.slots[0]), self.beat.eq(beat)]
+        if self.config.batch_lookahead:
+            m.d.comb += same(self, levels, "beats", "idle_rows")
+        return [*self.previous, self.o]
+
+    def chosen(self, m, levels, values):
+        """The one of ``values``, of these rows, that is applied: the last."""
+        del m, levels
+        return values[-1]
 
     def elaborate(self, platform):
         m = Module()
