@@ -1,12 +1,12 @@
 """Beats of rows whose updates are to come."""
 
 from amaranth import C, Module, Signal
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
-from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay, same
+from bitstep_hw.parts.memories import memory_of
 from bitstep_hw.pipeline.slot import slot_layout
 
 
@@ -78,9 +78,8 @@ class BeatQueue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.beats = store = memory.Memory(
-            shape=self.config.rows.beat_width, depth=self.depth, init=[],
-            attrs=memories.attributes(self.config))
+        m.submodules.beats = store = memory_of(
+            self.config, shape=self.config.rows.beat_width, depth=self.depth, weights=False)
         write, read = store.write_port(), store.read_port()
         newest, oldest = Signal(range(self.depth)), Signal(range(self.depth))
         taken = self.slot.valid & self.slot.apply
@@ -107,9 +106,8 @@ class BeatQueue(wiring.Component):
             distance = Signal.like(newest, name=f"distance_{place}")
             m.d.sync += distance.eq(back)
             depth = 1 << (self.config.ahead.beats_back(place) - 1).bit_length()
-            m.submodules[f"copy_{place}"] = copy = memory.Memory(
-                shape=self.config.rows.beat_width, depth=depth, init=[],
-                attrs=memories.attributes(self.config))
+            m.submodules[f"copy_{place}"] = copy = memory_of(
+                self.config, shape=self.config.rows.beat_width, depth=depth, weights=False)
             write, read = copy.write_port(), copy.read_port()
             m.d.comb += [
                 write.addr.eq(written.addr), write.data.eq(written.data),

@@ -1,11 +1,11 @@
 """Delay lines: the beats of the rows before, at the same place in the row."""
 
 from amaranth import Array, C, Module, Mux, Signal
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.memories import memory_of
 
 
 class DelayLines(wiring.Component):
@@ -74,9 +74,8 @@ class DelayLines(wiring.Component):
         newer = delay(m, self.beat, late, name="beat")
         for line in range(self.config.lookahead + 1):
             depth = self.config.ahead.line_depth(line + 1)
-            m.submodules[f"line_{line + 1}"] = store = memory.Memory(
-                shape=self.config.rows.beat_width, depth=depth, init=[],
-                attrs=memories.attributes(self.config))
+            m.submodules[f"line_{line + 1}"] = store = memory_of(
+                self.config, shape=self.config.rows.beat_width, depth=depth, weights=False)
             read, write = store.read_port(), store.write_port()
             m.d.comb += [
                 read.addr.eq(self.index),
