@@ -16,8 +16,8 @@ PACKED_FAULTS = [
         "shell/beat_count.py", "self.rows + (self.rows_per_beat - 1)", "self.rows"),
         ("shell/test_beat_count.py",)),
     Fault("labels of another row", Mutation(
-        "shell/label_unpacker.py", "Mux(self.shared, word.word_select(row, width), stored)",
-        "Mux(self.shared, word[:width], stored)"), ("shell/test_label_unpacker.py",)),
+        "shell/label_unpacker.py", "self._of_model(word.word_select(row, width), stored)",
+        "self._of_model(word[:width], stored)"), ("shell/test_label_unpacker.py",)),
     _fault("batches may begin a cycle early", "sequencer.py", "left.eq(self.config.latency - 1)",
            "left.eq(self.config.latency - 2)", "batches"),
     _fault("rows of the next batch take part", "sequencer.py",

@@ -1,14 +1,14 @@
 """Corner turn: beats of bit planes in, a few values of a row a cycle out."""
 
 from amaranth import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.bit_planes import ALIGNMENT, CHUNK_UNITS, GROUP, PLANES
 from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep_hw.bit_planes.chunks import Chunks
 from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH
-from bitstep_hw.parts.memories import attributes
+from bitstep_hw.parts.memories import memory_of
 
 
 class BitPlaneTranspose(wiring.Component):
@@ -65,9 +65,8 @@ class BitPlaneTranspose(wiring.Component):
         words = config.bus_width // config.rows.lanes        # of a beat, each as wide as a slot
         banks = []
         for bank in range(words):
-            store = memory.Memory(shape=data.ArrayLayout(config.rows.lanes, PLANES),
-                                  depth=self.depth,
-                                  init=[], attrs=attributes(config, depth=self.depth))
+            store = memory_of(config, shape=data.ArrayLayout(config.rows.lanes, PLANES),
+                              depth=self.depth)
             m.submodules[f"bank_{bank}"] = store
             banks.append((store.write_port(granularity=1), store.read_port()))
         # Places count groups of 4 values, with a bit more than the memories have, so that full and

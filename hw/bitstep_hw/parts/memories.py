@@ -1,6 +1,10 @@
-"""Memory attributes: which primitive to use, and that a word read while written is undefined."""
+"""Memories, with their attributes: which primitive to use, and that a word read while written is
+undefined.
+"""
 
 import re
+
+from amaranth.lib import memory
 
 _MARK = "no_rw_check"       # Yosys's own name for it
 _BLOCK_DEPTH = 32           # words of a memory of blocks for up to 64 lanes; of more in proportion
@@ -30,6 +34,14 @@ def attributes(config, *, depth=0):
         return {}
     least = max(_BLOCK_DEPTH, _BLOCK_DEPTH * config.rows.lanes // 64)
     return {_MARK: 1} | ({"ram_style": "block"} if depth >= least else {})
+
+
+def memory_of(config, *, shape, depth, weights=True):
+    """Return a memory with :func:`attributes`, of words that are 0 at first. Without ``weights`` in
+    its lanes the primitive is left to synthesis.
+    """
+    return memory.Memory(shape=shape, depth=depth, init=[],
+                         attrs=attributes(config, depth=depth if weights else 0))
 
 
 def with_undefined_collisions(rtl: str) -> str:

@@ -67,16 +67,12 @@ class ModelPath:
 
     def selects(self, port, strobe):
         """``strobe`` of the port, while it has this model selected."""
-        return strobe if self.config.models == 1 else strobe & (port.selected == self.number)
+        del port
+        return strobe
 
     def connect_words(self, m, port):
-        """Words to the port, while it has this model selected; all of them are cleared at once."""
-        words, mine = port.words, self.store.words
-        if self.config.models == 1:
-            wiring.connect(m, words, mine)
-            return
-        m.d.comb += same(mine, words, "index", "pair", "shown", "write_data", "intercept", "clear")
-        m.d.comb += mine.write.eq(self.selects(port, words.write))
+        """Words to the port."""
+        wiring.connect(m, port.words, self.store.words)
 
     def connect_model(self, m, pipeline, slots):
         """The model and its updates."""
@@ -155,6 +151,26 @@ class ModelPath:
         :class:`bitstep.pipeline.registers.Overflow`.
         """
         return [self.left_update, self.store.overflowed | self.rewritten, self.left_correction]
+
+
+class OneOfSeveral(ModelPath):
+    """The same of one of several models, of which the port selects one."""
+
+    def selects(self, port, strobe):
+        """``strobe`` of the port, while it has this model selected."""
+        return strobe & (port.selected == self.number)
+
+    def connect_words(self, m, port):
+        """Words to the port, while it has this model selected; all of them are cleared at once."""
+        words, mine = port.words, self.store.words
+        m.d.comb += same(mine, words, "index", "pair", "shown", "write_data", "intercept", "clear")
+        m.d.comb += mine.write.eq(self.selects(port, words.write))
+
+
+def paths_of(config):
+    """Return the paths of a pipeline's models."""
+    kind = ModelPath if config.models == 1 else OneOfSeveral
+    return [kind(config, number) for number in range(config.models)]
 
 
 def connect_selected(m, paths, port):

@@ -10,7 +10,7 @@ from bitstep_hw.parts.row_dithers import RowDithers
 from bitstep_hw.parts.run import labels_of, row_shape
 from bitstep_hw.pipeline.extras import extras_of
 from bitstep_hw.pipeline.frame import PipelineFrame
-from bitstep_hw.pipeline.model_path import ModelPath, connect_selected
+from bitstep_hw.pipeline.model_path import connect_selected, paths_of
 from bitstep_hw.pipeline.products.correlator import Correlator
 from bitstep_hw.pipeline.rows.between_batches import between_batches
 from bitstep_hw.pipeline.rows.inputs import RowInputs
@@ -47,7 +47,7 @@ class Pipeline(PipelineFrame):
         self.correlator = Correlator(config=config)
         self.dither = RowDithers(cycles=config.stages.dot.cycles) \
             if config.clock.every_cycle else Dither(config=config)
-        self.paths = [ModelPath(config, number) for number in range(config.models)]
+        self.paths = paths_of(config)
         self.extras = extras_of(config)
         super().__init__(config, labels=row_shape(config), more={
             name: port for extra in self.extras for name, port in extra.ports.items()})

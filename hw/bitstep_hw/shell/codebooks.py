@@ -1,12 +1,12 @@
 """Codebooks, which turn the codes of rows into levels of 8 bits."""
 
 from amaranth import Cat, Module, Signal, signed
-from amaranth.lib import memory, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.formats import CODEBOOK_LEVEL_BITS
 from bitstep.pipeline.parts.widths import AUX_WIDTH, MAX_FEATURES
-from bitstep_hw.parts.memories import attributes
+from bitstep_hw.parts.memories import memory_of
 
 _LANES_OF_WORD = AUX_WIDTH // CODEBOOK_LEVEL_BITS
 
@@ -69,8 +69,7 @@ class Codebooks(wiring.Component):
                 with m.If(beat + 1 == self.beats):
                     m.d.sync += beat.eq(0)
         for lane in range(config.rows.lanes):
-            levels = memory.Memory(shape=signed(CODEBOOK_LEVEL_BITS), depth=depth, init=[],
-                                   attrs=attributes(config, depth=depth))
+            levels = memory_of(config, shape=signed(CODEBOOK_LEVEL_BITS), depth=depth)
             m.submodules[f"levels_{lane}"] = levels
             write, read = levels.write_port(), levels.read_port()
             code = self.i.payload[lane * config.bits:(lane + 1) * config.bits]

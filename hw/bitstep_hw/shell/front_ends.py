@@ -30,7 +30,7 @@ class FrontEnd:
     sizes : tuple of str
         Members of :class:`bitstep_hw.shell.run_check.RunCheck` with sizes that only its rows have.
     before_epochs : str
-        State of the control that the first model and the coefficients are followed by.
+        State of the control that follows the first model and the coefficients.
     """
 
     sizes: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class FrontEnd:
 
 
 class PackedFrontEnd(FrontEnd):
-    """Packed rows, of which some have a beat, and labels, together."""
+    """Packed rows, which share beats, and labels stand together as their rows do."""
 
     def count_beats(self, m, check):
         """Beats of all rows; with bits above the 32nd if their labels are too many to count."""

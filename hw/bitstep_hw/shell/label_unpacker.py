@@ -116,8 +116,7 @@ class LabelUnpacker(wiring.Component):
     def _split_weighted(self, m, word, label_format, numbers):
         """Rows with weights, which stand in the highest bits of each."""
         widths = self._weighted_widths(label_format)
-        for width, takes in zip(widths[:self.models], (1, self.shared) if self.models > 1 else (1,),
-                                strict=True):
+        for width, takes in [*zip(widths, (1, self.shared), strict=True)][:self.models]:
             with m.If(takes):
                 self._split(m, word, self.rows * width, numbers)
                 m.d.comb += Value.cast(self.o.payload.weight).eq(Cat(
@@ -144,17 +143,18 @@ class LabelUnpacker(wiring.Component):
         for number, output in enumerate(outputs):
             row, model = divmod(number, self.models)
             stored = word.word_select(row * self.streams + model, width)
-            if self.models > 1:
-                stored = Mux(self.shared, word.word_select(row, width), stored)
+            stored = self._of_model(word.word_select(row, width), stored)
             if self.weights and row:        # behind other rows' weights
                 first, alone = (word.word_select(row, each)
                                 for each in self._weighted_widths(label_format))
-                own = first.word_select(model, width)
-                if self.models > 1:
-                    own = Mux(self.shared, alone[:width], own)
+                own = self._of_model(alone[:width], first.word_select(model, width))
                 stored = Mux(self.weighted, own, stored)
             m.d.comb += output.eq(Mux(stored[0], 1, -1) if label_format == LabelFormat.SIGN
                                   else stored.as_signed())
+
+    def _of_model(self, shared, own):
+        """The label of a model: that of all models where they share one, else its own."""
+        return Mux(self.shared, shared, own) if self.models > 1 else own
 
     def _gather(self, m, last):
         """Words of a row that takes more than one; returns whether the word that comes is its last,

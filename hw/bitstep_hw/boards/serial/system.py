@@ -133,9 +133,9 @@ class SerialSystem(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        readers = ["m_axi_aux", *config.pipeline.fine_buses]
+        fine_buses = config.pipeline.fine_buses
         m.submodules.top = top = Top(config.pipeline, number=identity(config.pipeline))
-        shape = {"n_bytes": config.memory_bytes, "base": BASE, "n_readers": len(readers)}
+        shape = {"n_bytes": config.memory_bytes, "base": BASE, "n_readers": 1 + len(fine_buses)}
         if config.memory == "sdram":
             m.submodules.memory = memory = SdramMemory(**shape, cycles=config.sdram)
             m.d.comb += connect_flat(self, "sdram", memory.pins)
@@ -152,8 +152,9 @@ class SerialSystem(wiring.Component):
             link.i_valid.eq(receiver.valid), link.i_byte.eq(receiver.byte),
             *connect_flat(top, "s_axi", link.bus),
             *connect_flat(top, "m_axi_rows", memory.rows),
+            *connect_flat(top, "m_axi_aux", memory.readers[0]),
             *connect_flat(top, "m_axi_aux", memory.writer),
-            *(statement for prefix, reader in zip(readers, memory.readers, strict=True)
+            *(statement for prefix, reader in zip(fine_buses, memory.readers[1:], strict=True)
               for statement in connect_flat(top, prefix, reader)),
             memory.host_request.eq(link.memory_request), memory.host_write.eq(link.memory_write),
             memory.host_address.eq(link.memory_address), memory.host_i.eq(link.memory_o),

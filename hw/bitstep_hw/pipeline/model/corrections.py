@@ -3,7 +3,7 @@ background.
 """
 
 from amaranth import C, Cat, Module, Mux, Signal, signed
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import (
@@ -15,8 +15,8 @@ from bitstep.pipeline.parts.widths import (
     MODEL_WIDTH,
     SHIFT_UNIT,
 )
-from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay, enable_of, multiply, out_of_range
+from bitstep_hw.parts.memories import memory_of
 from bitstep_hw.pipeline.slot import slot_layout
 
 
@@ -131,9 +131,8 @@ class CorrectionEngine(wiring.Component):
         coefficients, constants, constant = loaded
         walking, beat, group, last = walk
         sums = self.sums if config.stages.full_passes else C(0)
-        m.submodules.store = store = memory.Memory(
-            shape=groups * lanes * MODEL_WIDTH, depth=self.beats_kept, init=[],
-            attrs=memories.attributes(config, depth=self.beats_kept))
+        m.submodules.store = store = memory_of(
+            config, shape=groups * lanes * MODEL_WIDTH, depth=self.beats_kept)
         write = store.write_port(granularity=lanes * MODEL_WIDTH)
         # Sums of short rows are read while they are written, as the weights of the model are.
         forwards = config.stages.full_passes and not config.clock.memory_wait
@@ -254,10 +253,9 @@ class CorrectionEngine(wiring.Component):
         is_constant = self.load_constants if config.stages.has_constants else C(0)
 
         def store(name, width, load):
-            m.submodules[name] = words = memory.Memory(
-                shape=self.lanes * width,
-                depth=self.beats_kept * self.groups,
-                init=[], attrs=memories.attributes(config))
+            m.submodules[name] = words = memory_of(
+                config, shape=self.lanes * width, depth=self.beats_kept * self.groups,
+                weights=False)
             write = words.write_port(granularity=2 * width)
             pair = Cat(self.load_i[:width], self.load_i[MODEL_WIDTH:MODEL_WIDTH + width])
             m.d.comb += [

@@ -1,16 +1,16 @@
 """The model that dot products meet, rounded at random to few bits at every batch's start."""
 
 from amaranth import C, Cat, Module, Mux, Signal, signed
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.rounded_model import FEATURES_PER_WORD, STREAM, TURN
 from bitstep.pipeline.parts.stages import EXPONENT_STAGES
 from bitstep.pipeline.parts.widths import FEW_BITS, MAX_FEATURES, MODEL_WIDTH
-from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.dither import KEY_WIDTH, Dither
+from bitstep_hw.parts.memories import memory_of
 from bitstep_hw.pipeline.slot import slot_layout
 
 _FRACTION = DITHER_WIDTH + 1        # fraction bits that decide how a word is rounded
@@ -222,9 +222,8 @@ class RoundedModel(wiring.Component):
         """The copy's memory: rounded words are written so many cycles ``late``, slots read."""
         config = self.config
         width = config.stages.rounding.lanes * config.model_bits
-        m.submodules.copy = store = memory.Memory(
-            shape=self.groups * width, depth=config.rows.max_beats, init=[],
-            attrs=memories.attributes(config, depth=config.rows.max_beats))
+        m.submodules.copy = store = memory_of(
+            config, shape=self.groups * width, depth=config.rows.max_beats)
         write, read = store.write_port(granularity=width), store.read_port()
         writing = delay(m, fetched, 3, name="writing")
         at_group = delay(m, group, late, name="write_group")

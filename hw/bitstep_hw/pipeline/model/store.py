@@ -4,13 +4,13 @@ from functools import reduce
 from operator import or_
 
 from amaranth import Array, C, Cat, Module, Mux, Signal, signed
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
-from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import copies, delay, enable_of, when
 from bitstep_hw.parts.lane_product import minus_product, value_stages
+from bitstep_hw.parts.memories import memory_of
 from bitstep_hw.pipeline.model.intercept import Intercept, high_half
 from bitstep_hw.pipeline.model.words import ModelWords
 from bitstep_hw.pipeline.slot import slot_layout
@@ -159,10 +159,9 @@ class ModelStore(wiring.Component):
         the user of ``words`` reads, and ``writer`` writes.
         """
         config = self.config
-        m.submodules.model = model = memory.Memory(
-            shape=data.ArrayLayout(signed(MODEL_WIDTH), config.rows.model_lanes),
-            depth=config.rows.max_beats, init=[],
-            attrs=memories.attributes(config, depth=config.rows.max_beats))
+        m.submodules.model = model = memory_of(
+            config, shape=data.ArrayLayout(signed(MODEL_WIDTH), config.rows.model_lanes),
+            depth=config.rows.max_beats)
         write = model.write_port(granularity=2)
         read = model.read_port(transparent_for=() if config.clock.memory_wait else (write,))
         # Words that wait in registers are read a cycle earlier: slots with the same index are
@@ -314,9 +313,7 @@ class ModelStore(wiring.Component):
     def _frozen(self, m, slot, slot_1, slot_2, seen_words):
         """The model at the batch's start, beside slot 2."""
         config, words = self.config, self.sampled.shape()
-        m.submodules.frozen = store = memory.Memory(
-            shape=words, depth=config.rows.max_beats, init=[],
-            attrs=memories.attributes(config, depth=config.rows.max_beats))
+        m.submodules.frozen = store = memory_of(config, shape=words, depth=config.rows.max_beats)
         write = store.write_port()
         read = store.read_port(transparent_for=() if config.clock.memory_wait else (write,))
         held = Signal(words, name="held", reset_less=True)

@@ -1,12 +1,12 @@
 """Beats of rows whose updates are to come."""
 
 from amaranth import C, Module, Signal
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
-from bitstep_hw.parts import memories
-from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.arithmetic import delay, same
+from bitstep_hw.parts.memories import memory_of
 from bitstep_hw.pipeline.slot import slot_layout
 
 
@@ -26,6 +26,11 @@ class BeatQueue(wiring.Component):
     ----------
     config : PipelineConfig
         Gives ``beat_width``, ``batch_lookahead`` and ``ahead``.
+
+    Attributes
+    ----------
+    rows : int
+        Rows whose products with the row are formed.
 
     Members
     -------
@@ -47,7 +52,7 @@ class BeatQueue(wiring.Component):
     """
 
     def __init__(self, *, config):
-        self.config = config
+        self.config, self.rows = config, config.batch_lookahead
         self.depth = 1 << (config.ahead.beats_in_flight - 1).bit_length()
         super().__init__({
             "clear": In(1), "slot": In(slot_layout(config)),
@@ -56,11 +61,25 @@ class BeatQueue(wiring.Component):
             "previous": Out(config.rows.beat_width).array(config.batch_lookahead),
         })
 
+    def place(self, m, levels, beat):
+        """Make it a part of the levels, whose module is ``m``; returns the beats of the rows that
+        they look ahead of, nearest first, and of the row to apply, beside ``beat``.
+        """
+        m.submodules.queue = self
+        m.d.comb += [self.clear.eq(levels.start), self.slot.eq(levels.slots[0]), self.beat.eq(beat)]
+        if self.config.batch_lookahead:
+            m.d.comb += same(self, levels, "beats", "idle_rows")
+        return [*self.previous, self.o]
+
+    def chosen(self, m, levels, values):
+        """The one of ``values``, of these rows, that is applied: the last."""
+        del m, levels
+        return values[-1]
+
     def elaborate(self, platform):
         m = Module()
-        m.submodules.beats = store = memory.Memory(
-            shape=self.config.rows.beat_width, depth=self.depth, init=[],
-            attrs=memories.attributes(self.config))
+        m.submodules.beats = store = memory_of(
+            self.config, shape=self.config.rows.beat_width, depth=self.depth, weights=False)
         write, read = store.write_port(), store.read_port()
         newest, oldest = Signal(range(self.depth)), Signal(range(self.depth))
         taken = self.slot.valid & self.slot.apply
@@ -87,9 +106,8 @@ class BeatQueue(wiring.Component):
             distance = Signal.like(newest, name=f"distance_{place}")
             m.d.sync += distance.eq(back)
             depth = 1 << (self.config.ahead.beats_back(place) - 1).bit_length()
-            m.submodules[f"copy_{place}"] = copy = memory.Memory(
-                shape=self.config.rows.beat_width, depth=depth, init=[],
-                attrs=memories.attributes(self.config))
+            m.submodules[f"copy_{place}"] = copy = memory_of(
+                self.config, shape=self.config.rows.beat_width, depth=depth, weights=False)
             write, read = copy.write_port(), copy.read_port()
             m.d.comb += [
                 write.addr.eq(written.addr), write.data.eq(written.data),

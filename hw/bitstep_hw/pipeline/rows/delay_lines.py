@@ -1,11 +1,11 @@
 """Delay lines: the beats of the rows before, at the same place in the row."""
 
-from amaranth import C, Module
-from amaranth.lib import data, memory, wiring
+from amaranth import Array, C, Module, Mux, Signal
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.memories import memory_of
 
 
 class DelayLines(wiring.Component):
@@ -24,6 +24,11 @@ class DelayLines(wiring.Component):
     config : PipelineConfig
         Gives ``beat_width``, ``lookahead`` (there is one line more) and the depths.
 
+    Attributes
+    ----------
+    rows : int
+        Rows whose products with the row are formed.
+
     Members
     -------
     valid : In(1)
@@ -37,13 +42,29 @@ class DelayLines(wiring.Component):
     """
 
     def __init__(self, *, config):
-        self.config = config
+        self.config, self.rows = config, config.lookahead
         super().__init__({
             "valid": In(1),
             "index": In(range(config.rows.max_beats)),
             "beat": In(config.rows.beat_width),
             "previous_beats": Out(data.ArrayLayout(config.rows.beat_width, config.lookahead + 1)),
         })
+
+    def place(self, m, levels, beat):
+        """Make it a part of the levels, whose module is ``m``; returns the beats of the rows
+        before, nearest first, beside ``beat``.
+        """
+        m.submodules.lines = self
+        m.d.comb += [self.valid.eq(levels.slots[0].valid), self.index.eq(levels.slots[0].index),
+                     self.beat.eq(beat)]
+        return [self.previous_beats[line] for line in range(self.config.lookahead + 1)]
+
+    def chosen(self, m, levels, values):
+        """The one of ``values``, of these rows, that the run's look-ahead asks for."""
+        choice = Signal(range(len(values)), name="choice", reset_less=True)
+        m.d.sync += choice.eq(Mux(levels.lookahead < len(values), levels.lookahead,
+                                  self.config.lookahead))
+        return Array(values)[choice]
 
     def elaborate(self, platform):
         m = Module()
@@ -53,9 +74,8 @@ class DelayLines(wiring.Component):
         newer = delay(m, self.beat, late, name="beat")
         for line in range(self.config.lookahead + 1):
             depth = self.config.ahead.line_depth(line + 1)
-            m.submodules[f"line_{line + 1}"] = store = memory.Memory(
-                shape=self.config.rows.beat_width, depth=depth, init=[],
-                attrs=memories.attributes(self.config))
+            m.submodules[f"line_{line + 1}"] = store = memory_of(
+                self.config, shape=self.config.rows.beat_width, depth=depth, weights=False)
             read, write = store.read_port(), store.write_port()
             m.d.comb += [
                 read.addr.eq(self.index),

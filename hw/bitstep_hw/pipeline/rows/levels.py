@@ -1,11 +1,11 @@
 """Levels of a row and of the rows before it, each in the cycle in which it is used."""
 
-from amaranth import Array, Cat, Module, Mux, Signal, signed
+from amaranth import Cat, Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
-from bitstep_hw.parts.arithmetic import delay, enable_of, same, when
+from bitstep_hw.parts.arithmetic import delay, enable_of, when
 from bitstep_hw.pipeline.rows.beat_queue import BeatQueue
 from bitstep_hw.pipeline.rows.decoder import Decoder
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
@@ -54,6 +54,7 @@ class Levels(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
+        self._before = (BeatQueue if config.clock.every_cycle else DelayLines)(config=config)
         level = Out(signed(config.rows.level_width))
         super().__init__({
             "slots": In(slot_layout(config)).array(config.stages.store.words),
@@ -61,8 +62,7 @@ class Levels(wiring.Component):
             "start": In(1),
             "last_lanes": In(10), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "dot": level.array(config.rows.lanes), "late_dot": level.array(config.rows.lanes),
-            "previous": level.array(config.batch_lookahead if config.clock.every_cycle
-                                    else config.lookahead, config.rows.lanes),
+            "previous": level.array(self._before.rows, config.rows.lanes),
             "applied": level.array(config.rows.lanes),
             "beats": In(range(MAX_FEATURES + 1)), "idle_rows": In(range(MAX_LOOKAHEAD + 1)),
         })
@@ -72,7 +72,7 @@ class Levels(wiring.Component):
         config = self.config
         beat = Signal(config.rows.beat_width, reset_less=True)
         m.d.sync += beat.eq(self.beat)
-        taps = self._taps(m, beat)
+        taps = self._before.place(m, self, beat)
         # Lanes of a row's last beat: a comparison for each of them, constant during a run.
         mask = Signal(config.rows.lanes, reset_less=True)
         m.d.sync += mask.eq(Cat(self.last_lanes > lane for lane in range(config.rows.lanes)))
@@ -85,27 +85,11 @@ class Levels(wiring.Component):
         for line, (tap, levels) in enumerate(zip(taps[:-1], self.previous, strict=True), 1):
             self._decode(m, tap, mask, levels, sample=_GRADIENT, name=f"previous_{line}")
         if config.stages.dot.term == config.stages.dot.product:
-            self._decode(m, self._chosen(m, taps), mask, self.applied, sample=_GRADIENT,
-                         name="applied")
+            self._decode(m, self._before.chosen(m, self, taps), mask, self.applied,
+                         sample=_GRADIENT, name="applied")
         else:
             self._choose_late(m, taps[-1], mask)
         return m
-
-    def _taps(self, m, beat):
-        """Beats of the rows before, nearest first, beside ``beat``; of rows that come in every
-        cycle those that they look ahead of, and that of the row to apply.
-        """
-        if self.config.clock.every_cycle:
-            m.submodules.queue = queue = BeatQueue(config=self.config)
-            m.d.comb += [queue.clear.eq(self.start), queue.slot.eq(self.slots[0]),
-                         queue.beat.eq(beat)]
-            if self.config.batch_lookahead:
-                m.d.comb += same(queue, self, "beats", "idle_rows")
-            return [*queue.previous, queue.o]
-        m.submodules.lines = lines = DelayLines(config=self.config)
-        m.d.comb += [lines.valid.eq(self.slots[0].valid), lines.index.eq(self.slots[0].index),
-                     lines.beat.eq(beat)]
-        return [lines.previous_beats[line] for line in range(self.config.lookahead + 1)]
 
     def _choose_late(self, m, last_tap, mask):
         """Drive ``applied``: memory blocks are slow to answer, so what they say is in registers
@@ -118,19 +102,8 @@ class Levels(wiring.Component):
                       for lane, level in enumerate(last))
         rows = [Cat(levels) for levels in (*self.previous, last)]
         with when(m, enable_of(config, self.slots[2].valid)):
-            m.d.sync += applied.eq(self._chosen(m, rows))
+            m.d.sync += applied.eq(self._before.chosen(m, self, rows))
         m.d.comb += Cat(self.applied).eq(applied)
-
-    def _chosen(self, m, values):
-        """The one of ``values`` that the run's look-ahead asks for; of rows that come in every
-        cycle it is the last.
-        """
-        if self.config.clock.every_cycle:
-            return values[-1]
-        choice = Signal(range(len(values)), name="choice", reset_less=True)
-        m.d.sync += choice.eq(Mux(self.lookahead < len(values), self.lookahead,
-                                  self.config.lookahead))
-        return Array(values)[choice]
 
     def _decode(self, m, code, mask, levels, *, sample, name, slot=None):
         """Drive ``levels`` with those of a beat of codes, a cycle later; ``slot`` says when the
