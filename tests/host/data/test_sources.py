@@ -13,6 +13,7 @@ import pytest
 
 from bitstep.data import DataError, Dataset, dataset_names, load, open_table, split, synthetic
 from bitstep.data.dataset import first_not_finite, noisy
+from bitstep.data.npz import has_arrays
 from bitstep.data.tables.memory import to_dataset
 
 TEXT = b"1 1:2 2:3\n-1 2:4\n"
@@ -90,6 +91,23 @@ def test_broken_file(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=r"set\.\S+: the file cannot be read \(.*copy or create"):
         load(tmp_path / name)
+
+
+@pytest.mark.parametrize("save, mark, place, value", [
+    (np.save, b"False, 'shape'", 0, b"("), (np.savez, b"False, 'shape'", 0, b"("),
+    # In the list of the archive: the version that it needs, a password, the kind of compression.
+    (np.savez_compressed, b"PK\1\2", 6, b"\xfd"), (np.savez_compressed, b"PK\1\2", 8, b"\1"),
+    (np.savez_compressed, b"PK\1\2", 10, b"\x5d")])
+def test_arrays_that_python_cannot_read(tmp_path, save, mark, place, value):
+    path = tmp_path / ("set.npy" if save is np.save else "set.npz")
+    save(path, np.ones((3, 2))) if save is np.save else save(path, X=np.ones((3, 2)), y=np.ones(3))
+    content = path.read_bytes()
+    place += content.index(mark)
+    path.write_bytes(content[:place] + value + content[place + 1:])
+    for read in (load, open_table):
+        with pytest.raises(DataError, match=rf"{path.name}: the file cannot be read \(.*copy or c"):
+            read(path)
+    assert not has_arrays(path, "Z")
 
 
 @pytest.mark.parametrize("column, place", [(1, 1), ("1", 1), (-2, 1), (-3, 0), ("first", 0),
