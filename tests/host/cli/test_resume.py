@@ -433,7 +433,8 @@ def test_signal_in_callback_ends_training(numbers, tmp_path, monkeypatch, capsys
     sgd = numbers[0], "--solver", "sgd", "--epochs", 20, "--report", tmp_path / "run.json"
     assert train(*sgd) == 143
     assert "the model is that of epoch 1 of 20" in capsys.readouterr().err
-    assert json.loads((tmp_path / "run.json").read_text())["interrupted"]
+    report = json.loads((tmp_path / "run.json").read_text())
+    assert (report["interrupted"], report["stopped_early"]) == (True, False)
 
     def fail(*_, **__):
         callback()
