@@ -1,6 +1,7 @@
 """``bitstep train --sweep``: candidates on the same rows, a table, and the best model."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from command_line import train
 
 from bitstep.cli import main
+from bitstep.cli import sweep as comparing
 from bitstep.training.files.model_file import load_model
 
 
@@ -142,3 +144,20 @@ def test_interrupt(numbers, tmp_path, monkeypatch, capsys):
         assert sweep(numbers[0], "--sweep", "step=0.01,0.02", "--out", tmp_path / "m.npz") == 130
         assert (tmp_path / "m.npz").exists() == (kept == 2)
         assert ("every candidate had an epoch" in capsys.readouterr().err) == (kept == 1)
+
+
+@pytest.mark.parametrize("losses, best", [
+    ([np.nan, 2.0, 1.0], 2), ([np.inf, 2.0, 3.0], 1), ([3.0, np.nan, -np.inf], 0)])
+def test_a_loss_that_is_no_number_is_not_the_least(monkeypatch, losses, best):
+    values = [0.0, 1.0, 2.0]
+    monkeypatch.setattr(comparing, "request_of", lambda arguments: None)
+    monkeypatch.setattr(comparing, "candidates", lambda request: [{"l2": l2} for l2 in values])
+    monkeypatch.setattr(comparing, "_last_epoch", lambda model: model)
+    problem = SimpleNamespace(test_set=None, task="regression", history=lambda model: [
+        {"train_loss": model.loss, "train_accuracy": None, "test_metric": None}])
+    arguments, requests, found = (
+        SimpleNamespace(sweep=[("l2", values)]), [SimpleNamespace(problem=problem)] * 3,
+        [SimpleNamespace(loss=loss, model_range=1.0) for loss in losses])
+    compared = comparing.compare(arguments, requests, found)        # type: ignore[arg-type]
+    assert compared is not None
+    assert compared.best == best
