@@ -59,6 +59,13 @@ def test_candidates_with_and_without_l1(numbers, tmp_path):
     assert json.loads((tmp_path / "run.json").read_text())["config"]["pipeline"]["proximal"]
 
 
+def test_candidates_have_as_few_epochs_as_any_of_them(numbers, tmp_path):
+    """A step that is given has 20 of its own; an automatic one would have 1,000 for so few rows."""
+    assert train(numbers[0], "--solver", "sgd", "--sweep", "step=auto,0.05", "--report",
+                 tmp_path / "run.json") == 0
+    assert len(json.loads((tmp_path / "run.json").read_text())["history"]) == 20
+
+
 def test_bits_of_model_and_updates(numbers, tmp_path, capsys):
     assert sweep(numbers[0], "--sweep", "model-bits=0,4", "--sweep", "update-bits=0,3",
                  "--report", tmp_path / "run.json", device="cpu") == 0
