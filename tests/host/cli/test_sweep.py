@@ -36,6 +36,7 @@ def test_best_model_is_the_one_trained_alone(numbers, tmp_path, capsys, device, 
     assert f"--step {chosen['step']} --l2 {chosen['l2']:g}\n" in text
     assert ("no penalty can lower" in text) == (rows == 60)
     assert len([line for line in text.splitlines() if line.endswith("  best")]) == 1
+    beats = 0
     for number, entry in enumerate(entries):
         options = [f"--{name}={value}" for name, value in entry["parameters"].items()]
         alone = tmp_path / "alone.json"
@@ -43,6 +44,7 @@ def test_best_model_is_the_one_trained_alone(numbers, tmp_path, capsys, device, 
                      "--report", alone) == 0
         found = json.loads(alone.read_text())
         last = found["history"][-1]
+        beats += found["counters"]["beats"]
         for measured in ("train_loss", "test_metric"):
             assert entry[measured] == (last[measured] and pytest.approx(last[measured], rel=1e-12))
         if number == best:
@@ -51,6 +53,7 @@ def test_best_model_is_the_one_trained_alone(numbers, tmp_path, capsys, device, 
             own, other = (load_model(tmp_path / name) for name in ("best.npz", "alone.npz"))
             assert np.array_equal(own.coef, other.coef)
             assert own.config == other.config
+    assert report["counters"]["beats"] == beats         # of all candidates
 
 
 def test_candidates_with_and_without_l1(numbers, tmp_path):
