@@ -1,10 +1,12 @@
 """Tables of text, read in chunks and pieces of every size, against the rows that were written."""
 
+import os
+
 import numpy as np
 import pytest
 
 from bitstep.data import DataError, load, open_table, text
-from bitstep.data.tables import table
+from bitstep.data.tables import arrays, table
 from bitstep.data.tables.files import open_file
 
 
@@ -106,6 +108,53 @@ def test_columns_that_are_known(tmp_path):
     path.write_text("1\n2 # 1:2\n")
     with pytest.raises(DataError, match="found labels only: no row has an index:value pair"):
         open_file(path).fix_columns(4)      # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["set.svm", "set.csv", "set.npy"])
+def test_a_file_that_changes_in_a_pass(tmp_path, name):
+    path = tmp_path / name
+    if name == "set.npy":
+        np.save(path, np.ones((3, 2)))
+    else:
+        path.write_text("1 1:2\n2 1:3\n" if name == "set.svm" else "1,2\n3,4\n")
+    found = open_table(path)
+    with pytest.raises(DataError, match=f"{name}: the file changed while it was read; it must"):
+        found.survey(progress=lambda done: os.utime(path, ns=(1, 1)))
+
+
+def test_pieces_of_rows_that_are_chosen(tmp_path, monkeypatch):
+    """As many values as a piece may have, however the rows lie; and the rows that errors name."""
+    monkeypatch.setattr(table, "PIECE_VALUES", 12)
+    monkeypatch.setattr(arrays, "PIECE_VALUES", 12)
+    monkeypatch.setattr(arrays, "_GAP_BYTES", 64)
+    rows = np.arange(80.0).reshape(40, 2)
+    np.save(tmp_path / "set.npy", rows)
+    for chosen in (np.arange(40), np.arange(0, 40, 2), np.array([0, 1, 2, 3, 4, 5, 6, 20, 39])):
+        pieces = list(open_table(tmp_path / "set.npy").pieces(chosen))
+        assert np.concatenate([piece.rows for piece in pieces]).tolist() == chosen.tolist()
+        assert np.vstack([piece.features for piece in pieces]).tolist() == rows[chosen, :1].tolist()
+        assert max(np.ptp(piece.rows) for piece in pieces) < 6      # of two values each
+    labels = np.array(["a"] * 30 + ["7"] + ["a"] * 9)
+    np.savez(tmp_path / "set.npz", X=rows, y=labels)
+    with pytest.raises(DataError, match=r"found 'a' \(row 0\) and '7' \(row 30, counted from 0\)"):
+        open_table(tmp_path / "set.npz")
+
+
+def test_columns_of_several_types(tmp_path):
+    """Features have 64 bits unless all have 32, and categories that no row has are none."""
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    path, third = tmp_path / "set.parquet", 1 / 3
+    kinds = arrow.DictionaryArray.from_arrays([2, 0], ["b", "left out", "a"])
+    for types, kept in (("ff", np.float32), ("fd", np.float64), ("df", np.float64)):
+        columns = {f"x{at}": arrow.array([third, 1], arrow.float32() if kind == "f" else None)
+                   for at, kind in enumerate(types)}
+        parquet.write_table(arrow.table({**columns, "kind": kinds}), path)
+        whole, found = load(path), open_table(path)
+        assert whole.features.dtype == kept
+        assert whole.features[0].tolist() == [
+            float(np.float32(third)) if kind == "f" else third for kind in types]
+        assert (whole.class_names, whole.labels.tolist()) == (("a", "b"), [0, 1])
+        assert found.survey().labels.tolist() == [0, 1]
 
 
 def test_first_rows_without_values(tmp_path, monkeypatch):
