@@ -3,9 +3,11 @@
 import bz2
 import gzip
 import hashlib
+import io
 import lzma
 import subprocess
 import sys
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -108,6 +110,18 @@ def test_arrays_that_python_cannot_read(tmp_path, save, mark, place, value):
         with pytest.raises(DataError, match=rf"{path.name}: the file cannot be read \(.*copy or c"):
             read(path)
     assert not has_arrays(path, "Z")
+
+
+def test_labels_of_no_bytes(tmp_path):
+    """Texts that are all empty, as no version of NumPy writes them by itself."""
+    np.savez(tmp_path / "set.npz", X=np.ones((2, 1)))
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<U0", "fortran_order": False,
+                                                  "shape": (2,)})
+    with zipfile.ZipFile(tmp_path / "set.npz", "a") as archive:
+        archive.writestr("y.npy", header.getvalue())
+    with pytest.raises(DataError, match=r"y must hold numbers or text in shape \(rows,\), not <U0"):
+        open_table(tmp_path / "set.npz")
 
 
 @pytest.mark.parametrize("column, place", [(1, 1), ("1", 1), (-2, 1), (-3, 0), ("first", 0),

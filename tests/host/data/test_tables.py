@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bitstep.data import DataError, load, open_table, text
+from bitstep.data.libsvm import WidthError
 from bitstep.data.tables import arrays, table
 from bitstep.data.tables.files import open_file
 
@@ -95,6 +96,16 @@ def test_as_many_classes_as_there_can_be(tmp_path, suffix):
     assert whole.class_names == found.class_names == tuple(names)
 
 
+def test_more_columns_than_are_known(tmp_path):
+    path = tmp_path / "set.svm"
+    path.write_text("1 1:2\n2 3:1 4:1\n")
+    found = open_file(path)
+    found.fix_columns(3)                    # type: ignore[attr-defined]
+    with pytest.raises(WidthError, match="found 4 features, but n_features is 3") as error:
+        list(found.pieces())
+    assert error.value.found == 4
+
+
 def test_columns_that_are_known(tmp_path):
     path = tmp_path / "set.svm"
     path.write_text("1 1:2\n2 3:1\n")
@@ -155,6 +166,23 @@ def test_columns_of_several_types(tmp_path):
             float(np.float32(third)) if kind == "f" else third for kind in types]
         assert (whole.class_names, whole.labels.tolist()) == (("a", "b"), [0, 1])
         assert found.survey().labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["set.parquet", "set.arrow"])
+def test_groups_of_rows(tmp_path, monkeypatch, name):
+    """Those without a chosen row are skipped, and others read in pieces."""
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    monkeypatch.setattr("bitstep.data.tables.arrow.PIECE_VALUES", 8)        # 2 rows
+    rows, labels, path = np.arange(69.0).reshape(23, 3), np.arange(23.0), tmp_path / name
+    content = arrow.table({**dict(zip("abc", rows.T, strict=True)), "y": labels})
+    if name == "set.parquet":
+        parquet.write_table(content, path, row_group_size=5)
+    else:
+        with arrow.OSFile(str(path), "wb") as file, arrow.ipc.new_file(file, content.schema) as out:
+            out.write_table(content, max_chunksize=5)
+    found = open_table(path)
+    for chosen in ([0], [22], [4, 5, 21], [12, 13], range(23), range(7, 18), [1, 21]):
+        check(found, np.array(chosen), rows, labels)
 
 
 def test_first_rows_without_values(tmp_path, monkeypatch):

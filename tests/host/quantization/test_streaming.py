@@ -95,6 +95,7 @@ def small_pieces(monkeypatch):
     """Pieces, chunks and parts that divide neither blocks nor rows."""
     monkeypatch.setattr(table, "PIECE_VALUES", 37 * N_FEATURES)
     monkeypatch.setattr(arrays, "PIECE_VALUES", 37 * N_FEATURES)
+    monkeypatch.setattr("bitstep.data.tables.arrow.PIECE_VALUES", 37 * N_FEATURES)
     monkeypatch.setattr(arrays, "_GAP_BYTES", 200)
     monkeypatch.setattr("bitstep.data.text.CHUNK_BYTES", 1000)
     monkeypatch.setattr("bitstep.data.blocks.BLOCK_VALUES", 24 * N_FEATURES)
