@@ -16,6 +16,7 @@ import pytest
 from bitstep.data import DataError, Dataset, dataset_names, load, open_table, split, synthetic
 from bitstep.data.dataset import first_not_finite, noisy
 from bitstep.data.npz import has_arrays
+from bitstep.data.tables.files import open_file
 from bitstep.data.tables.memory import to_dataset
 
 TEXT = b"1 1:2 2:3\n-1 2:4\n"
@@ -287,12 +288,17 @@ def test_unknown_suffix(tmp_path):
     (tmp_path / "set.arff").write_text("")
     with pytest.raises(DataError, match=r"found the suffix '\.arff'; it must be \.svm, \.libsvm"):
         load(tmp_path / "set.arff")
+    (tmp_path / "set.npy.gz").write_text("")
+    with pytest.raises(DataError, match=r"found the suffix '\.gz'; it must be \.svm, \.libsvm"):
+        load(tmp_path / "set.npy.gz")
 
 
 def test_wrong_n_features(tmp_path):
     (tmp_path / "set.csv").write_text("1,2\n")
     with pytest.raises(DataError, match="found 1 features, but n_features is 2; leave n_features"):
         load(tmp_path / "set.csv", n_features=2)
+    with pytest.raises(DataError, match="found 1 features, but n_features is 2; leave n_features"):
+        open_file(tmp_path / "set.csv", 2)
     np.save(tmp_path / "set.npy", np.ones((2, 3)))
     for wrong in (1, 3):
         with pytest.raises(DataError, match=f"found 2 features, but n_features is {wrong}; leave"):
@@ -306,7 +312,8 @@ def test_wrong_n_features(tmp_path):
 @pytest.mark.parametrize(("name", "hint"), [("cadat", "did you mean 'cadata'?"),
                                         ("mnist.tt", "did you mean 'mnist.t'?"),
                                         ("synthetic-0", "did you mean 'synthetic-N'?"),
-                                        ("xyzzy", "'xyzzy'. The names are breast_cancer")])
+                                        ("xyzzy", "'xyzzy'. The names are breast_cancer"),
+                                        ("", "''. The names are breast_cancer")])
 def test_unknown_name(name, hint):
     with pytest.raises(DataError, match="There is no data set") as error:
         load(name)
@@ -378,6 +385,17 @@ def test_download_is_kept_and_verified(tmp_path, monkeypatch):
     file.write_bytes(bz2.compress(TEXT * 2))
     with pytest.raises(DataError, match=r"found SHA-256 .*delete the file and gisette_scale\.t"):
         load("gisette.t", data_home=home)
+
+
+def test_table_of_a_named_set(tmp_path):
+    """It has the name that was asked for, whatever its file has; its labels are no column."""
+    (tmp_path / "gisette_scale.bz2").write_bytes(bz2.compress(TEXT))
+    found = open_table("gisette", data_home=tmp_path)
+    assert (found.name, found.task) == ("gisette", "classification")
+    found.survey()
+    assert found.n_features == 5000
+    with pytest.raises(DataError, match="gisette: the label's column cannot be 0, since this is"):
+        open_table("gisette", data_home=tmp_path, label_column=0)
 
 
 def test_checksum_is_that_of_the_whole_file(tmp_path):

@@ -133,6 +133,19 @@ def test_a_file_that_changes_in_a_pass(tmp_path, name):
         found.survey(progress=lambda done: os.utime(path, ns=(1, 1)))
 
 
+def test_progress_and_rows_of_a_set_in_memory(tmp_path):
+    """Of text all rows are read, whichever are chosen."""
+    (tmp_path / "set.csv").write_text("1,2\n3,4\n5,6\n")
+    for chosen, name in ((None, "set.csv"), (np.array([0]), "set.csv"), (None, "synthetic-2"),
+                         (np.array([5, 7]), "synthetic-2")):
+        found, told = open_table(tmp_path / name if "." in name else name), []
+        survey = found.survey(chosen, told.append)
+        assert told[-1] == (3 if "." in name else 20_000 if chosen is None else 2)
+        assert len(survey.labels) == found.count_rows()
+    data = load("synthetic-2")
+    check(open_table("synthetic-2"), np.array([5, 7, 19_999]), data.features, data.labels)
+
+
 def test_pieces_of_rows_that_are_chosen(tmp_path, monkeypatch):
     """As many values as a piece may have, however the rows lie; and the rows that errors name."""
     monkeypatch.setattr(table, "PIECE_VALUES", 12)

@@ -123,6 +123,14 @@ def test_libsvm_too_many_features(tmp_path):
         read(tmp_path, "1 3:1\n", n_features=2)
 
 
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_a_mark_of_byte_order_begins_a_text_alone(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", chunk)
+    assert read(tmp_path, "\ufeff1 1:2\n2 1:3\n") == ([[2], [3]], [1, 2])
+    with pytest.raises(DataError, match="line 2: found"):
+        read(tmp_path, "1 1:2\n\ufeff2 1:3\n")
+
+
 def test_line_numbers_across_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 16)
     with pytest.raises(DataError, match=r"line 21: found '1:y'"):
@@ -133,6 +141,7 @@ def test_line_numbers_across_chunks(tmp_path, monkeypatch):
     ("1,2,3\n4,5,6\n", [[1, 2], [4, 5]], [3, 6]),
     ("1,2\r\n\r\n -3.5e1 , 4 ", [[1], [-35]], [2, 4]),
     ("a,b\n1,2\n", [[1]], [2]),
+    ("1,2\r", [[1]], [2]),
     ('1,2\r\r\n"3","4"\r\r\n', [[1], [3]], [2, 4]),       # as a text that was converted twice
 ])
 def test_csv_by_hand(tmp_path, text, features, labels):
