@@ -133,6 +133,30 @@ def test_a_file_that_changes_in_a_pass(tmp_path, name):
         found.survey(progress=lambda done: os.utime(path, ns=(1, 1)))
 
 
+@pytest.mark.parametrize("name", ["set.npz", "set.csv"])
+def test_names_that_are_new_in_a_later_pass(tmp_path, name):
+    """Though size, time and place of the file are what they were."""
+    def wrote(names):
+        if name == "set.npz":
+            np.savez(tmp_path / name, X=np.ones((3, 1)), y=np.array(names))
+        else:
+            (tmp_path / name).write_text("".join(f"1,{one}\n" for one in names))
+
+    wrote(["a", "b", "a"])
+    found = open_table(tmp_path / name)
+    assert found.survey().labels.tolist() == [0, 1, 0]
+    wrote(["a", "c", "a"])
+    found._state = found._found()
+    with pytest.raises(DataError, match=f"{name}: the file changed while it was read"):
+        list(found.pieces())
+
+
+def test_first_rows_of_names_with_blanks(tmp_path):
+    np.savez(tmp_path / "set.npz", X=np.ones((3, 1)), y=np.array(["a ", "7", "a"]))
+    with pytest.raises(DataError, match=r"found 'a' \(row 0\) and '7' \(row 1, counted from 0\)"):
+        open_table(tmp_path / "set.npz")
+
+
 def test_progress_and_rows_of_a_set_in_memory(tmp_path):
     """Of text all rows are read, whichever are chosen."""
     (tmp_path / "set.csv").write_text("1,2\n3,4\n5,6\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitstep.data import DataError, load
+from bitstep.data import DataError, load, open_table
 from bitstep.data import text as text_module
 
 SHARED = Path(os.environ.get("BITSTEP_DATA")
@@ -247,6 +247,23 @@ def test_separator_between_numbers_with_commas_is_no_comma(tmp_path):
     found = load(write(tmp_path, "1;red, green, blue\n2;none\n", "set.csv"))
     assert (found.features.tolist(), found.class_names) == ([[1], [2]],
                                                             ("none", "red, green, blue"))
+
+
+def test_first_lines_that_are_names_and_others(tmp_path, monkeypatch):
+    found = load(write(tmp_path, '"a;b;c;d",e\n1,2\n', "set.csv"))        # no semicolon separates
+    assert found.feature_names == ("a;b;c;d",)
+    with pytest.raises(DataError, match="line 1, column 1: found 'a'; every feature must be a fin"):
+        read(tmp_path, "a,0,1\n1,2,3\n", "set.csv")        # two numbers are no line of names
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", 1)
+    path = write(tmp_path, "5,6,7,x\n0,1,2,y\n", "set.csv")
+    assert open_table(path).count_rows() == load(path).n_rows == 2
+
+
+def test_columns_after_the_label_keep_their_numbers(tmp_path):
+    path = write(tmp_path, "1,2,3\n4,5,x\n", "set.csv")
+    for column in ("first", 1):
+        with pytest.raises(DataError, match="line 2, column 3: found 'x'"):
+            load(path, label_column=column)
 
 
 def test_numbers_of_columns_are_names(tmp_path):
