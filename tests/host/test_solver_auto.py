@@ -388,6 +388,18 @@ def test_quantized_files(tmp_path, capsys):
     assert "Solver: bit-centred" in capsys.readouterr().out
 
 
+def test_command_line_of_a_board_without_bit_planes(tmp_path, monkeypatch):
+    """An open model may be one of classes, for which this board has no such pipeline."""
+    monkeypatch.setattr("bitstep.cli.request.has_bit_planes",
+                        lambda name, options, family: family != "logistic")
+    report = tmp_path / "run.json"
+    for options, solver in (([], "sgd"), (["--model", "linreg"], "bit-centred")):
+        assert main(["train", "diabetes", *options, "--report", str(report)]) == 0
+        found = json.loads(report.read_text())["config"]
+        assert found["solver"] == solver
+        assert ("device cpu" in found["solver_reason"]) == (solver == "sgd")
+
+
 def test_sweep_of_penalties_on_the_command_line(tmp_path, capsys):
     report = tmp_path / "report.json"
     assert main(["train", "diabetes", "--sweep", "l2=0.001,0.1,10", "--train-rows", "300",

@@ -1,15 +1,22 @@
 """Arrays of ``.npy`` and ``.npz`` files: where their bytes are, and maps of them."""
 
+import lzma
 import mmap
 import os
 import struct
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 COMPRESSED = -1             # in place of an offset
+# What reading a file raises that is damaged, or of a kind that Python does not read, as with a
+# password; a ValueError besides.
+BROKEN = (OSError, EOFError, RuntimeError, lzma.LZMAError, zlib.error, zipfile.BadZipFile,
+          tokenize.TokenError)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")       # of a zip member: signature, lengths of two fields
 
 
@@ -44,7 +51,7 @@ def has_arrays(path: str | Path, *names: str) -> bool:
     try:
         with zipfile.ZipFile(path) as file:
             return {f"{name}.npy" for name in names} <= set(file.namelist())
-    except (OSError, zipfile.BadZipFile):
+    except BROKEN:
         return False
 
 
@@ -53,7 +60,7 @@ def read_array_header(file: BinaryIO) -> StoredArray:
 
     Raises
     ------
-    ValueError
+    ValueError, or one of BROKEN
         If there is no such header, or the array holds Python objects.
     """
     version = np.lib.format.read_magic(file)
@@ -74,7 +81,7 @@ def find_arrays(path: Path) -> dict[str, StoredArray]:
 
     Raises
     ------
-    OSError, zipfile.BadZipFile, EOFError, ValueError
+    ValueError, or one of BROKEN
         If the file is missing, damaged or cut short, or a member is no array.
     """
     arrays = {}

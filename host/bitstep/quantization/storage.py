@@ -16,7 +16,7 @@ import numpy as np
 
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
-from bitstep.data.npz import COMPRESSED, MappedFile, StoredArray, find_arrays
+from bitstep.data.npz import BROKEN, COMPRESSED, MappedFile, StoredArray, find_arrays
 from bitstep.pipeline.levels import decode
 from bitstep.pipeline.parts.formats import BIT_PLANES
 from bitstep.pipeline.registers import LabelFormat
@@ -159,7 +159,7 @@ def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
         arrays = {name: _array(path, name, stored[name], mapped) for name in header["sha256"]}
     except StorageError:
         raise
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError) as error:
+    except (*BROKEN, ValueError, KeyError) as error:
         raise StorageError(f"{path}: the file is damaged or was cut short ({error}); copy it again "
                            "or quantize again") from error
     for name, array in arrays.items():

@@ -11,6 +11,9 @@ pytest.importorskip("sklearn")
 pytest.importorskip("numba")
 
 from bitstep.data.dataset import DataError
+from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.results import GradientSum
+from bitstep.training.shards.shard import Sums
 from bitstep_gradients import Key
 from bitstep_gradients.lab import offsets
 from bitstep_gradients.lab.offsets import CodedShards, coded_training, rows_of
@@ -46,6 +49,24 @@ def test_vectors_on_their_way():
     assert np.abs(first - vector).max() <= 1.01 * scale / 7
     assert (first != second).any()
     assert not coded._through(codec, 0, np.zeros(9)).any()
+
+
+def test_gradients_are_sent_as_differences():
+    """What is left of an error is that of the last difference, in whatever unit the sums are."""
+    coded, rng = CodedShards([], None, None, {"bits": 8}), np.random.default_rng(2)  # type: ignore
+    gradient = 1e3 * rng.normal(size=40)
+    for shift, planes, change in ((0, 4, 0.0), (3, 4, 10.0), (3, 6, 0.1)):
+        change *= rng.normal(size=40)
+        gradient += change
+        step = EpochSteps(1, 1, planes=planes)
+        unit = 2.0**-shift / (EpochSteps.scale(1, 1) * 4.0**planes)
+        words = np.rint(gradient / unit).astype(np.int64)
+        order: Any = SimpleNamespace(epochs=(step,), parts={"label_shift": shift})
+        (found,) = coded._sums(0, Sums([GradientSum(words[:-1], int(words[-1]))], None),
+                               order).outputs                       # type: ignore[arg-type]
+        told = unit * np.append(found.words, found.intercept)
+        sent = np.abs(change if change.any() else gradient).max() / 127
+        assert np.abs(told - gradient).max() <= 2 * sent + unit
 
 
 def test_first_outer_step_of_a_goal():

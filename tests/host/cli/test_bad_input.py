@@ -163,18 +163,23 @@ def test_many_features_take_a_larger_pipeline(tmp_path):
 
 
 def damaged(content, how):
-    """A file's content, cut short, with a bit changed in the middle, or empty."""
+    """A file's content, cut short, with a bit changed in the middle, empty, or compressed by a
+    method that nobody knows.
+    """
     if how == "cut":
         return content[:len(content) // 2]
     if how == "empty":
         return b""
+    if how == "method":
+        place = content.rindex(b"PK\x01\x02") + 10     # of the last member
+        return content[:place] + b"\x61" + content[place + 1:]
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 16]) + content[middle + 1:]
 
 
 @pytest.mark.parametrize("how, message", [
     ("cut", "it is no .npz archive, or it was cut short"), ("empty", "or it was cut short"),
-    ("changed", "the file is damaged or was cut short")])
+    *((how, "the file is damaged or was cut short") for how in ("changed", "method"))])
 def test_corrupt_quantized_file(tmp_path, capsys, how, message):
     data, quantized = tmp_path / "data.npz", tmp_path / "quantized.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
@@ -187,7 +192,7 @@ def test_corrupt_quantized_file(tmp_path, capsys, how, message):
         assert message in fails(capsys, "info", quantized)
 
 
-@pytest.mark.parametrize("how", ["cut", "empty", "changed"])
+@pytest.mark.parametrize("how", ["cut", "empty", "changed", "method"])
 def test_corrupt_model_file(tmp_path, capsys, how):
     data, model = tmp_path / "data.npz", tmp_path / "model.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS))

@@ -200,6 +200,17 @@ def test_a_certificate_is_reported_with_l2(tmp_path, capsys, numbers):
     assert "Certificate" not in capsys.readouterr().out
 
 
+def test_copies_of_rows_have_no_certificate(tmp_path, numbers, monkeypatch):
+    """As on a board without weights of rows: in place of 2.5 and 1 there are 5 and 2 copies, which
+    is exact, but nothing is of pi.
+    """
+    monkeypatch.setattr("bitstep.cli.problem.go_along", lambda device: False)
+    for weight, certified in ((2.5, True), (np.pi, False)):
+        found = report_of(tmp_path, numbers[1], "--model", "logistic", "--solver", "bit-centred",
+                          "--class-weight", f"5={weight}", "--l2", 0.1, "--epochs", 4)
+        assert ("gap" in found["history"][0]) == certified
+
+
 def test_a_goal_that_is_not_reached_is_said(tmp_path, capsys):
     options = ("diabetes", "--solver", "bit-centred", "--planes", 4, "--epochs", 2)
     assert train(*options, "--tol", 1e-9) == 0

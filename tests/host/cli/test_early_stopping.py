@@ -1,14 +1,21 @@
 """``bitstep train`` with --early-stopping, --tol and --quiet."""
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bitstep import progress
 from bitstep.cli import main
+from bitstep.cli.scoring import scored_rows
+from bitstep.data import Dataset
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import Scaler
 from bitstep.training.files.checkpoint import load_checkpoint
 from bitstep.training.files.model_file import load_model
+from bitstep.training.scores.scoring import spaced
 from bitstep.training.scores.stopping import held_out
 
 
@@ -116,3 +123,21 @@ def test_held_out_rows_are_clipped_as_predictions_clip_them(tmp_path):
         with open(report, encoding="utf-8") as file:
             losses = [entry["validation_loss"] for entry in json.load(file)["history"]]
         assert max(losses) < np.mean(y ** 2) / 2
+
+
+def test_rows_that_are_looked_at_have_their_weights():
+    """Some rows stand for all; each has the label and the weight that it has in the training."""
+    labels = np.arange(40) % 2
+    weights = np.arange(1, 41, dtype=np.uint16)
+    data = Dataset("rows", np.linspace(-1, 1, 40)[:, None], labels.astype(float), "classification")
+    problem: Any = SimpleNamespace(
+        train_set=data, weights=weights, classes=np.array([0.0, 1.0]), loss=Loss.LOGISTIC,
+        task="classification",
+        outputs=[SimpleNamespace(scaler=Scaler("minmax", np.zeros(1), np.ones(1)))])
+    found = scored_rows(problem, 7)
+    picked = spaced(40, 7)
+    assert found.weights is not None
+    assert found.weights.tolist() == weights[picked].tolist()
+    assert found.targets[:, 0].tolist() == (2.0 * labels[picked] - 1).tolist()
+    problem.weights = None
+    assert scored_rows(problem, 7).weights is None

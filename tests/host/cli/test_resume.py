@@ -140,11 +140,14 @@ def test_steps_and_settings_are_those_of_the_checkpoint(numbers, tmp_path, monke
     state = load_checkpoint(kept)
     state.steps = [1.01 * step for step in state.steps]
     state.jobs, state.results = [], []      # which have the other steps
+    state.seconds = 1000.0
     assert state.settings.pop("levels") == "uniform"
     state.save(kept)
     interrupt(monkeypatch, None)
     assert train(*sgd, "--resume", kept, "--report", report) == 0
-    history = json.loads(report.read_text())["history"]
+    found = json.loads(report.read_text())
+    history = found["history"]
+    assert 1000 < found["wall_seconds"] < 1200      # with those before
     # To the 18 bits that the pipeline has of a step.
     assert [entry["step"] for entry in history] == pytest.approx(state.steps, rel=1e-4)
 
@@ -433,7 +436,8 @@ def test_signal_in_callback_ends_training(numbers, tmp_path, monkeypatch, capsys
     sgd = numbers[0], "--solver", "sgd", "--epochs", 20, "--report", tmp_path / "run.json"
     assert train(*sgd) == 143
     assert "the model is that of epoch 1 of 20" in capsys.readouterr().err
-    assert json.loads((tmp_path / "run.json").read_text())["interrupted"]
+    report = json.loads((tmp_path / "run.json").read_text())
+    assert (report["interrupted"], report["stopped_early"]) == (True, False)
 
     def fail(*_, **__):
         callback()

@@ -1,6 +1,7 @@
 """``bitstep train --sweep``: candidates on the same rows, a table, and the best model."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from command_line import train
 
 from bitstep.cli import main
+from bitstep.cli import sweep as comparing
 from bitstep.training.files.model_file import load_model
 
 
@@ -34,6 +36,7 @@ def test_best_model_is_the_one_trained_alone(numbers, tmp_path, capsys, device, 
     assert f"--step {chosen['step']} --l2 {chosen['l2']:g}\n" in text
     assert ("no penalty can lower" in text) == (rows == 60)
     assert len([line for line in text.splitlines() if line.endswith("  best")]) == 1
+    beats = 0
     for number, entry in enumerate(entries):
         options = [f"--{name}={value}" for name, value in entry["parameters"].items()]
         alone = tmp_path / "alone.json"
@@ -41,6 +44,7 @@ def test_best_model_is_the_one_trained_alone(numbers, tmp_path, capsys, device, 
                      "--report", alone) == 0
         found = json.loads(alone.read_text())
         last = found["history"][-1]
+        beats += found["counters"]["beats"]
         for measured in ("train_loss", "test_metric"):
             assert entry[measured] == (last[measured] and pytest.approx(last[measured], rel=1e-12))
         if number == best:
@@ -49,12 +53,20 @@ def test_best_model_is_the_one_trained_alone(numbers, tmp_path, capsys, device, 
             own, other = (load_model(tmp_path / name) for name in ("best.npz", "alone.npz"))
             assert np.array_equal(own.coef, other.coef)
             assert own.config == other.config
+    assert report["counters"]["beats"] == beats         # of all candidates
 
 
 def test_candidates_with_and_without_l1(numbers, tmp_path):
     """The pipeline has proximal steps for all of them."""
     assert sweep(numbers[0], "--sweep", "l1=0,0.1", "--report", tmp_path / "run.json") == 0
     assert json.loads((tmp_path / "run.json").read_text())["config"]["pipeline"]["proximal"]
+
+
+def test_candidates_have_as_few_epochs_as_any_of_them(numbers, tmp_path):
+    """A step that is given has 20 of its own; an automatic one would have 1,000 for so few rows."""
+    assert train(numbers[0], "--solver", "sgd", "--sweep", "step=auto,0.05", "--report",
+                 tmp_path / "run.json") == 0
+    assert len(json.loads((tmp_path / "run.json").read_text())["history"]) == 20
 
 
 def test_bits_of_model_and_updates(numbers, tmp_path, capsys):
@@ -142,3 +154,20 @@ def test_interrupt(numbers, tmp_path, monkeypatch, capsys):
         assert sweep(numbers[0], "--sweep", "step=0.01,0.02", "--out", tmp_path / "m.npz") == 130
         assert (tmp_path / "m.npz").exists() == (kept == 2)
         assert ("every candidate had an epoch" in capsys.readouterr().err) == (kept == 1)
+
+
+@pytest.mark.parametrize("losses, best", [
+    ([np.nan, 2.0, 1.0], 2), ([np.inf, 2.0, 3.0], 1), ([3.0, np.nan, -np.inf], 0)])
+def test_a_loss_that_is_no_number_is_not_the_least(monkeypatch, losses, best):
+    values = [0.0, 1.0, 2.0]
+    monkeypatch.setattr(comparing, "request_of", lambda arguments: None)
+    monkeypatch.setattr(comparing, "candidates", lambda request: [{"l2": l2} for l2 in values])
+    monkeypatch.setattr(comparing, "_last_epoch", lambda model: model)
+    problem = SimpleNamespace(test_set=None, task="regression", history=lambda model: [
+        {"train_loss": model.loss, "train_accuracy": None, "test_metric": None}])
+    arguments, requests, found = (
+        SimpleNamespace(sweep=[("l2", values)]), [SimpleNamespace(problem=problem)] * 3,
+        [SimpleNamespace(loss=loss, model_range=1.0) for loss in losses])
+    compared = comparing.compare(arguments, requests, found)        # type: ignore[arg-type]
+    assert compared is not None
+    assert compared.best == best

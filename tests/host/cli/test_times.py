@@ -51,6 +51,9 @@ def test_boards_by_hand():
                                    ("kv260", 8e6 * 67 / 64, 125e6)):
         seconds = board_seconds(FACTS[name], 10 ** 6, 1000)
         assert seconds == pytest.approx(20 * cycles / clock_hz, rel=1e-3)
+    # 16 beats of 256 bits and a label of 2 bytes a row, of a memory that gives less than a beat.
+    assert board_seconds(FACTS["ultra96"], 10 ** 6, 1000) == pytest.approx(
+        20e6 * (16 * 32 + 2) / (1e9 * FACTS["ultra96"].memory_gbps), rel=1e-3)
     assert board_seconds(FACTS["pynq-z1"], 10, 1 << 16) is None     # beyond the pipeline's rows
     assert not on_boards(dataset(2, 1 << 13))
     two, three = (float(on_boards(dataset(n_classes=count))[0].source.split(", ")[1].split()[0])

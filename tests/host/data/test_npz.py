@@ -50,6 +50,18 @@ def test_a_member_that_is_elsewhere(tmp_path):
         find_arrays(path)
 
 
+def test_a_member_that_ends_behind_the_file(tmp_path):
+    """Its header and the list of the archive agree."""
+    path = tmp_path / "set.npz"
+    np.savez(path, x=GRID)
+    content, more = path.read_bytes().replace(b"(4, 6)", b"(9, 6)"), 5 * 6 * 8
+    place = content.index(b"PK\x01\x02") + 20
+    sizes = np.frombuffer(content[place:place + 8], "<u4") + np.uint32(more)
+    path.write_bytes(content[:place] + sizes.astype("<u4").tobytes() + content[place + 8:])
+    with pytest.raises(zipfile.BadZipFile, match=r"x\.npy ends behind the file"):
+        find_arrays(path)
+
+
 def test_bytes_of_shapes_that_no_file_has():
     assert StoredArray(np.dtype(np.float64), (1 << 40, 1 << 30), False, 0).n_bytes == 1 << 73
 

@@ -3,9 +3,11 @@
 import bz2
 import gzip
 import hashlib
+import io
 import lzma
 import subprocess
 import sys
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +15,8 @@ import pytest
 
 from bitstep.data import DataError, Dataset, dataset_names, load, open_table, split, synthetic
 from bitstep.data.dataset import first_not_finite, noisy
+from bitstep.data.npz import has_arrays
+from bitstep.data.tables.files import open_file
 from bitstep.data.tables.memory import to_dataset
 
 TEXT = b"1 1:2 2:3\n-1 2:4\n"
@@ -90,6 +94,35 @@ def test_broken_file(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=r"set\.\S+: the file cannot be read \(.*copy or create"):
         load(tmp_path / name)
+
+
+@pytest.mark.parametrize("save, mark, place, value", [
+    (np.save, b"False, 'shape'", 0, b"("), (np.savez, b"False, 'shape'", 0, b"("),
+    # In the list of the archive: the version that it needs, a password, the kind of compression.
+    (np.savez_compressed, b"PK\1\2", 6, b"\xfd"), (np.savez_compressed, b"PK\1\2", 8, b"\1"),
+    (np.savez_compressed, b"PK\1\2", 10, b"\x5d")])
+def test_arrays_that_python_cannot_read(tmp_path, save, mark, place, value):
+    path = tmp_path / ("set.npy" if save is np.save else "set.npz")
+    save(path, np.ones((3, 2))) if save is np.save else save(path, X=np.ones((3, 2)), y=np.ones(3))
+    content = path.read_bytes()
+    place += content.index(mark)
+    path.write_bytes(content[:place] + value + content[place + 1:])
+    for read in (load, open_table):
+        with pytest.raises(DataError, match=rf"{path.name}: the file cannot be read \(.*copy or c"):
+            read(path)
+    assert not has_arrays(path, "Z")
+
+
+def test_labels_of_no_bytes(tmp_path):
+    """Texts that are all empty, as no version of NumPy writes them by itself."""
+    np.savez(tmp_path / "set.npz", X=np.ones((2, 1)))
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<U0", "fortran_order": False,
+                                                  "shape": (2,)})
+    with zipfile.ZipFile(tmp_path / "set.npz", "a") as archive:
+        archive.writestr("y.npy", header.getvalue())
+    with pytest.raises(DataError, match=r"y must hold numbers or text in shape \(rows,\), not <U0"):
+        open_table(tmp_path / "set.npz")
 
 
 @pytest.mark.parametrize("column, place", [(1, 1), ("1", 1), (-2, 1), (-3, 0), ("first", 0),
@@ -255,12 +288,17 @@ def test_unknown_suffix(tmp_path):
     (tmp_path / "set.arff").write_text("")
     with pytest.raises(DataError, match=r"found the suffix '\.arff'; it must be \.svm, \.libsvm"):
         load(tmp_path / "set.arff")
+    (tmp_path / "set.npy.gz").write_text("")
+    with pytest.raises(DataError, match=r"found the suffix '\.gz'; it must be \.svm, \.libsvm"):
+        load(tmp_path / "set.npy.gz")
 
 
 def test_wrong_n_features(tmp_path):
     (tmp_path / "set.csv").write_text("1,2\n")
     with pytest.raises(DataError, match="found 1 features, but n_features is 2; leave n_features"):
         load(tmp_path / "set.csv", n_features=2)
+    with pytest.raises(DataError, match="found 1 features, but n_features is 2; leave n_features"):
+        open_file(tmp_path / "set.csv", 2)
     np.save(tmp_path / "set.npy", np.ones((2, 3)))
     for wrong in (1, 3):
         with pytest.raises(DataError, match=f"found 2 features, but n_features is {wrong}; leave"):
@@ -274,7 +312,8 @@ def test_wrong_n_features(tmp_path):
 @pytest.mark.parametrize(("name", "hint"), [("cadat", "did you mean 'cadata'?"),
                                         ("mnist.tt", "did you mean 'mnist.t'?"),
                                         ("synthetic-0", "did you mean 'synthetic-N'?"),
-                                        ("xyzzy", "'xyzzy'. The names are breast_cancer")])
+                                        ("xyzzy", "'xyzzy'. The names are breast_cancer"),
+                                        ("", "''. The names are breast_cancer")])
 def test_unknown_name(name, hint):
     with pytest.raises(DataError, match="There is no data set") as error:
         load(name)
@@ -346,6 +385,17 @@ def test_download_is_kept_and_verified(tmp_path, monkeypatch):
     file.write_bytes(bz2.compress(TEXT * 2))
     with pytest.raises(DataError, match=r"found SHA-256 .*delete the file and gisette_scale\.t"):
         load("gisette.t", data_home=home)
+
+
+def test_table_of_a_named_set(tmp_path):
+    """It has the name that was asked for, whatever its file has; its labels are no column."""
+    (tmp_path / "gisette_scale.bz2").write_bytes(bz2.compress(TEXT))
+    found = open_table("gisette", data_home=tmp_path)
+    assert (found.name, found.task) == ("gisette", "classification")
+    found.survey()
+    assert found.n_features == 5000
+    with pytest.raises(DataError, match="gisette: the label's column cannot be 0, since this is"):
+        open_table("gisette", data_home=tmp_path, label_column=0)
 
 
 def test_checksum_is_that_of_the_whole_file(tmp_path):

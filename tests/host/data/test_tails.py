@@ -54,6 +54,21 @@ def test_columns_that_come_late_were_zero(monkeypatch):
     np.testing.assert_array_equal(high, wanted[-11])
 
 
+def test_rows_that_come_after_columns_were_dropped(monkeypatch):
+    monkeypatch.setattr(tails, "_PENDING", 10)
+    features = np.random.default_rng(2).standard_normal((2000, 5))
+    features[:, 0] *= 1e-3              # whose ends are near
+    found = ColumnTails()
+    found.add(features[:1000])
+    found.ends(5)
+    found.keep(1, 4)
+    found.add(features[1000:, 1:])
+    low, high = found.ends(10)
+    wanted = np.sort(features[:, 1:], axis=0)
+    np.testing.assert_array_equal(low, wanted[10])
+    np.testing.assert_array_equal(high, wanted[-11])
+
+
 def test_zero_has_no_sign():
     found = ColumnTails()
     found.add(np.array([[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]]))

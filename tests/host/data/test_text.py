@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitstep.data import DataError, load
+from bitstep.data import DataError, load, open_table
 from bitstep.data import text as text_module
 
 SHARED = Path(os.environ.get("BITSTEP_DATA")
@@ -123,6 +123,14 @@ def test_libsvm_too_many_features(tmp_path):
         read(tmp_path, "1 3:1\n", n_features=2)
 
 
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_a_mark_of_byte_order_begins_a_text_alone(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", chunk)
+    assert read(tmp_path, "\ufeff1 1:2\n2 1:3\n") == ([[2], [3]], [1, 2])
+    with pytest.raises(DataError, match="line 2: found"):
+        read(tmp_path, "1 1:2\n\ufeff2 1:3\n")
+
+
 def test_line_numbers_across_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 16)
     with pytest.raises(DataError, match=r"line 21: found '1:y'"):
@@ -133,6 +141,7 @@ def test_line_numbers_across_chunks(tmp_path, monkeypatch):
     ("1,2,3\n4,5,6\n", [[1, 2], [4, 5]], [3, 6]),
     ("1,2\r\n\r\n -3.5e1 , 4 ", [[1], [-35]], [2, 4]),
     ("a,b\n1,2\n", [[1]], [2]),
+    ("1,2\r", [[1]], [2]),
     ('1,2\r\r\n"3","4"\r\r\n', [[1], [3]], [2, 4]),       # as a text that was converted twice
 ])
 def test_csv_by_hand(tmp_path, text, features, labels):
@@ -238,6 +247,23 @@ def test_separator_between_numbers_with_commas_is_no_comma(tmp_path):
     found = load(write(tmp_path, "1;red, green, blue\n2;none\n", "set.csv"))
     assert (found.features.tolist(), found.class_names) == ([[1], [2]],
                                                             ("none", "red, green, blue"))
+
+
+def test_first_lines_that_are_names_and_others(tmp_path, monkeypatch):
+    found = load(write(tmp_path, '"a;b;c;d",e\n1,2\n', "set.csv"))        # no semicolon separates
+    assert found.feature_names == ("a;b;c;d",)
+    with pytest.raises(DataError, match="line 1, column 1: found 'a'; every feature must be a fin"):
+        read(tmp_path, "a,0,1\n1,2,3\n", "set.csv")        # two numbers are no line of names
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", 1)
+    path = write(tmp_path, "5,6,7,x\n0,1,2,y\n", "set.csv")
+    assert open_table(path).count_rows() == load(path).n_rows == 2
+
+
+def test_columns_after_the_label_keep_their_numbers(tmp_path):
+    path = write(tmp_path, "1,2,3\n4,5,x\n", "set.csv")
+    for column in ("first", 1):
+        with pytest.raises(DataError, match="line 2, column 3: found 'x'"):
+            load(path, label_column=column)
 
 
 def test_numbers_of_columns_are_names(tmp_path):

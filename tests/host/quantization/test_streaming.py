@@ -95,6 +95,7 @@ def small_pieces(monkeypatch):
     """Pieces, chunks and parts that divide neither blocks nor rows."""
     monkeypatch.setattr(table, "PIECE_VALUES", 37 * N_FEATURES)
     monkeypatch.setattr(arrays, "PIECE_VALUES", 37 * N_FEATURES)
+    monkeypatch.setattr("bitstep.data.tables.arrow.PIECE_VALUES", 37 * N_FEATURES)
     monkeypatch.setattr(arrays, "_GAP_BYTES", 200)
     monkeypatch.setattr("bitstep.data.text.CHUNK_BYTES", 1000)
     monkeypatch.setattr("bitstep.data.blocks.BLOCK_VALUES", 24 * N_FEATURES)
@@ -318,20 +319,19 @@ def test_a_file_that_changes_between_the_passes(tmp_path, capsys, monkeypatch, n
 
 
 @pytest.mark.parametrize("shuffle", ["--shuffle", "--no-shuffle"])
+@pytest.mark.parametrize("times", [0, 2])
 @pytest.mark.parametrize("name, rule", [("set.csv", "csv_rows"), ("set.svm", "sparse_rows")])
 def test_a_text_that_changes_in_the_second_pass(tmp_path, capsys, small_pieces, monkeypatch,
-                                                shuffle, name, rule):
-    """More rows than the first pass has seen, before the end of the file shows the change."""
+                                                shuffle, times, name, rule):
+    """Fewer or more rows than the first pass has seen, though nothing else shows the change."""
     source = tmp_path / name
     WRITERS[name](source)
     every, passes = getattr(texts, rule), []
 
     def more(*arguments):
         passes.append(arguments)
-        for rows in every(*arguments):
-            yield rows
-            if len(passes) == 2:
-                yield rows
+        for number, rows in enumerate(every(*arguments)):
+            yield from [rows] * (times if len(passes) == 2 and number else 1)
     monkeypatch.setattr(texts, rule, more)
     refuse(capsys, f"{name}: the file changed while it was read", source, shuffle)
 

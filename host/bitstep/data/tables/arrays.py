@@ -117,7 +117,7 @@ class ArrayTable(Table):
     ------
     DataError
         If the arrays are not what they should be.
-    OSError, zipfile.BadZipFile, EOFError
+    One of bitstep.data.npz.BROKEN
         If the file is cut short or damaged.
     """
 

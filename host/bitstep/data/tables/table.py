@@ -6,10 +6,7 @@ text, how many rows and columns there are; a later one gives the same rows again
 
 import abc
 import contextlib
-import lzma
 import os
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -17,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from bitstep.data.dataset import DataError, first_not_finite
+from bitstep.data.npz import BROKEN
 from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tails import ColumnTails
 
@@ -222,7 +220,7 @@ def readable(path: Path | None) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
+    except BROKEN as error:
         if path is None:
             raise
         raise DataError(f"{path}: the file cannot be read ({error}); it must be a whole "

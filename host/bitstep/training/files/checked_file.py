@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.npz import BROKEN
 from bitstep.data.tables.files import is_stream
 from bitstep.writing import write_bytes
 
@@ -107,8 +108,7 @@ class FileKind:
             raise self.error(f"{path}: there is no such file; check the path") from None
         except self.error:
             raise
-        except (OSError, ValueError, KeyError, AttributeError, EOFError,
-                zipfile.BadZipFile) as error:
+        except (*BROKEN, ValueError, KeyError, AttributeError) as error:
             raise self.error(f"{path}: {other}, or it is damaged ({error}); "
                              f"{self.remedy}") from error
         if _digest(text, arrays) != checksum:
