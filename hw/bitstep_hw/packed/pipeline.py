@@ -125,19 +125,13 @@ class PackedPipeline(PipelineFrame):
             "mantissa": self.steps.mantissa.shape(), "shift": self.steps.shift.shape(),
             "label_shift": self.steps.label_shift.shape()})
         steps = Signal(layout, reset_less=True, name="slot_step")
-        self._choose(m, self.sequencer.slot.model, lambda entry, label_shift: [
-            steps.mantissa.eq(entry.mantissa), steps.shift.eq(entry.shift),
-            steps.label_shift.eq(label_shift)])
-        return steps
-
-    def _choose(self, m, model, registers):
-        """Set registers to numbers of a model; ``registers``: statements, of its steps and its
-        label shift.
-        """
-        with m.Switch(model):
-            for number, chosen in enumerate(zip(self.all_steps, self.label_shifts, strict=True)):
+        with m.Switch(self.sequencer.slot.model):
+            for number, (entry, label_shift) in enumerate(
+                    zip(self.all_steps, self.label_shifts, strict=True)):
                 with m.Case(number):
-                    m.d.sync += registers(*chosen)
+                    m.d.sync += [steps.mantissa.eq(entry.mantissa), steps.shift.eq(entry.shift),
+                                 steps.label_shift.eq(label_shift)]
+        return steps
 
     def _labels(self):
         """Labels of the beat's rows, of the slot's model."""
@@ -246,7 +240,10 @@ class PackedPipeline(PipelineFrame):
         beat, mantissa = self.sequencer.labels, self.steps.mantissa
         if self.has_more_models:
             mantissa = Signal.like(mantissa, name="next_mantissa", reset_less=True)
-            self._choose(m, self.sequencer.next_model, lambda entry, _: mantissa.eq(entry.mantissa))
+            with m.Switch(self.sequencer.next_model):
+                for number, entry in enumerate(self.all_steps):
+                    with m.Case(number):
+                        m.d.sync += mantissa.eq(entry.mantissa)
         kept, found = self._after(m, mantissa, 1, "slot_mantissa"), []
         for row in range(self.config.rows.rows_per_beat):
             own = Signal(MANTISSA_WIDTH, name=f"own_{row}")
@@ -298,6 +295,9 @@ class PackedPipeline(PipelineFrame):
             engine.stop.eq(self.stop), self.sequencer.corrected.eq(engine.done),
         ]
         shift = Signal.like(engine.shift)
-        self._choose(m, engine.walked, lambda entry, _: [
-            engine.mantissa.eq(entry.correction_mantissa), shift.eq(entry.correction_shift)])
+        with m.Switch(engine.walked):
+            for number, entry in enumerate(self.all_steps):
+                with m.Case(number):
+                    m.d.sync += [engine.mantissa.eq(entry.correction_mantissa),
+                                 shift.eq(entry.correction_shift)]
         m.d.comb += engine.shift.eq(self._after(m, shift, 2, "correction_shift"))
