@@ -112,6 +112,10 @@ def test_columns_that_are_known(tmp_path):
     found = open_file(path, 9)
     found.fix_columns(4)                    # type: ignore[attr-defined]
     assert found.n_features == 9
+    path.write_text("1 1:-0 2:5\n2 1:-0 2:4 3:-1\n")
+    survey = open_file(path, 5).survey()
+    assert (survey.low.tolist(), survey.high.tolist()) == ([0, 4, -1, 0, 0], [0, 5, 0, 0, 0])
+    assert not np.signbit([survey.low[0], *survey.high]).any()      # zero has no sign
     for content in ("1\t0:2\n", "1 1:3\n2 00:2\n"):
         path.write_text(content)
         (again := open_file(path)).fix_columns(4)   # type: ignore[attr-defined]

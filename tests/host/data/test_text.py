@@ -253,7 +253,7 @@ def test_first_lines_that_are_names_and_others(tmp_path, monkeypatch):
     found = load(write(tmp_path, '"a;b;c;d",e\n1,2\n', "set.csv"))        # no semicolon separates
     assert found.feature_names == ("a;b;c;d",)
     with pytest.raises(DataError, match="line 1, column 1: found 'a'; every feature must be a fin"):
-        read(tmp_path, "a,0,1\n1,2,3\n", "set.csv")        # two numbers are no line of names
+        read(tmp_path, "a,1,2\n1,2,3\n", "set.csv")        # two numbers are no line of names
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 1)
     path = write(tmp_path, "5,6,7,x\n0,1,2,y\n", "set.csv")
     assert open_table(path).count_rows() == load(path).n_rows == 2
@@ -279,6 +279,12 @@ def test_an_index_is_told_from_its_first_row_to_its_last(tmp_path, monkeypatch, 
     monkeypatch.setattr(text_module, "CHUNK_BYTES", chunk)
     with pytest.warns(UserWarning, match="counts the rows, from 3 to 9: it is a pandas index"):
         read(tmp_path, ",a,b\n3,1,2\n4,1,3\n9,2,1\n", "set.csv")
+
+
+def test_an_index_is_the_first_column_alone(tmp_path):
+    """None behind the label: a warning would be an error here."""
+    path = write(tmp_path, "y,,a\n5,0,1\n6,1,2\n", "set.csv")
+    assert load(path, label_column="y").features.tolist() == [[0, 1], [1, 2]]
 
 
 def test_folder(tmp_path):
