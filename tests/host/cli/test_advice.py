@@ -10,6 +10,7 @@ from bitstep.cli import advice
 from bitstep.cli.advice import remedy, rounded
 from bitstep.cli.class_weights import label_of
 from bitstep.cli.options import UsageError
+from bitstep.training.objective import Objective
 
 
 def request_of(*, bits=4, encoding="nearest", schedule="inverse", asked=False) -> Any:
@@ -39,8 +40,7 @@ def test_training_that_learned_nothing(monkeypatch, loss, said):
     monkeypatch.setattr(advice, "lost_updates", lambda model, losses: None)
     request = request_of()
     request.training.tol = None
-    request.objective = SimpleNamespace(proximal=False, rule=SimpleNamespace(quadratic=True),
-                                        l2=0.1, l1=0.0, box=None)
+    request.objective = Objective(l2=0.1)
     model: Any = SimpleNamespace(kept=1, short_of=lambda tol, epochs, l2: None)
     way = "the first step was 0.5, try --step 0.12 or a smaller --l2"
     assert advice.warning_of(request, model, [9.0, loss]) == (said and said + way)

@@ -175,7 +175,8 @@ def test_an_index_in_a_file_of_columns_is_none(tmp_path, model, capsys, suffix, 
         assert days.feature_names == (*NAMES, "value")
         frame.index = pd.MultiIndex.from_arrays([frame.index, -frame.index], names=["day", "hour"])
         frame.to_parquet(tmp_path / "two.parquet")
-        hours = load(tmp_path / "two.parquet", label_column="hour")
+        with pytest.warns(UserWarning, match="column 'day' is the index of a DataFrame"):
+            hours = load(tmp_path / "two.parquet", label_column="hour")
         assert hours.labels.tolist() == (-days.labels).tolist()
         np.testing.assert_array_equal(hours.features, days.features)
 
