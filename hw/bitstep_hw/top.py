@@ -34,9 +34,9 @@ from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.derivative_writer import connect_written
 from bitstep_hw.shell.front_ends import front_end_of
-from bitstep_hw.shell.interleaved_models import models_of
 from bitstep_hw.shell.job_feeders import AuxFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
+from bitstep_hw.shell.models import models_of
 from bitstep_hw.shell.register_bank import RegisterBank
 from bitstep_hw.shell.run_check import registers_layout
 from bitstep_hw.shell.run_control import RunControl

@@ -4,7 +4,7 @@ from bitstep_sim.fault_runs import Fault
 from bitstep_sim.proofs.mutation import Mutation
 
 _UNPACKER, _PATH, _TURNS = ("shell/label_unpacker.py", "pipeline/model_path.py",
-                            "shell/interleaved_models.py")
+                            "shell/models.py")
 _TESTS, _BOARD = ("shell/test_label_unpacker.py",), "board/test_several_models.py::"
 
 MODEL_FAULTS = [

@@ -71,7 +71,7 @@ class Grid:
     samples: ClassVar[int] = 1
     spare: ClassVar[bool] = True
 
-    def __new__(cls, encoding: str = "", *_: Any):
+    def __new__(cls, encoding: str = "", *_: Any, **__: Any):
         """A grid of the class of the encoding."""
         return super().__new__(_KINDS.get(str(encoding), cls) if cls is Grid else cls)
 

@@ -11,7 +11,7 @@ from bitstep.pipeline.parts.widths import FEW_BITS, MAX_CELL_HALF_LEVELS
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.bit_planes.sizes import GROUPS_WIDTH
 from bitstep_hw.shell.front_ends import front_end_of
-from bitstep_hw.shell.interleaved_models import models_of
+from bitstep_hw.shell.models import models_of
 from bitstep_hw.shell.register_bank import writable
 
 

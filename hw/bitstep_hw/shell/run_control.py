@@ -14,7 +14,7 @@ from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.reset import SETTLE
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
 from bitstep_hw.shell.front_ends import front_end_of
-from bitstep_hw.shell.interleaved_models import models_of
+from bitstep_hw.shell.models import models_of
 from bitstep_hw.shell.run_check import RunCheck, registers_layout
 
 

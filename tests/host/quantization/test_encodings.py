@@ -1,5 +1,8 @@
 """Encodings: codes by hand, the golden decoder, and the statistics of what is drawn."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -284,3 +287,12 @@ def test_float_values():
 def test_bits_of_float(encoding, bits, message):
     with pytest.raises(ValueError, match=message):
         Grid(encoding, bits)
+
+
+@pytest.mark.parametrize("encoding", sorted(ENCODINGS))
+def test_grids_by_the_names_of_their_parameters(encoding):
+    """Whatever class an encoding has, through copies and pickles, too."""
+    bits = 32 if encoding == "float" else 4
+    grid = Grid(encoding=encoding, bits=bits)
+    for same in (Grid(encoding, bits), pickle.loads(pickle.dumps(grid)), copy.deepcopy(grid)):
+        assert (type(same), same) == (type(grid), grid)

@@ -114,7 +114,7 @@ class InterleavedModels(OneModel):
         return [registers.models == 0, registers.models > self.config.models]
 
     def begin(self):
-        """Begin a run. Models that it does not use hold still with steps of 0."""
+        """Begin a run. Models that it does not use get step 0."""
         self._m.d.sync += [self._control.model.eq(0),
                            *(entry.eq(_STILL) for entry in self.entries)]
 
