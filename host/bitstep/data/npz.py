@@ -69,7 +69,10 @@ def read_array_header(file: BinaryIO) -> StoredArray:
                          "holds no numbers")
     read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) \
         else np.lib.format.read_array_header_2_0
-    shape, by_columns, dtype = read(file)
+    try:
+        shape, by_columns, dtype = read(file)
+    except tokenize.TokenError as error:
+        raise OSError("the header of the array is damaged") from error
     if dtype.hasobject:
         raise ValueError("an array of Python objects cannot be read, because it may run anything")
     # An array of one dimension has both orders; its values follow each other.

@@ -108,8 +108,10 @@ def test_arrays_that_python_cannot_read(tmp_path, save, mark, place, value):
     place += content.index(mark)
     path.write_bytes(content[:place] + value + content[place + 1:])
     for read in (load, open_table):
-        with pytest.raises(DataError, match=rf"{path.name}: the file cannot be read \(.*copy or c"):
+        with pytest.raises(DataError, match=rf"{path.name}: the file cannot be read \(.*copy or c"
+                           ) as found:
             read(path)
+        assert ("(the header of the array is damaged)" in str(found.value)) == (value == b"(")
     assert not has_arrays(path, "Z")
 
 
