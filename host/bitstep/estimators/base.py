@@ -184,7 +184,7 @@ class LowPrecisionModel(Preparing):
         solver = resolved.solver
         if getattr(self, "solver_", solver) != solver:    # older files do not say
             return self.step
-        if self.step_ is None or given(self.step) is not None or solver == "bit-centred":
+        if self.step_ is None or given(self.step) is not None or resolved.exact:
             return self.step_
         return min(self.step_, automatic_step(
             rows, resolved.batch(rows.n_rows), self.fit_intercept, objective.loss,

@@ -37,7 +37,6 @@ from bitstep.training.chunks import Clipped, chunk_seed, clipped
 from bitstep.training.copies import Pass, WeightWarning, go_along, pass_rows
 from bitstep.training.losses import decide
 from bitstep.training.scores.fits import hold_out
-from bitstep.training.solvers import solver_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +161,7 @@ class Preparing(Parameters):
         def waste(text: str) -> None:
             warnings.warn(f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=6)
         # The optimum of this solver is that of rows as they are.
-        if solver_of(resolved.solver).exact and resolved.rows.scaler != "quantile":
+        if resolved.exact and resolved.rows.scaler != "quantile":
             warn_of_zeros(features)
             return None
         return scaler_of_columns(columns_of(features), resolved.rows.scaler, waste).clip

@@ -138,7 +138,7 @@ class Resolved:
         if request["batch"] is not None:
             return min(request["batch"], n_rows)
         built, schedule = _built_for(request), request["schedule"]
-        alone = (self.solver == "bit-centred" or self.rows.refetch
+        alone = (self.exact or self.rows.refetch
                  or request.facts.get("partial_fit")
                  or self.step_asked
                  or not _is_named(schedule)
@@ -172,9 +172,14 @@ class Resolved:
                          multinomial=self.joint)
 
     @property
+    def exact(self) -> bool:
+        """True if the solver ends at the optimum."""
+        return solver_of(self.solver).exact
+
+    @property
     def several(self) -> bool:
         """True if several classes would be trained together on a device that can."""
-        return self.solver == "bit-centred" and self.kind.loss == Loss.LOGISTIC
+        return self.exact and self.kind.loss == Loss.LOGISTIC
 
     @property
     def joint(self) -> bool:
@@ -204,7 +209,7 @@ class Resolved:
         make_rows : callable
             Makes at most so many of the rows to train on.
         """
-        tol = self.tol if self.solver == "sgd" else 0.0
+        tol = 0.0 if self.exact else self.tol
         if held is None and not tol:
             return None
         return Stopping(make_rows(SCORED_ROWS) if held is None else held, held is not None, tol,
@@ -232,7 +237,7 @@ class Resolved:
             fit_intercept=request["intercept"], model_range=request["model_range"],
             planes=request["planes"], model_bits=request["model_bits"] or 0,
             update_bits=request["update_bits"] or 0,
-            tol=self.tol if self.solver == "bit-centred" else 0.0, **options)
+            tol=self.tol if self.exact else 0.0, **options)
 
 
 def check_options(request: Request) -> Request:
@@ -285,7 +290,7 @@ def _checked(request: Request) -> Request:
         asked = request.asked.get("epochs")
         steps = listed_steps(schedule, asked or 1)
         request = request.filled(epochs=asked or len(steps))
-    resolve_planes(planes, 1, "sgd")
+    resolve_planes(planes, 1, "auto")
     return request
 
 
@@ -488,8 +493,9 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
         If a parameter is out of range.
     """
     # Who asks for planes or a step asks for the inner passes that have them.
-    curvature = solver == "bit-centred" and isinstance(planes, str) and step == "auto"
-    if solver == "bit-centred":
+    chosen = solver_of(solver)
+    curvature = chosen.exact and isinstance(planes, str) and step == "auto"
+    if chosen.exact:
         Request(PYTHON, {
             "solver": solver, "model": model_of(objective.loss), "l1": objective.l1,
             "box": objective.box, "batch": batch, "schedule": schedule,
@@ -508,5 +514,6 @@ def resolve_training(rows: QuantizedRows | BitPlaneRows, objective: Objective, *
                               objective.l2) if _is_named(schedule) else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
     return Training(steps=steps, batch=batch, fit_intercept=fit_intercept,
-                    planes=resolve_planes(planes, len(steps), solver), solver=solver,
+                    planes=resolve_planes(planes, len(steps), chosen.automatic_planes(len(steps))),
+                    solver=solver,
                     curvature=curvature, **options)

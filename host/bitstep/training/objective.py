@@ -8,13 +8,14 @@ import numpy as np
 
 from bitstep.options.models import model_of
 from bitstep.options.rules import Request
-from bitstep.options.table import EPSILON, OPTIONS, SOLVERS
+from bitstep.options.table import EPSILON, OPTIONS
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES, MULTINOMIAL, LossFunction
 from bitstep.pipeline.parts.widths import BOUND_WIDTH
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.planes import check_planes
+from bitstep.training.solvers import solver_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,13 +193,11 @@ class Training:
         if steps.ndim != 1 or not len(steps) or not (np.isfinite(steps) & (steps > 0)).all():
             raise ValueError(f"steps must be positive numbers, one an epoch, not {steps.tolist()}")
         object.__setattr__(self, "steps", steps)
-        for name in ("batch", "model_range", "solver", "tol", "model_bits", "update_bits"):
+        for name in ("batch", "model_range", "tol", "model_bits", "update_bits"):
             if name != "model_range" or self.model_range is not None:
                 OPTIONS[name].kind.check(name, getattr(self, name))
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, not "
-                             f"{self.solver!r}")
-        if self.tol and self.solver != "bit-centred":
+        exact = self.exact
+        if self.tol and not exact:
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
                              f"not {self.solver!r}, which stops by the rule of stopping")
         for name in ("model_bits", "update_bits"):
@@ -206,6 +205,11 @@ class Training:
         Request(PYTHON, {
             "solver": self.solver, "early_stopping": self.stopping is not None,
             "model_bits": self.model_bits, "update_bits": self.update_bits}).check()
+
+    @property
+    def exact(self) -> bool:
+        """True if its solver ends at the optimum."""
+        return solver_of(self.solver).exact
 
     @property
     def asked_planes(self) -> list[int] | str | None:

@@ -24,7 +24,8 @@ def check_planes(encoding: str, planes: Any, n_epochs: int) -> None:
                          f"epoch, not {planes!r}")
 
 
-def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | str | None:
+def resolve_planes(asked: Any, n_epochs: int,
+                   automatic: tuple[int, ...] | str) -> tuple[int, ...] | str | None:
     """Planes of every epoch.
 
     Parameters
@@ -32,8 +33,8 @@ def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | 
     asked : int, sequence of int, "auto" or None
         Of a sequence the last element counts for all epochs beyond it; None of rows of fixed bits.
     n_epochs : int
-    solver : str
-        With ``bit-centred``, ``"auto"`` is 4 for every outer step that has inner passes.
+    automatic : tuple of int or str
+        What ``"auto"`` is with a solver: its ``automatic_planes``.
 
     Raises
     ------
@@ -46,7 +47,7 @@ def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | 
         if asked != "auto":
             raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a "
                              f"list of them, not {asked!r}")
-        return (CENTRED_PLANES,) * n_epochs if solver == "bit-centred" else asked
+        return automatic
     given = [asked] if np.ndim(asked) == 0 else list(asked)
     if not given or not all(is_integer(one, 1, BIT_PLANE_BITS) for one in given):
         raise ValueError(f"planes must be 'auto', an integer from 1 to {BIT_PLANE_BITS}, or a list "

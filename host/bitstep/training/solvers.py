@@ -3,8 +3,16 @@
 from typing import Any
 
 from bitstep.options.rules import Request
-from bitstep.options.table import DEFAULT_EPOCHS, OUTER_STEPS, PATIENCE, TOL, VALIDATION_FRACTION
+from bitstep.options.table import (
+    DEFAULT_EPOCHS,
+    OUTER_STEPS,
+    PATIENCE,
+    SOLVERS,
+    TOL,
+    VALIDATION_FRACTION,
+)
 from bitstep.pipeline.parts.formats import BIT_PLANES
+from bitstep.training.planes import CENTRED_PLANES
 from bitstep.training.schedules import automatic_schedule
 
 
@@ -15,7 +23,8 @@ class Solver:
     ----------
     exact : bool
         True if it ends at the optimum of the rows as they are, so that columns had better not be
-        clipped, and if its penalty is on weights of standardized columns.
+        clipped, if its penalty is on weights of standardized columns, and if ``tol`` is a bound
+        on the gap to that optimum, not on the progress of an epoch.
     scaler : str
         How columns are scaled for a model with an intercept.
     """
@@ -27,6 +36,11 @@ class Solver:
         """Ridge penalty, for rows that stand for so many."""
         del rows_meant
         return 0.0
+
+    def automatic_planes(self, n_epochs: int) -> tuple[int, ...] | str:
+        """What ``planes="auto"`` is for so many epochs: chosen after each of them."""
+        del n_epochs
+        return "auto"
 
     def defaults(self, request: Request) -> dict[str, Any]:
         """Options that a request may leave open."""
@@ -55,15 +69,27 @@ class BitCentred(Solver):
         """As of LogisticRegression and Ridge of scikit-learn."""
         return 1 / rows_meant
 
+    def automatic_planes(self, n_epochs: int) -> tuple[int, ...]:
+        """As many for every outer step that has inner passes."""
+        return (CENTRED_PLANES,) * n_epochs
+
     def defaults(self, request: Request) -> dict[str, Any]:
         """See :meth:`Solver.defaults`."""
         return {"planes": "auto", "epochs": OUTER_STEPS,
                 "tol": None if request.facts.get("partial_fit") else TOL}
 
 
-_SOLVERS = {"sgd": Solver(), "bit-centred": BitCentred()}
+_SOLVERS = dict(zip(SOLVERS, (Solver(), BitCentred()), strict=True))
 
 
 def solver_of(name: str) -> Solver:
-    """The solver of a name."""
+    """The solver of a name.
+
+    Raises
+    ------
+    ValueError
+        If none has it.
+    """
+    if not isinstance(name, str) or name not in _SOLVERS:
+        raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, not {name!r}")
     return _SOLVERS[name]

@@ -84,7 +84,7 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     DeviceError, ValueError
         See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; an overflow names an output.
     """
-    if training.solver == "bit-centred":
+    if training.exact:
         with device.keep_rows():
             return train_centred(_CENTRED, outputs, device, config, objective, training,
                                  initial=initial, first_epoch=first_epoch, timeout_s=timeout_s,
@@ -166,7 +166,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         See :func:`train_model`.
     """
     _check_shared_epochs([training for _, training in candidates])
-    if candidates[0][1].solver == "bit-centred":
+    if candidates[0][1].exact:
         return _one_by_one(outputs, device, config, candidates, timeout_s, on_epoch)
     tracks = _tracks(outputs, config, candidates)
     loop = TrainingLoop(device, tracks, Growth(tracks, restarts_shown(on_epoch)),

@@ -18,6 +18,7 @@ from bitstep.training.loop.precision import PlaneRule
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.planes import resolve_planes
+from bitstep.training.solvers import solver_of
 from bitstep.training.train import train_model
 
 SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]
@@ -320,11 +321,11 @@ def test_devices_without_bit_planes_refuse(monkeypatch):
 
 
 def test_planes_of_epochs():
-    assert resolve_planes(3, 2, "sgd") == (3, 3)
-    assert resolve_planes([2, 4], 4, "sgd") == (2, 4, 4, 4)
-    assert resolve_planes([2, 4, 8], 2, "sgd") == (2, 4)
-    assert resolve_planes("auto", 2, "sgd") == "auto"
-    assert resolve_planes("auto", 2, "bit-centred") == (4, 4)
+    assert resolve_planes(3, 2, "auto") == (3, 3)
+    assert resolve_planes([2, 4], 4, "auto") == (2, 4, 4, 4)
+    assert resolve_planes([2, 4, 8], 2, "auto") == (2, 4)
+    assert resolve_planes("auto", 2, solver_of("sgd").automatic_planes(2)) == "auto"
+    assert resolve_planes("auto", 2, solver_of("bit-centred").automatic_planes(2)) == (4, 4)
 
 
 def test_rule_of_automatic_planes():
