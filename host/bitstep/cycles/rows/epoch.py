@@ -21,6 +21,8 @@ class EpochClock:
         self.shape, self.streams = shape, streams
         self.sequencer = Sequencer(shape, streams)
         self.fetched = 0        # rows of the run that were fetched again
+        # Rows of a batch that begins with an empty pipeline; 0: none does.
+        self.drained = shape.batch if shape.config.drains else 0
         # Rows without data between two batches, where rows go on after a batch.
         self.between = shape.config.ahead.idle_rows(shape.lookahead, shape.beats)
         # A replay ends with an empty pipeline. What follows, up to the end of the next one, depends
@@ -54,7 +56,7 @@ class EpochClock:
         sequencer.time = start + 1
         self.carries_on = False
         while True:
-            if shape.config.drains and not self.carries_on:
+            if self.drained and not self.carries_on:
                 self._begin_batch()
             while not self._enter():
                 self._replay()
@@ -72,14 +74,13 @@ class EpochClock:
             sequencer.time = time + 1
             if self.row == shape.rows:
                 return time
-            if shape.config.drains or not sequencer.periods.at_boundary:
+            if not sequencer.periods.meets_boundary:
                 self._skip_periods()
 
     @property
     def stretch(self) -> int:
         """Rows from one time that the pipeline is empty to the next."""
-        shape = self.shape
-        return shape.batch if shape.config.drains else shape.proximal_period or shape.rows
+        return self.drained or self.shape.proximal_period or self.shape.rows
 
     @property
     def steps_follow(self) -> bool:
@@ -111,7 +112,7 @@ class EpochClock:
                 self.slots = sequencer.idle_row()
                 sequencer.counts[FLUSH] += sequencer.time - began
             else:
-                if periods.at_boundary and not self.shape.config.drains:
+                if periods.meets_boundary:
                     self.seen.clear()
                     self.seen_labels.clear()
                     self._skip_periods()
@@ -243,7 +244,7 @@ class EpochClock:
         sequencer, periods, shape = self.sequencer, self.sequencer.periods, self.shape
         if sequencer.limit != NEVER or sequencer.hold:
             return
-        batch = shape.batch if shape.config.drains else 0
+        batch = self.drained
         room = min(shape.rows - self.row - shape.proximal_period - periods.period - batch,
                    self.event - self.row, self.streams.steady_rows(sequencer.time))
         if room > 0:

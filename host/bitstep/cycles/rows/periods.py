@@ -8,8 +8,7 @@ class CorrectionPeriods:
 
     A period begins with its boundary, a row with data. The row D after it samples the model unless
     the period is the epoch's last; rows without data count for this, and fill a period of at
-    most D rows. Where batches begin with an empty pipeline, a row without data before the boundary
-    does all of this instead. The next boundary waits for the correction of what was sampled.
+    most D rows. The next boundary waits for the correction of what was sampled.
 
     Attributes
     ----------
@@ -22,7 +21,6 @@ class CorrectionPeriods:
     def __init__(self, shape: Shape):
         self.period, self.lookahead = shape.correction_period, shape.lookahead
         self.delay = shape.correction_delay if self.period else 0
-        self.drains = shape.config.drains
         self.begin(0)
 
     def begin(self, rows):
@@ -38,7 +36,12 @@ class CorrectionPeriods:
     @property
     def ready(self):
         """Cycle from which the next row may begin."""
-        return self.corrected if self.at_boundary and not self.drains else 0
+        return self.corrected if self.meets_boundary else 0
+
+    @property
+    def meets_boundary(self):
+        """True if the next row with data is a boundary that it adds the correction at itself."""
+        return self.at_boundary
 
     def end_of_data_row(self, end):
         """Note the last slot of a row with data."""
@@ -66,8 +69,6 @@ class CorrectionPeriods:
             self._end_of_row(end)
 
     def _end_of_row(self, end):
-        if self.drains:
-            return
         if self.since == self.lookahead and self.needed:
             self.corrected = end + self.delay
         self.fill = self.at_boundary and self.since < self.lookahead
@@ -100,3 +101,17 @@ class CorrectionPeriods:
     def skip_periods(self, rows):
         """Let rows of several whole periods pass."""
         self.rows_left -= rows
+
+
+class DrainedPeriods(CorrectionPeriods):
+    """Periods where batches begin with an empty pipeline: a row without data before the boundary
+    adds the correction and samples the model.
+    """
+
+    @property
+    def meets_boundary(self):
+        """No row with data: the row before it did."""
+        return False
+
+    def _end_of_row(self, end):
+        del end

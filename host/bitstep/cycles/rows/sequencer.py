@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from bitstep.cycles.rows.periods import CorrectionPeriods
+from bitstep.cycles.rows.periods import CorrectionPeriods, DrainedPeriods
 from bitstep.cycles.shape import Shape
 
 # Causes for which no slot of a row with data enters, in their order of precedence, and idle rows.
@@ -40,7 +40,7 @@ class Sequencer:
         self.beats, self.depth = shape.beats, shape.lookahead + 1
         self.distance = config.clock.slot_distance(shape.beats)
         self.counts = [0] * len(CAUSES)
-        self.periods = CorrectionPeriods(shape)
+        self.periods = (DrainedPeriods if shape.config.drains else CorrectionPeriods)(shape)
         self.ends = deque([LONG_AGO] * self.depth, maxlen=self.depth)
         self.time = 0           # first cycle in which the next slot may enter
         self.limit = NEVER      # cycle in which the rows that have entered must come again
