@@ -8,6 +8,7 @@ the kernels are those of every environment with the same sources.
 
 import functools
 import hashlib
+import pickle
 import re
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 
 import numba
 import platformdirs
+from numba.core import caching
 from numba.extending import intrinsic
 
 _PACKAGES = Path(__file__).parents[1]       # the folder in which the packages are
@@ -123,13 +125,36 @@ def kernel(function: Any) -> Any:
     return made
 
 
+class _Functions(caching.IndexDataCacheFile):
+    """Compiled functions of a kernel, each in a file whose name follows from its types.
+
+    numba numbers the files, in an index that two processes may extend at once: each of them then
+    gives the same number to a function for other types, and a later process loads the wrong one.
+    """
+
+    def save(self, key, data):
+        """Keep a function; ``key``: all that it was compiled for."""
+        self._save_data(self._name(key), (key, data))
+
+    def load(self, key):
+        """The function of a key; None if there is none, or its file is damaged."""
+        try:
+            found, data = self._load_data(self._name(key))
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+            return None
+        return data if found == key else None
+
+    def _name(self, key):
+        return self._data_name(int(hashlib.sha256(repr(key).encode()).hexdigest()[:16], 16))
+
+
 def _share(cache: Any, place: Path) -> None:
     """Let a cache be in a folder of our digest alone; numba's would have the source's path, too.
 
     Where another version of numba has no such parts, the cache is as numba makes it.
     """
     with suppress(AttributeError, TypeError):
-        shared = type(cache._cache_file)(
+        shared = _Functions(
             cache_path=str(place), filename_base=cache._impl.filename_base,
             source_stamp=place.parent.name)
         cache._impl._locator._cache_path = cache._cache_path = str(place)

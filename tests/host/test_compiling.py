@@ -1,6 +1,7 @@
 """Sources on which compiled kernels depend."""
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,39 @@ def test_a_full_disk_costs_time_alone(folder, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as change:
-        change.setattr(caching.IndexDataCacheFile, "save", full)
+        change.setattr(caching.IndexDataCacheFile, "_save_data", full)
         with pytest.warns(UserWarning, match=r"cannot be kept in .*cache.* \(No space left on "
                                              r"device\), so every process .*XDG_CACHE_HOME"):
             assert compiling.kernel(add_one)(1) == 2
     assert compiling.kernel(add_one)(1) == 2
     assert list(folder.rglob("*.nbc"))
+
+
+def test_processes_that_compile_at_once_do_not_mix_up_types(folder):
+    """As if each had found no function of the other, and the index of the first stayed: in numba's
+    own cache both functions have one number.
+    """
+    kept = folder.with_name("kept")
+    for number in (1, 1.5):
+        compiling.kernel(add_one)(number)
+        shutil.copytree(folder, kept, dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("*.nbi" if kept.exists() else ""))
+        shutil.rmtree(folder)
+    kept.rename(folder)
+    for number in (1, 1.5):
+        again = compiling.kernel(add_one)
+        assert repr(again(number)) == repr(number + 1)
+        assert sum(again.stats.cache_hits.values()) == 1
+
+
+def test_a_damaged_file_is_compiled_again(folder):
+    compiling.kernel(add_one)(1)
+    file, = folder.rglob("*.nbc")
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:10], whole[:-1], b"none"):
+        file.write_bytes(damaged)
+        assert compiling.kernel(add_one)(1) == 2
+        assert len(file.read_bytes()) == len(whole)
 
 
 def test_no_folder_to_write(folder, monkeypatch):
