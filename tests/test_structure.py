@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "bitstep_sim": {"bitstep", "bitstep_lab", "bitstep_hw"}}
 MAX_FLOORS = 7
 FLOORS = {
-    "bitstep": ["checks", "pipeline data plugins machine writing compiling levels progress",
+    "bitstep": ["checks compiling", "pipeline data plugins machine writing levels progress",
                 "golden quantization cycles options",
                 "training devices", "estimators search cli", "doctor dask __init__ __main__"],
     "bitstep_gradients": ["errors kernels vectors", "keys wire", "codecs", "control registry",

@@ -1,24 +1,13 @@
-"""Loops of the solver, compiled by numba. They compute what ``layers`` does, bit for bit.
+"""Loops of the solver, compiled by numba. They compute what ``layers`` does, bit for bit."""
 
-All of them are in this file, so that numba's cache, which looks at one file alone, is never stale.
-"""
-
-from typing import Any
-
-import numba
 import numpy as np
+
+from bitstep.compiling import kernel, routine
 
 LANE = 16           # candidates that run in vectors
 
 
-def _compiled(function: Any) -> Any:
-    try:
-        return numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:            # no folder that a cache could be in
-        return numba.njit(nogil=True)(function)
-
-
-@_compiled
+@routine
 def _sum_least(starts, places, slopes, low, high, place, factor, end, lanes):
     """Least cost over k from low to high, and the first k that has it.
 
@@ -48,7 +37,7 @@ def _sum_least(starts, places, slopes, low, high, place, factor, end, lanes):
     return least, first
 
 
-@_compiled
+@routine
 def _sum_lane(starts, places, slopes, factors, ends, first, low, high, after, best):
     """All k from low to high for LANE candidates from ``first``, which run in vectors."""
     lane = slice(first, first + LANE)
@@ -65,7 +54,7 @@ def _sum_lane(starts, places, slopes, factors, ends, first, low, high, after, be
             best[j] = k if better else best[j]
 
 
-@_compiled
+@kernel
 def sum_layer(starts, places, slopes, factors, ends):
     """A layer of ``SumCosts``; see ``layers.next_layer``."""
     size = places.size
@@ -89,7 +78,7 @@ def sum_layer(starts, places, slopes, factors, ends):
     return after, best[:size]
 
 
-@_compiled
+@routine
 def _top_stride(size):
     """The least power of two of at least ``size``."""
     stride = 1
@@ -98,7 +87,7 @@ def _top_stride(size):
     return stride
 
 
-@_compiled
+@kernel
 def fill_row(places, weights, row, costs, arms):
     """A row of the tables of ``SplitCosts``."""
     size, half = places.size, 1 << row
@@ -117,7 +106,7 @@ def fill_row(places, weights, row, costs, arms):
                 moment += weights[here] * (sign * (places[here] - places[middle]))
 
 
-@_compiled
+@routine
 def _split_least(before, places, weights, costs, arms, low, high, j):
     least, first = np.inf, low
     k = low
@@ -139,7 +128,7 @@ def _split_least(before, places, weights, costs, arms, low, high, j):
     return least, first
 
 
-@_compiled
+@kernel
 def split_layer(before, places, weights, costs, arms):
     """A layer of ``SplitCosts``; see ``layers.next_layer``."""
     size = places.size
@@ -155,7 +144,7 @@ def split_layer(before, places, weights, costs, arms):
     return after, best[:size]
 
 
-@_compiled
+@kernel
 def split_weights(values, low, per_unit, bins):
     """Weights of ``bins`` + 1 equally spaced places; see ``optimal.split_weights``."""
     lower, upper = np.zeros(bins + 1), np.zeros(bins + 1)

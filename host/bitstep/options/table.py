@@ -35,6 +35,7 @@ DEFAULT_EPOCHS = 20
 MOST_EPOCHS = 1_000_000     # of one training: each takes some 400 bytes before it begins
 OUTER_STEPS = 100           # of bit-centred training, at most
 LEAST_OUTER_STEPS = 10      # of which some trainings need more to reach the optimum
+CENTRED_PLANES = 4          # of its inner passes, if nothing else is asked for
 TOL = 1e-4                  # of bit-centred training
 LEAST_L2 = 1e-100           # of a penalty that is not 0; of smaller ones some ratios are not finite
 EPSILON = 1.35              # with normal residuals, 95 % of the efficiency of least squares (Huber)

@@ -7,8 +7,6 @@ import numpy as np
 from bitstep.checks import is_integer
 from bitstep.pipeline.parts.formats import BIT_PLANE_BITS, BIT_PLANES
 
-CENTRED_PLANES = 4          # of bit-centred inner passes, if nothing else is asked for
-
 
 def check_planes(encoding: str, planes: Any, n_epochs: int) -> None:
     """Raise ValueError unless there is a number of planes for every epoch on bit-plane rows, and

@@ -169,26 +169,6 @@ def automatic_batch(n_rows: int) -> int:
                 if n_rows * DEFAULT_EPOCHS >= LEAST_UPDATES * batch), default=1)
 
 
-def automatic_schedule(step: object, whole: bool) -> str:
-    """Name of the schedule that suits a training.
-
-    ``linear`` has gone furthest after its last epoch: steps stay long while the model is far off,
-    along the directions of collinear columns above all, and are short at the end [1]. It has to
-    know how many epochs there will be. A step that a user chose was tuned with ``inverse``.
-
-    [1] Defazio, Cutkosky, Mehta, Mishchenko: Optimal linear decay learning rate schedules and
-    further refinements, 2023.
-
-    Parameters
-    ----------
-    step : float, "auto" or None
-        As asked for.
-    whole : bool
-        False if the training may stop before its last epoch, or is one of several calls.
-    """
-    return "linear" if whole and step in (None, "auto") else "inverse"
-
-
 # How the factors of the automatic step were tuned.
 # Least squares is tuned on six data sets with 1 to 8 bits, its g on half of those of
 # docs/results/defaults.md. The other losses are tuned with

@@ -4,6 +4,7 @@ from typing import Any
 
 from bitstep.options.rules import Request
 from bitstep.options.table import (
+    CENTRED_PLANES,
     DEFAULT_EPOCHS,
     OUTER_STEPS,
     PATIENCE,
@@ -12,8 +13,26 @@ from bitstep.options.table import (
     VALIDATION_FRACTION,
 )
 from bitstep.pipeline.parts.formats import BIT_PLANES
-from bitstep.training.planes import CENTRED_PLANES
-from bitstep.training.schedules import automatic_schedule
+
+
+def automatic_schedule(step: object, whole: bool) -> str:
+    """Name of the schedule that suits a training.
+
+    ``linear`` has gone furthest after its last epoch: steps stay long while the model is far off,
+    along the directions of collinear columns above all, and are short at the end [1]. It has to
+    know how many epochs there will be. A step that a user chose was tuned with ``inverse``.
+
+    [1] Defazio, Cutkosky, Mehta, Mishchenko: Optimal linear decay learning rate schedules and
+    further refinements, 2023.
+
+    Parameters
+    ----------
+    step : float, "auto" or None
+        As asked for.
+    whole : bool
+        False if the training may stop before its last epoch, or is one of several calls.
+    """
+    return "linear" if whole and step in (None, "auto") else "inverse"
 
 
 class Solver:
