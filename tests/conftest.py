@@ -28,10 +28,24 @@ def pytest_configure(config):
         # A busy machine is slow, which is no fault of what is tested.
         settings.register_profile("bitstep", deadline=None)
         settings.load_profile("bitstep")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Failures(config))
     if config.option.markexpr == "not slow" and find_spec("bitstep_sim"):
         from bitstep_sim.board import units
         # By day a board runs a few seconds, for which `-O2` would compile half as long again.
         units.FAST = ("-O1", "-march=native")
+
+
+class _Failures:
+    """Names a failure when it happens: a run of hours may be stopped before its summary."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def pytest_runtest_logreport(self, report):
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reporter.write_line(f"\nFAILED {report.nodeid}")
 
 
 @pytest.hookimpl(hookwrapper=True)
