@@ -167,6 +167,33 @@ def test_clock_where_the_counter_of_cycles_begins_anew():
     assert not found.may_be(1.1e8)
 
 
+@pytest.mark.parametrize("slower, least, most", [
+    (100, 299_000, 310_000), (500, 100_000, 110_000), (5000, 100_000, 110_000),
+    (1_000_000, 590, 610)])
+def test_clock_of_a_simulated_board_on_a_busy_machine(monkeypatch, slower, least, most):
+    """It sees enough cycles for four digits, though it takes longer, up to 20 times as long."""
+    class Slow(Words):
+        now = 0.0
+
+        def seconds(self):
+            return self.now
+
+        def read(self, offset):
+            if offset == OFFSETS["CYCLES_LO"]:
+                return int(1e8 * self.now)
+            return Status.BUSY if offset == OFFSETS["STATUS"] else 0
+
+        def wait(self, done, timeout_s):
+            self.now += timeout_s / slower
+            return done()
+
+    board = Slow()
+    monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: slower * board.now))
+    found = runs.measure_clock(examined(board)[0], 10.0)
+    assert found is not None
+    assert least <= 1e8 * board.now <= most
+
+
 def test_clocks_of_a_sweep_are_each_faster():
     """Dividers of a PLL of 1 GHz, to twice the board's own clock."""
     device: Any = SimpleNamespace(try_clock=lambda hz: 1e9 / round(1e9 / hz))
