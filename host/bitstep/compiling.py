@@ -128,8 +128,9 @@ def kernel(function: Any) -> Any:
 class _Functions(caching.IndexDataCacheFile):
     """Compiled functions of a kernel, each in a file whose name follows from its types.
 
-    numba numbers the files, in an index that two processes may extend at once: each of them then
-    gives the same number to a function for other types, and a later process loads the wrong one.
+    numba numbers the files, and keeps an index of the numbers. Two processes that extend the index
+    at once give one number to functions for different types, and a later process loads the wrong
+    one of the two.
     """
 
     def save(self, key, data):

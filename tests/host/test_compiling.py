@@ -2,6 +2,8 @@
 
 import errno
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,20 +61,34 @@ def test_a_full_disk_costs_time_alone(folder, monkeypatch):
 
 
 def test_processes_that_compile_at_once_do_not_mix_up_types(folder):
-    """As if each had found no function of the other, and the index of the first stayed: in numba's
-    own cache both functions have one number.
+    """Each begins with an empty cache. All functions stay, but of numba's indices the first alone:
+    with them both functions have one number.
     """
-    kept = folder.with_name("kept")
-    for number in (1, 1.5):
+    first, second = folder.with_name("first"), folder.with_name("second")
+    for number, kept in ((1, first), (1.5, second)):
         compiling.kernel(add_one)(number)
-        shutil.copytree(folder, kept, dirs_exist_ok=True,
-                        ignore=shutil.ignore_patterns("*.nbi" if kept.exists() else ""))
-        shutil.rmtree(folder)
-    kept.rename(folder)
+        folder.rename(kept)
+    shutil.copytree(second, first, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.nbi"))
+    first.rename(folder)
     for number in (1, 1.5):
         again = compiling.kernel(add_one)
         assert repr(again(number)) == repr(number + 1)
         assert sum(again.stats.cache_hits.values()) == 1
+
+
+def test_another_process_finds_what_was_compiled(folder):
+    """Names of files hold no places in memory."""
+    program = ("import sys\n"
+               "from bitstep import compiling\n"
+               "compiling._cache_folder = lambda _: sys.argv[1]\n"
+               f"from {__name__} import add_one\n"
+               "print(compiling.kernel(add_one)(1))\n")
+    run = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True,
+                         text=True, timeout=120, check=True, cwd=Path(__file__).parents[2])
+    assert run.stdout == "2\n"
+    found = compiling.kernel(add_one)
+    assert found(1) == 2
+    assert sum(found.stats.cache_hits.values()) == 1
 
 
 def test_a_damaged_file_is_compiled_again(folder):

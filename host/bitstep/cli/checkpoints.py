@@ -143,7 +143,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         # Older checkpoints have no such entries.
         "model-bits": training.model_bits or None, "update-bits": training.update_bits or None,
         "planes": training.asked_planes,
-        "solver": training.solver if training.exact else None,
+        "solver": None if training.solver == "sgd" else training.solver,
         "multinomial": objective.multinomial or None,
         # Only floating-point rows are rounded by these two.
         "lookahead": config.ahead.of_result(beats) if floats else None,

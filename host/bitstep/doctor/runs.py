@@ -271,6 +271,10 @@ class MeasuredClock:
 def measure_clock(session: Session, longest_s: float) -> MeasuredClock | None:
     """Measure the clock by the cycles of the run under way and the time on the board.
 
+    It takes :data:`LOOK_S`, or longer where reading a register does. Time on a simulated board goes
+    more slowly than here: it may take 20 times as long, until the board's has gone on by
+    :data:`ENOUGH_S`.
+
     Parameters
     ----------
     session : Session
@@ -287,7 +291,6 @@ def measure_clock(session: Session, longest_s: float) -> MeasuredClock | None:
     span = min(max(LOOK_S, 40 * (after - before)), longest_s / 2)
     started = time.monotonic()
     while (passed := session.seconds() - before) < span:
-        # A simulated board's time goes more slowly, above all on a busy machine.
         waited = (time.monotonic() - started) / span
         if (waited >= 1 and passed >= ENOUGH_S) or waited >= 20 or session.wait_done(span / 20):
             break

@@ -196,8 +196,8 @@ class Training:
         for name in ("batch", "model_range", "tol", "model_bits", "update_bits"):
             if name != "model_range" or self.model_range is not None:
                 OPTIONS[name].kind.check(name, getattr(self, name))
-        exact = self.exact
-        if self.tol and not exact:
+        solver_of(self.solver)          # refuses other names
+        if self.tol and not self.exact:
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
                              f"not {self.solver!r}, which stops by the rule of stopping")
         for name in ("model_bits", "update_bits"):

@@ -40,7 +40,7 @@ class CorrectionPeriods:
 
     @property
     def meets_boundary(self):
-        """True if the next row with data is a boundary that it adds the correction at itself."""
+        """True if the next row with data is a boundary, and adds the correction itself."""
         return self.at_boundary
 
     def end_of_data_row(self, end):
@@ -110,7 +110,7 @@ class DrainedPeriods(CorrectionPeriods):
 
     @property
     def meets_boundary(self):
-        """No row with data: the row before it did."""
+        """False: the row without data has added the correction."""
         return False
 
     def _end_of_row(self, end):
