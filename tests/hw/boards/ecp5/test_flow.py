@@ -563,7 +563,7 @@ def flows(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tools, "_run", run)
     monkeypatch.setattr(tools, "versions", dict)
-    monkeypatch.setattr(tools.output_registers, "use_output_registers", lambda *_: None)
+    monkeypatch.setattr(tools.block_registers, "use_registers", lambda *_: None)
     return [tools.Flow(tmp_path, "", top="top", target=ulx3s.TARGET) for _ in range(4)], called
 
 

