@@ -3,8 +3,8 @@
 A product that a register takes as it is can be kept by the multiplier's own output register. The
 multiplier then needs its 3.5 ns before that register (speed grade 6) and nothing but the wire
 after it, instead of 3.9 ns between two wires. A memory block answers 5.8 ns after its clock, and
-its output register within one. With registers at a multiplier's inputs, too, wires to it have a
-cycle for themselves.
+its output register within one. With registers at a multiplier's inputs the wires to it have a cycle
+for themselves.
 """
 
 import re
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 REGISTER = "TRELLIS_FF"
 MULTIPLIER = "MULT18X18D"
 MEMORY = "DP16KD"
+_PRODUCT = r"P\d+"  # names of a product's bits
 _WIDE = 36          # data width at which a memory block writes at side A and reads at side B
 
 
@@ -29,15 +30,16 @@ class _Outputs:
 
 
 def use_registers(netlist: dict, top: str):
-    """Move registers into multipliers and memory blocks: those at their outputs, then those at
-    the inputs of multipliers. ``netlist`` is changed in place.
+    """Move registers into memory blocks and multipliers: those behind memory blocks, those at both
+    inputs of a multiplier, and those behind the other multipliers. ``netlist`` is changed in place.
     """
-    use_output_registers(netlist, top)
+    use_output_registers(netlist, top, MEMORY)
     use_input_registers(netlist, top)
+    use_output_registers(netlist, top, MULTIPLIER)
 
 
-def use_output_registers(netlist: dict, top: str) -> int:
-    """Move registers into the multipliers and memory blocks in front of them, in a netlist that
+def use_output_registers(netlist: dict, top: str, kind: str) -> int:
+    """Move registers into the multipliers or memory blocks in front of them, in a netlist that
     Yosys wrote as JSON.
 
     A cell is changed if each of its used outputs goes to one register and nowhere else, and all of
@@ -52,6 +54,9 @@ def use_output_registers(netlist: dict, top: str) -> int:
         The netlist, flat and of primitives; changed in place.
     top : str
         Its top module.
+    kind : str
+        Which cells: :data:`MULTIPLIER`, without those that have registers already, or
+        :data:`MEMORY`.
 
     Returns
     -------
@@ -60,41 +65,46 @@ def use_output_registers(netlist: dict, top: str) -> int:
     """
     cells = netlist["modules"][top]["cells"]
     sinks = _sinks(cells, netlist["modules"][top].get("ports", {}))
-    return sum(_use(cell, outputs, cells, sinks)
-               for cell in list(cells.values()) for outputs in _outputs(cell))
+    return sum(_use(cell, outputs, cells, sinks) for cell in list(cells.values())
+               if cell["type"] == kind for outputs in _outputs(cell))
 
 
 def use_input_registers(netlist: dict, top: str) -> int:
-    """Move registers into the multipliers behind them, which have an output register already.
+    """Move registers into the multipliers behind them, if registers take their products.
 
     A multiplier is changed if each bit of its factors is 0 or a register that takes the output of
-    another register as it is, by the clock of the product. Behind gates a register stays where it
-    is: the way to the multiplier would be added to that through the gates. Both factors or none:
-    nextpnr knows no times of multipliers with registers for one. A register that goes elsewhere,
-    too, stays for what is left.
+    another register as it is, all by one clock. Behind gates a register stays where it is: the way
+    to the multiplier would be added to that through the gates. Both factors or none: nextpnr knows
+    no times of multipliers with registers for one. A register that goes elsewhere, too, stays for
+    what is left. The product's register stays outside: the ways from it to the sum and to it from
+    the multiplier, which is far from most of what it serves, have a cycle each.
 
-    Parameters and result are those of :func:`use_output_registers`.
+    ``netlist`` and ``top`` are those of :func:`use_output_registers`, as is what is returned.
     """
     module = netlist["modules"][top]
     cells = module["cells"]
+    sinks = _sinks(cells, module.get("ports", {}))
     drivers = {bit: name for name, cell in cells.items()
                for port, bits in cell["connections"].items()
                if cell["port_directions"][port] == "output" for bit in bits}
     changed, moved = 0, set()
     for cell in cells.values():
-        if cell["type"] != MULTIPLIER or not _has_register(cell):
+        if cell["type"] != MULTIPLIER or not _registers(cell, _PRODUCT, cells, sinks):
             continue
         # A sign would move with its factor. Yosys's signs are constants.
         registers = {port: drivers.get(bit) for port, (bit,) in cell["connections"].items()
                      if re.fullmatch(r"[AB]\d+|SIGNED[AB]", port)
                      and bit not in (["0"] if port[0] in "AB" else ["0", "1"])}
-        if not all(_follows_a_register(name, cells, drivers, cell["connections"]["CLK0"])
-                   for name in registers.values()):
+        if not all(_follows_a_register(name, cells, drivers) for name in registers.values()):
+            continue
+        clocks = {cells[name]["connections"]["CLK"][0] for name in registers.values()}
+        if len(clocks) != 1:
             continue
         for port, name in registers.items():
             cell["connections"][port] = cells[name]["connections"]["DI"]
-        cell["parameters"] |= {f"REG_INPUT{factor}_{name}": f"{name}0"
-                               for factor in "AB" for name in ("CLK", "CE", "RST")}
+        _connect(cell, _always(clocks), {
+            f"REG_INPUT{factor}_{name}": f"{name}0" for factor in "AB"
+            for name in ("CLK", "CE", "RST")})
         moved.update(registers.values())
         changed += 1
     sinks = _sinks(cells, module.get("ports", {}))
@@ -104,30 +114,29 @@ def use_input_registers(netlist: dict, top: str) -> int:
     return changed
 
 
-def _follows_a_register(name, cells, drivers, clock):
-    """Return True for a register that takes another's output as it is, by this clock."""
-    if name is None or not _plain(cells[name]) or cells[name]["connections"]["CLK"] != clock:
+def _follows_a_register(name, cells, drivers):
+    """Return True for a register that takes another's output as it is."""
+    if name is None or not _plain(cells[name]):
         return False
     before = cells.get(drivers.get(cells[name]["connections"]["DI"][0]))
-    return before is not None and _has_register(before)
-
-
-def _has_register(cell):
-    """Return True if a cell's outputs come from registers."""
-    parameters = cell["parameters"]
-    return cell["type"] == REGISTER or parameters.get("REG_OUTPUT_CLK") == "CLK0" \
-        or parameters.get("REGMODE_A") == "OUTREG"
+    return before is not None and (before["type"] == REGISTER
+                                   or before["parameters"].get("REGMODE_A") == "OUTREG")
 
 
 def _outputs(cell):
-    if cell["type"] == MULTIPLIER:
-        return [_Outputs(r"P\d+", None, {"CE0": ["1"], "RST0": ["0"]},
+    if cell["type"] == MULTIPLIER and cell["parameters"].get("REG_INPUTA_CLK", "NONE") == "NONE":
+        return [_Outputs(_PRODUCT, None, {},
                          {"REG_OUTPUT_CLK": "CLK0", "REG_OUTPUT_CE": "CE0",
                           "REG_OUTPUT_RST": "RST0"})]
     if cell["type"] == MEMORY and int(cell["parameters"]["DATA_WIDTH_B"], 2) == _WIDE:
         return [_Outputs(r"DO[AB]\d+", "CLKB", {"OCEA": ["1"], "OCEB": ["1"]},
                          {"REGMODE_A": "OUTREG", "REGMODE_B": "OUTREG"})]
     return []
+
+
+def _always(clocks):
+    """Inputs of a multiplier whose registers move in every cycle."""
+    return {"CLK0": list(clocks), "CE0": ["1"], "RST0": ["0"]}
 
 
 def _use(cell, outputs, cells, sinks):
@@ -142,12 +151,16 @@ def _use(cell, outputs, cells, sinks):
         return False
     for port, register in registers.items():
         cell["connections"][port] = cells.pop(register)["connections"]["Q"]
-    inputs = outputs.inputs if outputs.clock else outputs.inputs | {"CLK0": list(clocks)}
+    _connect(cell, outputs.inputs if outputs.clock else _always(clocks), outputs.parameters)
+    return True
+
+
+def _connect(cell, inputs, parameters):
+    """Give a cell further inputs and other parameters."""
     for port, bits in inputs.items():
         cell["port_directions"][port] = "input"
         cell["connections"][port] = bits
-    cell["parameters"] |= outputs.parameters
-    return True
+    cell["parameters"] |= parameters
 
 
 def _sinks(cells, ports):

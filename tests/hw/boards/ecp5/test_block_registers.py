@@ -10,10 +10,7 @@ from amaranth.lib import memory
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.boards.ecp5 import tools, ulx3s
-from bitstep_hw.boards.ecp5.block_registers import (
-    use_input_registers,
-    use_output_registers,
-)
+from bitstep_hw.boards.ecp5.block_registers import use_input_registers, use_registers
 from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay, multiply
 
@@ -62,10 +59,18 @@ def netlist_with(first, *registers, more=(), ports=None):
     return {"modules": {"top": {"cells": cells, "ports": ports or {}}}}
 
 
+def count_changes(netlist, top):
+    """Number of cells that got registers."""
+    cells = netlist["modules"][top]["cells"]
+    before = json.loads(json.dumps(cells))
+    use_registers(netlist, top)
+    return sum(cell["parameters"] != before[name]["parameters"] for name, cell in cells.items())
+
+
 def test_registers_of_a_multiplier():
     netlist = netlist_with(multiplier(3), flip_flop(10, 20), flip_flop(11, 21),
                            more=[flip_flop(20, 30)])
-    assert use_output_registers(netlist, "top") == 1
+    assert count_changes(netlist, "top") == 1
     cells = netlist["modules"]["top"]["cells"]
     assert list(cells) == ["first", "more_0"]
     product = cells["first"]
@@ -80,7 +85,7 @@ def test_registers_of_a_multiplier():
 
 def test_registers_of_a_memory_block():
     netlist = netlist_with(memory_block(3), flip_flop(10, 20), flip_flop(11, 21))
-    assert use_output_registers(netlist, "top") == 1
+    assert count_changes(netlist, "top") == 1
     cells = netlist["modules"]["top"]["cells"]
     assert list(cells) == ["first"]
     found = cells["first"]
@@ -126,20 +131,19 @@ OTHERS = {
     *(pytest.param(netlist, id=name) for name, netlist in OTHERS.items())])
 def test_outputs_that_need_more_than_a_register(netlist):
     before = json.dumps(netlist)
-    assert use_output_registers(netlist, "top") == 0
+    assert count_changes(netlist, "top") == 0
     assert json.dumps(netlist) == before
 
 
 def factors(**changes):
-    """A multiplier with an output register, whose factors are the bits 4 and 5, ``changes`` aside,
-    and registers of them, whose values are the bits 14 and 15, of registers, too.
+    """A multiplier whose factors are the bits 4 and 5, ``changes`` aside, the registers of these,
+    whose values are the bits 14 and 15, of registers, too, and its product's register.
     """
     product = multiplier(1)
-    product["connections"] |= {"A1": ["0"], "SIGNEDA": ["1"], "CLK0": [2], "CE0": ["1"],
-                               "RST0": ["0"]} | changes.get("connections", {})
-    product["parameters"] |= {"REG_OUTPUT_CLK": "CLK0"} | changes.get("parameters", {})
-    product["port_directions"] |= dict.fromkeys(set(product["connections"]) - {"P0"}, "input")
-    return netlist_with(product, *changes.get("registers", (flip_flop(14, 4), flip_flop(15, 5))),
+    product["connections"] |= {"A1": ["0"], "SIGNEDA": ["1"]} | changes.get("connections", {})
+    product["port_directions"] |= {"A1": "input", "SIGNEDA": "input"}
+    return netlist_with(product, changes.get("product", flip_flop(10, 20)),
+                        *changes.get("registers", (flip_flop(14, 4), flip_flop(15, 5))),
                         more=changes.get("more", (flip_flop(24, 14), flip_flop(25, 15, enable=7))))
 
 
@@ -149,13 +153,14 @@ INPUT_REGISTERS = {"REG_INPUTA_CLK": "CLK0", "REG_INPUTA_CE": "CE0", "REG_INPUTA
 
 def test_registers_of_factors():
     netlist = factors()
-    assert use_input_registers(netlist, "top") == 1
+    use_registers(netlist, "top")
     cells = netlist["modules"]["top"]["cells"]
-    assert list(cells) == ["first", "more_0", "more_1"]
-    assert cells["first"]["parameters"] == {"REG_OUTPUT_CLK": "CLK0"} | INPUT_REGISTERS
+    # The product's register stays, so that there is one between multiplier and sum.
+    assert list(cells) == ["first", "register_0", "more_0", "more_1"]
+    assert cells["first"]["parameters"] == INPUT_REGISTERS
     found = cells["first"]["connections"]
-    assert [found[port] for port in ("A0", "A1", "B0", "SIGNEDA", "P0")] == [
-        [14], ["0"], [15], ["1"], [10]]
+    assert [found[port] for port in ("A0", "A1", "B0", "SIGNEDA", "P0", "CLK0", "CE0", "RST0")] == [
+        [14], ["0"], [15], ["1"], [10], [2], ["1"], ["0"]]
 
 
 def test_a_factor_that_goes_elsewhere_keeps_its_register():
@@ -163,18 +168,16 @@ def test_a_factor_that_goes_elsewhere_keeps_its_register():
     netlist = factors(more=[flip_flop(24, 14), flip_flop(25, 15), elsewhere])
     assert use_input_registers(netlist, "top") == 1
     cells = netlist["modules"]["top"]["cells"]
-    assert list(cells) == ["first", "register_1", "more_0", "more_1", "more_2"]
+    assert list(cells) == ["first", "register_0", "register_2", "more_0", "more_1", "more_2"]
     assert cells["first"]["connections"]["B0"] == [15]
 
 
-def test_factors_from_blocks_with_registers():
-    product = cell("MULT18X18D", "P", {"A0": [44], "B0": [45], "P0": [14], "CLK0": [2]},
-                   REG_OUTPUT_CLK="CLK0")
+def test_factors_from_memory_blocks():
     answer = memory_block(1)
     answer["connections"]["DOA0"] = [15]
     for mode, moved in (("OUTREG", 1), ("NOREG", 0)):
         answer["parameters"] |= {"REGMODE_A": mode, "REGMODE_B": mode}
-        assert use_input_registers(factors(more=[product, answer]), "top") == moved
+        assert use_input_registers(factors(more=[flip_flop(24, 14), answer]), "top") == moved
 
 
 @pytest.mark.parametrize("changes", [
@@ -187,7 +190,7 @@ def test_factors_from_blocks_with_registers():
     {"more": [flip_flop(24, 14), {**flip_flop(25, 15), "type": "LUT4"}]},
     {"more": [flip_flop(24, 14)]},
     {"connections": {"A1": ["1"]}}, {"connections": {"SIGNEDA": [6]}},
-    {"parameters": {"REG_OUTPUT_CLK": "NONE"}},
+    {"product": flip_flop(10, 20, enable=7)},
 ], ids=["port", "enable", "clocks", "set", "edge", "logic", "logic-before", "port-before", "one",
         "sign", "product"])
 def test_factors_that_come_otherwise(changes):
