@@ -151,7 +151,7 @@ class PlaneFrontEnd(FrontEnd):
             sizes.last_lanes.eq(check.registers.last_lanes),
             check.plane_units.eq(sizes.plane_units), check.last_groups.eq(sizes.last_groups),
         ]
-        return (check.product(m, sizes.groups) + (UNIT_GROUPS - 1)) // UNIT_GROUPS
+        return check.product(m, sizes.groups, per=UNIT_GROUPS)
 
     def reads_derivatives(self, registers):
         """1 if the labels of a run are derivatives at a centre."""

@@ -149,14 +149,24 @@ class RunCheck(wiring.Component):
         return [need.asked(self.registers) for need in NEEDS
                 if need.choice in choices and not getattr(self.config, need.choice)]
 
-    def product(self, m, length):
-        """Multiply rows by the length of one, a bit a cycle; returns the product."""
-        total, addend, factor = Signal(53), Signal(52), Signal(20)
+    def product(self, m, length, per=1):
+        """Multiply rows by the length of one, a bit a cycle.
+
+        Returns how often ``per``, a power of two, goes into the product, rounded up: 32 bits, and
+        above them that there are more. That bit is a register of its own, since a run begins or
+        ends in the cycle in which ``bad`` is right.
+        """
+        shift = per.bit_length() - 1
+        width = 32 + shift
+        total, addend, factor = Signal(width), Signal(width), Signal(20)
+        too_many, lost = Signal(), Signal()     # of the total; of the addend's ones
         m.d.sync += self.ready.eq(factor[1:] == 0)
         with m.If(self.start):
-            m.d.sync += [self.ready.eq(0), total.eq(0), addend.eq(self.registers.rows),
-                         factor.eq(length)]
+            m.d.sync += [self.ready.eq(0), total.eq(per - 1), addend.eq(self.registers.rows),
+                         factor.eq(length), too_many.eq(0), lost.eq(0)]
         with m.Else():              # on and on: once the factor is 0, the product stays
-            m.d.sync += [total.eq(total + Mux(factor[0], addend, 0)), addend.eq(addend << 1),
-                         factor.eq(factor >> 1)]
-        return total
+            more = total + Mux(factor[0], addend, 0)
+            m.d.sync += [total.eq(more), addend.eq(addend << 1), factor.eq(factor >> 1),
+                         lost.eq(lost | addend[-1]),
+                         too_many.eq(too_many | more[width] | (factor[0] & lost))]
+        return Cat(total[shift:], too_many)

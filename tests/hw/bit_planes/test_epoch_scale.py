@@ -42,7 +42,9 @@ def test_numbers_of_an_epoch(config, least, flags):
 
 @pytest.mark.parametrize("n_features, n_rows, wrong", [
     (1, 1, False), (5, (1 << 32) - 1, False), (4096, 1000, False), (1001, 77, False),
-    (4096, (1 << 32) - 1, True)])
+    (512, (1 << 32) - 1, False), (516, ((1 << 39) - 128) // 129, False),
+    (516, ((1 << 39) - 128) // 129 + 1, True),
+    (1024, 1 << 31, True), (4096, (1 << 32) - 1, True)])
 def test_sizes_of_a_run(n_features, n_rows, wrong):
     dut = once(RunCheck, config=LINEAR)
     layout, beats = BitPlaneLayout(n_features), LINEAR.rows.beats(n_features)

@@ -14,7 +14,8 @@ GOOD = {"rows": 1000, "beats_per_row": 3, "last_lanes": 21, "epochs": 1, "batch"
 
 @each("rows, beats, wrong", [
     (1, 1, False), (1000, 3, False), ((1 << 32) - 1, 1, False), ((1 << 31) - 1, 2, False),
-    (1 << 31, 2, True), ((1 << 32) - 1, 3, True)])
+    (1 << 31, 2, True), (1 << 30, 3, False), ((1 << 32) // 3, 3, False),
+    ((1 << 32) // 3 + 1, 3, True), ((1 << 32) - 1, 3, True)])
 @each("period", [0, 5])
 def test_sizes(rows, beats, wrong, period):
     """A block of rows that is too long for its register is wrong, as soon as that is known."""
