@@ -8,20 +8,22 @@ from bitstep_hw.shell.run_check import RunCheck
 from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
-CONFIG = PipelineConfig(bits=3, max_features=63)        # 21 lanes, 11 pairs of words a beat
+CONFIG = PipelineConfig(bits=3, max_features=105)       # 21 lanes, 11 pairs of words a beat
 GOOD = {"rows": 1000, "beats_per_row": 3, "last_lanes": 21, "epochs": 1, "batch": 1, "copies": 1}
 
 
 @each("rows, beats, wrong", [
     (1, 1, False), (1000, 3, False), ((1 << 32) - 1, 1, False), ((1 << 31) - 1, 2, False),
-    (1 << 31, 2, True), (1 << 30, 3, False), ((1 << 32) // 3, 3, False),
+    (1 << 31, 2, True), (1 << 31, 5, True), (1 << 30, 3, False), ((1 << 32) // 3, 3, False),
     ((1 << 32) // 3 + 1, 3, True), ((1 << 32) - 1, 3, True)])
 @each("period", [0, 5])
 def test_sizes(rows, beats, wrong, period):
-    """A block of rows that is too long for its register is wrong, as soon as that is known."""
+    """A block of rows that is too long for its register is wrong, as soon as that is known; and
+    only that one.
+    """
     dut = once(RunCheck, config=CONFIG)
 
-    async def testbench(ctx):
+    async def check(ctx, rows, beats, wrong):
         put(ctx, dut.registers, {**GOOD, "rows": rows, "beats_per_row": beats,
                                  "correction_period": period})
         await ticks(ctx, 2)
@@ -32,11 +34,17 @@ def test_sizes(rows, beats, wrong, period):
             await ctx.tick()
             if ctx.get(dut.ready):
                 break
-        assert ctx.get(dut.bad) == wrong
-        assert ctx.get(dut.ready)
-        assert ctx.get(dut.row_beats) == (rows * beats) % (1 << 32)
+        for _ in range(40):     # a run reads the beats until its end
+            assert ctx.get(dut.bad) == wrong
+            assert ctx.get(dut.ready)
+            assert ctx.get(dut.row_beats) == (rows * beats) % (1 << 32)
+            await ctx.tick()
         assert ctx.get(dut.model_beats) == beats * 11 + 1
         assert ctx.get(dut.corrects) == (period != 0)
+
+    async def testbench(ctx):
+        await check(ctx, (1 << 32) - 1, 3, True)
+        await check(ctx, rows, beats, wrong)
 
     simulate(dut, testbench)
 
