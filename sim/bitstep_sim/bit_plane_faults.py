@@ -64,7 +64,7 @@ BIT_PLANE_FAULTS = [
          "delay(m, centre.scaled, 2,", "delay(m, centre.scaled, 1,",
          "pipeline/update/test_linear_solver.py"),
         ("condition dropped", "pipeline/update/linear_solver.py",
-         "rest_counts.eq(~counts & beyond)", "rest_counts.eq(0)",
+         "resting & beyond & counts", "resting & beyond & 0",
          "pipeline/update/test_linear_solver.py"),
         ("condition dropped", "shell/run_check.py",
          "(registers.proximal_period != 0)\n            if config.stages.full_passes else 1)",

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.parts.widths import MODEL_WIDTH, UPDATE_WIDTH
-from bitstep_hw.parts.arithmetic import multiply, out_of_range
+from bitstep_hw.parts.arithmetic import copies, multiply, out_of_range
 from bitstep_hw.pipeline.slot import slot_layout
 
 
@@ -27,7 +27,8 @@ class Intercept(wiring.Component):
     slot_1, slot_2 : In(slot_layout)
         A slot one and two cycles after its words are read.
     update : In(signed(32)), level : In
-        c of the row to apply, ``dot.product`` cycles before ``slot_1``; the intercept's level.
+        c of the row to apply, ``dot.product`` cycles before ``slot_1``; the intercept's level,
+        constant during an epoch.
     write : In(1), i : In(signed(32))
         Write the word; only between slots.
     word : Out(signed(32)), o : Out(signed(32))
@@ -57,7 +58,9 @@ class Intercept(wiring.Component):
         width = UPDATE_WIDTH + self.config.rows.intercept_width + 1      # of the product
         updated = Signal(signed(width + 1))
         frozen = Signal(signed(MODEL_WIDTH), reset_less=True)
-        delta = multiply(m, self.update, self.level, stages=self.config.stages.dot.product,
+        # A run's constant, which comes from afar.
+        (level,) = copies(m, self.level, 1, 1, name="level")
+        delta = multiply(m, self.update, level, stages=self.config.stages.dot.product,
                          valid=None, name="delta", width=width)
         m.d.comb += updated.eq(self.word - delta)
         sums = self.sums if self.config.stages.full_passes else C(0)

@@ -74,10 +74,12 @@ class ModelPort(wiring.Component):
         # Constants come after coefficients, and high halves after low ones.
         again, second, asked = Signal(), Signal(), Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
+        final = Signal.like(index)      # constant during a run
+        m.d.sync += final.eq(self.beats - 1)
         stopped = delay(m, self.stop, self.config.clock.strobe_delay, name="stopped")
         m.d.comb += [
             last_pair.eq(pair == self.pairs - 1),
-            last_index.eq(index == self.beats - 1),
+            last_index.eq(index == final),
             words.index.eq(index),
             words.pair.eq(pair),
             words.write_data.eq(Mux(words.clear, 0, self.i.payload)),

@@ -9,6 +9,7 @@ from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.parts.arithmetic import (
     add_signed,
     adder_tree,
+    copies,
     delay,
     delay_enable,
     delay_ports,
@@ -73,7 +74,9 @@ class DotProduct(wiring.Component):
         config = self.config
         stages = config.stages.dot.tree + config.stages.dot.product
         total, negative = self._total(m, enable_of(config, self.valid), stages)
-        constant = multiply(m, self.intercept, self.intercept_level,
+        # A run's constant, which comes from afar.
+        (level,) = copies(m, self.intercept_level, 1, 1, name="level")
+        constant = multiply(m, self.intercept, level,
                             stages=config.stages.dot.product,
                             valid=None, name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)
         constant = delay(m, constant, stages - config.stages.dot.product, name="constant")

@@ -19,6 +19,7 @@ from bitstep_hw.parts.arithmetic import (
     delay,
     delay_ports,
     enable_of,
+    extend,
     multiply,
     multiply_carry_save,
     out_of_range,
@@ -127,16 +128,16 @@ class LinearSolver(wiring.Component):
         if config.rounded_updates:
             round_linear(m, self, history, distance, (active, positive, *far), shift, steps)
             return m
-        step = self._row_step(m, history)
+        signed_steps = self._row_step(m, history)
         forgotten = self._decide(m, history, distance, positive)
         shifted = shifted_by(m, exact, shift, decoded=config.clock.every_cycle)
         rest = (C(0), C(0)) if centre is None else delay_ports(
             m, centre, history.dotted - 4, "rest", "beyond")
-        update = self._update(m, history, (shifted, *rest), (active, positive, *far), step,
-                              forgotten)
+        update = self._update(m, history, (shifted, *rest), (active, positive, *far),
+                              signed_steps, forgotten)
         history.push(Mux(forgotten, 0, update))
         if config.refetch:
-            m.d.sync += self.o_derivative_step.eq(step)
+            m.d.sync += self.o_derivative_step.eq(signed_steps[0])
         give_update(m, self, history, positive)
         return m
 
@@ -200,14 +201,17 @@ class LinearSolver(wiring.Component):
         return delay(m, factor, cycles - stages, name=f"factor_{d}")
 
     def _row_step(self, m, history):
-        """K of the row with one cycle left, rounded by its dither."""
+        """K of the row with one cycle left, rounded by its dither, and its negative."""
         fraction = self.steps.at("derivative_step", history.dotted)[:STEP_FRACTION]
         up = Signal(reset_less=True)
         m.d.sync += up.eq((fraction + self.dither)[STEP_FRACTION])
         step = Signal(UPDATE_WIDTH - 1, name="row_step", reset_less=True)
-        m.d.sync += step.eq(self.steps.at("derivative_step", 2)[STEP_FRACTION:]
-                            + delay(m, up, history.dotted - 3, name="up"))
-        return step
+        minus = Signal(signed(UPDATE_WIDTH), name="minus_step", reset_less=True)
+        whole = self.steps.at("derivative_step", 2)[STEP_FRACTION:]
+        late_up = delay(m, up, history.dotted - 3, name="up")
+        # -x is ~x + 1; rounding up takes the 1 away.
+        m.d.sync += [step.eq(whole + late_up), minus.eq(~extend(whole, UPDATE_WIDTH) + ~late_up)]
+        return step, minus
 
     def _subtracted(self, m, history, residual, addend, centre):
         """The mantissa times z - y, rounded and not, and flags that it is positive, above the bound
@@ -285,30 +289,31 @@ class LinearSolver(wiring.Component):
         parts = compress([less, *(~part for part in far)], width)
         m.d.sync += residual.eq(compressed_sum([*parts, self.dot], width))
 
-    def _update(self, m, history, updates, flags, step, forgotten):
+    def _update(self, m, history, updates, flags, signed_steps, forgotten):
         """c of the row with one cycle left, by the loss; its range is checked. ``flags``: the row
         is active, its label is positive, it is beyond the bound, and below its target by that.
         """
         shifted, rest, beyond = updates
         active, positive, far, below = flags
+        step, minus = signed_steps
+        squares, squared_hinge, hinge, huber = (
+            delay(m, self.loss == loss, 1, name=loss.name.lower())
+            for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER))
+        proportional, resting = Signal(), Signal()      # to the distance; at a centre
+        m.d.comb += [proportional.eq(squares | (squared_hinge & active) | (huber & ~far)),
+                     resting.eq(squared_hinge & ~active)]
+        up = (hinge & active & ~positive) | (huber & far & ~below)
+        down = (hinge & active & positive) | (huber & far & below)
+        # Not one choice after the other: these would be more steps in the cycle that decides.
         update = Signal(signed(UPDATE_WIDTH))
-        judged, step_counts, rest_counts = Signal(), Signal(), Signal()     # their range matters
-        with m.Switch(self.loss):
-            with m.Case(Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
-                counts = (self.loss == Loss.LEAST_SQUARES) | active
-                m.d.comb += [update.eq(Mux(counts, shifted, rest)), judged.eq(counts & ~forgotten),
-                             rest_counts.eq(~counts & beyond)]
-            with m.Case(Loss.HUBER):
-                m.d.comb += [update.eq(Mux(far, Mux(below, -step, step), shifted)),
-                             judged.eq(~far & ~forgotten), step_counts.eq(1)]
-            with m.Default():
-                m.d.comb += [update.eq(Mux(active, Mux(positive, -step, step), 0)),
-                             step_counts.eq(1)]
+        m.d.comb += update.eq(
+            Mux(proportional, shifted, 0) | Mux(resting, rest, 0) | Mux(up, step, 0)
+            | Mux(down, minus, 0))
         late = int(self.config.clock.fast)
-        valid, idle = history.stage_valid[1], history.stage_idle[1]
-        judged = delay(m, judged & valid & ~idle, late, name="judged")
-        step_counts = delay(m, step_counts & valid & ~idle, late, name="step_counts")
-        rest_left = delay(m, rest_counts & valid & ~idle, late, name="rest_left")
+        counts = history.stage_valid[1] & ~history.stage_idle[1]
+        judged = delay(m, proportional & ~forgotten & counts, late, name="judged")
+        step_counts = delay(m, (hinge | huber) & counts, late, name="step_counts")
+        rest_left = delay(m, resting & beyond & counts, late, name="rest_left")
         m.d.sync += self.overflowed.eq(
             (judged & out_of_range(delay(m, shifted, late, name="shifted"), UPDATE_WIDTH))
             | rest_left
