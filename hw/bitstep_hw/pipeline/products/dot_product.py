@@ -9,7 +9,6 @@ from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.parts.arithmetic import (
     add_signed,
     adder_tree,
-    copies,
     delay,
     delay_enable,
     delay_ports,
@@ -75,7 +74,7 @@ class DotProduct(wiring.Component):
         stages = config.stages.dot.tree + config.stages.dot.product
         total, negative = self._total(m, enable_of(config, self.valid), stages)
         # A run's constant, which comes from afar.
-        (level,) = copies(m, self.intercept_level, 1, 1, name="level")
+        level = delay(m, self.intercept_level, 1, name="level")
         constant = multiply(m, self.intercept, level,
                             stages=config.stages.dot.product,
                             valid=None, name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)

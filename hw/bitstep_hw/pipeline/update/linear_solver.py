@@ -303,7 +303,7 @@ class LinearSolver(wiring.Component):
         m.d.comb += [proportional.eq(squares | (squared_hinge & active) | (huber & ~far)),
                      resting.eq(squared_hinge & ~active)]
         up = (hinge & active & ~positive) | (huber & far & ~below)
-        down = (hinge & active & positive) | (huber & far & below)
+        down = (hinge & active & positive) | (huber & below)
         # Not one choice after the other: these would be more steps in the cycle that decides.
         update = Signal(signed(UPDATE_WIDTH))
         m.d.comb += update.eq(
