@@ -658,6 +658,17 @@ def test_range_beyond_the_hinge(update_interval, size, overflowed, positive):
 
 
 @pytest.mark.parametrize("update_interval", [2, 4])
+@each("c", [-7, 7])
+def test_derivative_too_large_of_an_active_row(update_interval, c):
+    """Only the update, that of the way to the target less the derivative, must fit."""
+    config = centred_config(update_interval, 1)
+    row = {"idle_row": 0, "label": (-1 << 30) + 1, "products": [0], "dither": NEAREST,
+           "dot": (1 << 20) - (1 << 29 + 4) + 16 * c}
+    assert run(config, [row], [1], mantissa=4 << 4, shift=1, label_shift=20,
+               loss=Loss.SQUARED_HINGE, derivatives=1) == [(4 * c, 0)]
+
+
+@pytest.mark.parametrize("update_interval", [2, 4])
 @each("label_shift", [16, 17, 30])
 def test_derivatives_to_nearest(update_interval, label_shift):
     """Without dither, with the step of a run that writes derivatives; which rows have data, and
