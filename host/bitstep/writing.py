@@ -7,6 +7,7 @@ import math
 import os
 import re
 import secrets
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,14 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 # Answers of file systems that reserve nothing in advance.
 _CANNOT_RESERVE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+
+
+def drop_output() -> None:
+    """Drop what is printed and cannot be written, which Python would say again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager

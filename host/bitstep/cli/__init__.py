@@ -20,7 +20,7 @@ from bitstep.cli.signals import stop_signals
 from bitstep.cli.words import in_options
 from bitstep.options.rules import RuleError
 from bitstep.plugins import entry_points
-from bitstep.writing import NOT_WRITTEN
+from bitstep.writing import NOT_WRITTEN, drop_output
 
 GROUP = "bitstep.commands"
 FIRST = ("train", "quantize", "predict")    # in this order; the others follow by name
@@ -157,18 +157,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        _drop_output()
+        drop_output()
         if not isinstance(error, BrokenPipeError):
             print(f"bitstep: error: {_text_of(error)}", file=sys.stderr)
     raise SystemExit(1)
-
-
-def _drop_output() -> None:
-    """Drop what is printed and cannot be written, which Python would say again at its end."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(parsed: argparse.Namespace, show: Any, message: Any, category: Any,
@@ -201,7 +193,7 @@ def _run(parsed: argparse.Namespace) -> int:
     except UsageError as error:
         parsed.parser.error(in_options(str(error), parsed.parser))
     except BrokenPipeError:     # who read our output has seen enough, as in `bitstep ... | head`
-        _drop_output()
+        drop_output()
     except USER_ERRORS as error:
         if parsed.debug:
             raise
@@ -210,7 +202,7 @@ def _run(parsed: argparse.Namespace) -> int:
             return _interrupted(parsed)
         text = in_options(_text_of(error), parsed.parser) or type(error).__name__
         print(f"bitstep {parsed.command}: error: {text}", file=sys.stderr)
-        _drop_output()
+        drop_output()
     except KeyboardInterrupt as error:
         if parsed.debug:
             raise

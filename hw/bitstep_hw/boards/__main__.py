@@ -3,6 +3,7 @@
 import functools
 import sys
 
+from bitstep.writing import drop_output
 from bitstep_hw.boards import pynq, release
 from bitstep_hw.boards.ecp5 import flow as ecp5
 from bitstep_hw.boards.zynq import BOARDS as ZYNQ_BOARDS
@@ -13,6 +14,18 @@ BOARDS = {"ecp5-85": ecp5.main,
 
 def main(arguments: list[str]) -> int:
     """Hand the options to the flow of the board."""
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:         # who read our output has seen enough, as in `... | head`
+        drop_output()
+    except OSError as error:        # a folder that is none, or a full disk
+        print(f"{error}: free some space, or choose another folder", file=sys.stderr)
+    return 1
+
+
+def _run(arguments):
     if arguments[:1] in (["-h"], ["--help"]):
         print("usage: python -m bitstep_hw.boards BOARD [options]\n"
               "       python -m bitstep_hw.boards release [options]\n\nBuild a board's bitstreams, "
@@ -23,11 +36,7 @@ def main(arguments: list[str]) -> int:
         print(f"The board must be one of {', '.join(BOARDS)}, "
               f"not {arguments[0] if arguments else 'nothing'}", file=sys.stderr)
         return 2
-    try:
-        return BOARDS.get(arguments[0], release.main)(arguments[1:])
-    except OSError as error:        # a folder that is none, or a full disk
-        print(f"{error}: free some space, or choose another folder", file=sys.stderr)
-        return 1
+    return BOARDS.get(arguments[0], release.main)(arguments[1:])
 
 
 if __name__ == "__main__":

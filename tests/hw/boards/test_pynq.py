@@ -6,6 +6,7 @@ Vivado would. The Tcl itself is in test_vivado_tcl.py.
 import dataclasses
 import gzip
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -697,6 +698,16 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
     folder = tmp_path / f"pynq-z2-{SMALL.name}"
     assert sorted(path.name for path in folder.iterdir()) == sorted(SOURCES)
     assert "vivado -mode batch -source build.tcl" in capsys.readouterr().out
+
+
+def test_reader_that_has_seen_enough():
+    """As in ``... | head -1``: no message, least of all one of a full disk."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([sys.executable, "-m", "bitstep_hw.boards", "--help"], stdout=writer,
+                           stderr=subprocess.PIPE, timeout=600)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, b"")
 
 
 def test_folder_that_cannot_be_written(tmp_path, elsewhere, capsys):
