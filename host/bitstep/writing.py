@@ -1,7 +1,10 @@
-"""Text for people, and files that are written whole: tables, numbers, durations, JSON."""
+"""Text for people, where it is printed, and files that are written whole: tables, numbers,
+durations, JSON.
+"""
 
 import contextlib
 import errno
+import io
 import json
 import math
 import os
@@ -20,6 +23,18 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 # Answers of file systems that reserve nothing in advance.
 _CANNOT_RESERVE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+
+
+def open_streams() -> None:
+    """Give a closed standard output or error (``>&-``) a place to write to: nowhere. What their
+    encoding does not have, as in names of files, is written as an escape.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))     # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def drop_output() -> None:

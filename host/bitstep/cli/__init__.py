@@ -5,8 +5,6 @@ A module has ``add_parser(commands)``, which declares the options and returns th
 """
 
 import argparse
-import io
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from bitstep.cli.signals import stop_signals
 from bitstep.cli.words import in_options
 from bitstep.options.rules import RuleError
 from bitstep.plugins import entry_points
-from bitstep.writing import NOT_WRITTEN, drop_output
+from bitstep.writing import NOT_WRITTEN, drop_output, open_streams
 
 GROUP = "bitstep.commands"
 FIRST = ("train", "quantize", "predict")    # in this order; the others follow by name
@@ -102,18 +100,6 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def _open_streams() -> None:
-    """Give a closed standard output or error (``>&-``) a place to write to: nowhere. What their
-    encoding does not have, as in names of files, is written as an escape.
-    """
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))     # noqa: SIM115
-        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
@@ -132,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     SystemExit
         With code 2 for wrong use, and 0 after ``--help``.
     """
-    _open_streams()
+    open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     parsed = _parsed(arguments)
     shown.quiet = getattr(parsed, "quiet", False)

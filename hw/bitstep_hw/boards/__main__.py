@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from bitstep.writing import drop_output
+from bitstep.writing import drop_output, open_streams
 from bitstep_hw.boards import pynq, release
 from bitstep_hw.boards.ecp5 import flow as ecp5
 from bitstep_hw.boards.zynq import BOARDS as ZYNQ_BOARDS
@@ -14,6 +14,7 @@ BOARDS = {"ecp5-85": ecp5.main,
 
 def main(arguments: list[str]) -> int:
     """Hand the options to the flow of the board."""
+    open_streams()
     try:
         code = _run(arguments)
         sys.stdout.flush()

@@ -700,14 +700,17 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
     assert "vivado -mode batch -source build.tcl" in capsys.readouterr().out
 
 
-def test_reader_that_has_seen_enough():
-    """As in ``... | head -1``: no message, least of all one of a full disk."""
+def test_output_that_nobody_reads():
+    """As in ``... | head -1`` and ``... >&-``: no message, least of all one of a full disk."""
+    command = [sys.executable, "-m", "bitstep_hw.boards", "--help"]
     reader, writer = os.pipe()
     os.close(reader)
-    ended = subprocess.run([sys.executable, "-m", "bitstep_hw.boards", "--help"], stdout=writer,
-                           stderr=subprocess.PIPE, timeout=600)
+    broken = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=600)
     os.close(writer)
-    assert (ended.returncode, ended.stderr) == (1, b"")
+    assert (broken.returncode, broken.stderr) == (1, b"")
+    closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE,
+                            timeout=600)
+    assert (closed.returncode, closed.stderr) == (0, b"")
 
 
 def test_folder_that_cannot_be_written(tmp_path, elsewhere, capsys):

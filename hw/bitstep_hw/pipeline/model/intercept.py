@@ -58,7 +58,7 @@ class Intercept(wiring.Component):
         width = UPDATE_WIDTH + self.config.rows.intercept_width + 1      # of the product
         updated = Signal(signed(width + 1))
         frozen = Signal(signed(MODEL_WIDTH), reset_less=True)
-        # A run's constant, which comes from afar.
+        # The run's register is far away; this one is not merged with the dot product's.
         (level,) = copies(m, self.level, 1, 1, name="level")
         delta = multiply(m, self.update, level, stages=self.config.stages.dot.product,
                          valid=None, name="delta", width=width)

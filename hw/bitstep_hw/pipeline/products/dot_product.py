@@ -73,7 +73,7 @@ class DotProduct(wiring.Component):
         config = self.config
         stages = config.stages.dot.tree + config.stages.dot.product
         total, negative = self._total(m, enable_of(config, self.valid), stages)
-        # A run's constant, which comes from afar.
+        # The run's register is far away.
         level = delay(m, self.intercept_level, 1, name="level")
         constant = multiply(m, self.intercept, level,
                             stages=config.stages.dot.product,

@@ -304,7 +304,7 @@ class LinearSolver(wiring.Component):
                      resting.eq(squared_hinge & ~active)]
         up = (hinge & active & ~positive) | (huber & far & ~below)
         down = (hinge & active & positive) | (huber & below)
-        # Not one choice after the other: these would be more steps in the cycle that decides.
+        # At most one term is not 0. Choices one after the other are more levels of logic.
         update = Signal(signed(UPDATE_WIDTH))
         m.d.comb += update.eq(
             Mux(proportional, shifted, 0) | Mux(resting, rest, 0) | Mux(up, step, 0)
