@@ -35,6 +35,7 @@ from bitstep.quantization import (
     load_quantized,
     quantize_labels,
 )
+from bitstep.quantization.labels import near_range
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.choices import Resolved, RowChoice, check_candidates, resolve
 from bitstep.training.copies import Pass, go_along
@@ -297,7 +298,9 @@ def prepare(arguments: argparse.Namespace,
         # Labels first: rows may take minutes.
         labels = quantize_labels(train_set.labels, train_set.n_rows,
                                  center_labels=bool(asked["intercept"]),
-                                 label_bits=label_bits_of(request.encoding))
+                                 label_bits=label_bits_of(request.encoding),
+                                 label_range=near_range(train_set.labels)
+                                 if LOSSES[MODELS[model].loss].clipped else None)
         outputs = [QuantizedDataset(rows_of(request, train_set), labels)]
     else:
         rows = rows_of(request, train_set, given.weights)

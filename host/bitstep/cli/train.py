@@ -236,7 +236,8 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     problem, resolved = _on_device(*prepare(arguments, asked), getattr(arguments, "device", "cpu"))
     rows, stopping = problem.outputs[0].rows, stopping_of(resolved[0], problem)
     objectives = [one.objective(problem.rows_meant) for one in resolved]
-    epochs = min(one.epochs(rows.n_rows) for one in resolved)
+    epochs = min(one.epochs(rows.n_rows, rows.n_features * len(problem.outputs))
+                 for one in resolved)
     wishes = [(objective, one.training(rows, objective, epochs=epochs, stopping=stopping,
                                        certified=not problem.deviation))
               for one, objective in zip(resolved, objectives, strict=True)]

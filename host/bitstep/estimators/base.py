@@ -84,7 +84,7 @@ class LowPrecisionModel(Preparing):
         """
         prepared = self._prepare(rows, resume, **_facts(chunk))
         resolved = prepared.resolved
-        epochs = 1 if chunk else resolved.epochs(prepared.rows.n_rows)
+        epochs = 1 if chunk else resolved.epochs(*prepared.size)
         print_solver(self.verbose, resolved.solver, resolved.solver_reason)
         before = self.n_iter_ if resume else 0
         objective, training = self._wishes(prepared, resolved, before + epochs, resume)
@@ -266,7 +266,7 @@ class LowPrecisionModel(Preparing):
             one._checked(X, y, chunk=True)      # names and number of the features
         prepared = estimators[0]._prepare(passed, False)
         resolved = [one._resolved(passed) for one in estimators]
-        epochs = min(one.epochs(prepared.rows.n_rows) for one in resolved)
+        epochs = min(one.epochs(*prepared.size) for one in resolved)
         wishes = [one._wishes(prepared, options, epochs, False)
                   for one, options in zip(estimators, resolved, strict=True)]
         config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"],

@@ -57,6 +57,11 @@ class Prepared:
     deviation: float            # of copies from weights, see Pass
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Rows, and weights of the models of all outputs."""
+        return self.rows.n_rows, self.rows.n_features * len(self.outputs)
+
+    @property
     def choice(self) -> RowChoice:
         """What the rows are."""
         return self.resolved.rows

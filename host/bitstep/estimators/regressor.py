@@ -7,8 +7,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
 from bitstep.estimators.base import LowPrecisionModel
+from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import QuantizedDataset, label_bits_of, quantize_labels
 from bitstep.quantization.bounds import Bounds, given_bounds
+from bitstep.quantization.labels import near_range
 from bitstep.training.chunks import clipped
 from bitstep.training.weights import checked_weights
 
@@ -76,7 +78,8 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         (of the first calls that have 10 rows together; of a column that has a single value there,
         of those up to the call in which it has more).
     label_range : (low, high) or "auto", default="auto"
-        The same for the targets; arrays of shape (n_targets,) for several.
+        The same for the targets; arrays of shape (n_targets,) for several. Targets of loss
+        ``huber`` that are more than 500 times their spread from their median count as that far.
     model_range : float or "auto", default="auto"
         Largest weight of scaled features that is representable, as a multiple of the largest target
         (counted from the centre of its range). A smaller one gives finer updates; a weight beyond
@@ -330,10 +333,14 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
         return tags
 
     def _labels(self, targets, kept):
+        given = given_bounds("label_range", self.label_range, targets.shape[1])
+        near = [near_range(one) if LOSSES[self._kind().loss].clipped and not (kept or given)
+                else None for one in targets.T]
         return clipped(targets, "labels", symmetric=not self.fit_intercept,
                        before=Bounds(*np.reshape(self.label_range_, (2, -1))) if kept else None,
-                       rows_before=self.n_samples_seen_ if kept else 0,
-                       given=given_bounds("label_range", self.label_range, targets.shape[1]))
+                       rows_before=self.n_samples_seen_ if kept else 0, given=given,
+                       clip=np.transpose([one or (-np.inf, np.inf) for one in near])
+                       if any(near) else None)
 
     def _outputs(self, rows, labels):
         bounds = labels.bounds

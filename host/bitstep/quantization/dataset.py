@@ -1,6 +1,5 @@
 """Quantized data sets: stored rows with stored labels."""
 
-import itertools
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -9,12 +8,9 @@ import numpy as np
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import check_labels
 from bitstep.quantization.bit_planes import BitPlaneRows
-from bitstep.quantization.labels import LABEL_BLOCK, LabelStream
+from bitstep.quantization.labels import LabelStream, middle_and_spread
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
-
-SPREAD_ROWS = 1 << 16       # whose labels tell their spread
-NORMAL_MEDIAN = 1.4826      # standard deviation of a normal variable over its median distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,19 +116,21 @@ class QuantizedDataset:
         """``regression`` or ``classification``."""
         return self.labels.task
 
-    @cached_property
+    @property
     def label_spread(self) -> float:
-        """Standard deviation of the labels of a regression, in units of a stored label, as far as
-        outliers do not count: 1.4826 times the median of the distances to the median, of at most
-        65,536 rows, evenly spaced. Where half of the labels are alike it is the standard
-        deviation itself, and 1 where all are.
+        """Spread of the labels of a regression, in units of a stored label
+        (:func:`bitstep.quantization.labels.middle_and_spread`); 1 where all are alike.
         """
-        stride = -(-self.n_rows // SPREAD_ROWS)
-        stored = np.concatenate([
-            block[-(start % stride) % stride::stride] for start, block in zip(
-                itertools.count(0, LABEL_BLOCK), self.labels.blocks(self.n_rows))])
-        distances = np.abs(stored - np.median(stored))
-        return float(NORMAL_MEDIAN * np.median(distances) or np.std(stored)) or 1.0
+        return self._middle_and_spread[1] or 1.0
+
+    @property
+    def label_median(self) -> float:
+        """Median of the labels of a regression."""
+        return self.label_offset + self.label_scale * self._middle_and_spread[0]
+
+    @cached_property
+    def _middle_and_spread(self):
+        return middle_and_spread(self.labels.blocks(self.n_rows), self.n_rows)
 
     def stored_labels(self) -> np.ndarray:
         """Stored labels L as integers, shape (n_rows,); +1 and -1 for two classes."""

@@ -1,6 +1,7 @@
 """Labels to the integers that a pipeline compares with dot products."""
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,6 +21,9 @@ MAX_LABEL = 1e100           # squares of residuals must stay finite, and above 0
 LEAST_RANGE = 1 / MAX_LABEL
 LABEL_BLOCK = 1 << 16       # labels of a block: whole words of every format
 _WORD_ROWS = 64             # labels that fill whole words of every format
+SPREAD_ROWS = 1 << 16       # whose labels tell their spread
+NORMAL_MEDIAN = 1.4826      # standard deviation of a normal variable over its median distance
+FAR = 500.0                 # spreads; 16 bits then have 65 steps for each
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +108,49 @@ class LabelStream:
             if low < 0 or high >= count:
                 raise ValueError(f"labels of {count} classes must be numbers from 0 to "
                                  f"{count - 1}, not {low} to {high}")
+
+
+def middle_and_spread(blocks: Iterable[np.ndarray], n_rows: int) -> tuple[float, float]:
+    """Median of a regression's labels, and their standard deviation as far as outliers do not
+    count: 1.4826 times the median of the distances to the median. Where half of the labels are
+    alike it is the standard deviation itself.
+
+    Parameters
+    ----------
+    blocks : iterable of ndarray
+        All labels in their order, ``LABEL_BLOCK`` of them in each but the last. At most 65,536
+        rows, evenly spaced, tell for all.
+    n_rows : int
+        Number of labels.
+    """
+    stride = -(-n_rows // SPREAD_ROWS)
+    some = np.concatenate([block[-(start % stride) % stride::stride] for start, block in zip(
+        itertools.count(0, LABEL_BLOCK), blocks)])
+    middle = np.median(some)
+    spread = NORMAL_MEDIAN * np.median(np.abs(some - middle))
+    return float(middle), float(spread or np.std(some))
+
+
+def near_range(labels: np.ndarray) -> tuple[float, float] | None:
+    """Range in which the labels of a loss are stored whose derivative is clipped; None: their own.
+
+    It ends 500 spreads from the median, of labels that go further. Such a label is beyond the bound
+    by far, where the derivative does not depend on it; its own range would leave few integers to
+    the others.
+
+    Parameters
+    ----------
+    labels : array of numbers, shape (n_rows,)
+        Finite.
+    """
+    values = np.asarray(labels, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):      # of labels that :func:`quantize_labels` refuses
+        middle, spread = middle_and_spread(
+            (values[start:start + LABEL_BLOCK] for start in range(0, len(values), LABEL_BLOCK)),
+            len(values))
+        low, high = float(values.min()), float(values.max())
+        near = max(low, middle - FAR * spread), min(high, middle + FAR * spread)
+    return near if near[0] < near[1] and near != (low, high) else None
 
 
 def sign_labels(signs: np.ndarray) -> LabelStream:

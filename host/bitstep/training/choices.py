@@ -123,9 +123,9 @@ class Resolved:
         """``sgd`` or ``bit-centred``."""
         return self.rows.solver
 
-    def epochs(self, n_rows: int) -> int:
-        """Epochs over so many rows, or outer steps at most."""
-        return self.request["epochs"] or automatic_epochs(n_rows)
+    def epochs(self, n_rows: int, model_values: int = 1) -> int:
+        """Epochs over so many rows, or outer steps at most, of models of so many weights in all."""
+        return self.request["epochs"] or automatic_epochs(n_rows, model_values)
 
     def batch(self, n_rows: int) -> int:
         """Rows of a mini-batch, of so many rows: at most all. Where none is asked for: 1 for
@@ -233,7 +233,7 @@ class Resolved:
         options = {"step": "auto" if request["step"] is None else request["step"],
                    "schedule": request["schedule"], "batch": self.batch(rows.n_rows), **others}
         return resolve_training(
-            rows, objective, epochs=epochs or self.epochs(rows.n_rows), solver=self.solver,
+            rows, objective, epochs=epochs or self.epochs(rows.n_rows, rows.n_features), solver=self.solver,
             fit_intercept=request["intercept"], model_range=request["model_range"],
             planes=request["planes"], model_bits=request["model_bits"] or 0,
             update_bits=request["update_bits"] or 0,

@@ -70,7 +70,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     objective, training
         What is minimised, and how.
     initial : (ndarray of shape (n_features,), float) or None
-        Weights and intercept in scaled feature space to start from; None starts from zero.
+        Weights and intercept in scaled feature space to start from; None: see :func:`start_of`.
     first_epoch : int
         Epochs of ``training.steps`` that are trained already; the job runs the others, exactly as
         a job of all epochs would have run them.
@@ -133,6 +133,7 @@ def integers_of(data: QuantizedDataset, config: PipelineConfig, objective: Objec
                 first_epoch: int = 0, between_epochs: bool) -> Integers:
     """Integers of a job whose rows may be elsewhere; see :func:`plan`."""
     _check(data, config, objective, training, first_epoch)
+    initial = initial or start_of(data, objective, training)
     model_range = training.model_range or automatic_range(data, config, objective, training,
                                                           initial=initial)
     shift = label_shift(data, config, objective, model_range)
@@ -146,6 +147,19 @@ def integers_of(data: QuantizedDataset, config: PipelineConfig, objective: Objec
         else units.words(*initial)
     return Integers(model_range, shift, units, period, coefficients, factors, epochs, taken, lost,
                     schedule.proximal_period, model, intercept if training.fit_intercept else 0)
+
+
+def start_of(data: QuantizedDataset, objective: Objective,
+             training: Training) -> tuple[np.ndarray, float] | None:
+    """Weights and intercept that a training starts from unless it is given some.
+
+    Weights of 0, and an intercept of the centre of the labels' range (None); of the Huber loss, that
+    of their median. Its derivatives are clipped, so from a centre that a few outliers have moved the
+    intercept takes many steps, on which it takes columns along that are nearly constant.
+    """
+    if not (objective.rule.clipped and training.fit_intercept):
+        return None
+    return np.zeros(data.n_features), data.label_median
 
 
 class _Schedule:

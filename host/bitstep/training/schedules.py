@@ -18,6 +18,7 @@ from bitstep.quantization import ENCODINGS, BitPlaneRows, QuantizedRows
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 EPOCH_ROWS = 100_000        # of all epochs together, that few rows are trained on
 MAX_EPOCHS = 1000           # of few rows
+MODEL_VALUES = 1 << 26      # of the models of all epochs, which are kept: 2 GB
 LEAST_BITS_OF_MANY_EPOCHS = 4   # of indefinite encodings, for these and "linear"
 BATCHES = 4, 16, 64         # that rows are put into by themselves
 LEAST_UPDATES = 25_000      # that they then have
@@ -141,16 +142,20 @@ def read_steps(path: Path) -> np.ndarray:
     return np.array(steps, dtype=np.float64)
 
 
-def automatic_epochs(n_rows: int) -> int:
+def automatic_epochs(n_rows: int, model_values: int = 1) -> int:
     """Epochs of SGD that suit so many rows: 100,000 rows in all, in 20 to 1,000 epochs.
 
-    The number of updates, not that of epochs, says how far a model can go.
+    The number of updates, not that of epochs, says how far a model can go. The models of all
+    epochs are kept, so of more than 67,108 values there are fewer, at least 20.
 
     Parameters
     ----------
     n_rows : int
+    model_values : int
+        Weights of the models of all outputs.
     """
-    return min(max(-(-EPOCH_ROWS // n_rows), DEFAULT_EPOCHS), MAX_EPOCHS)
+    most = min(MAX_EPOCHS, MODEL_VALUES // model_values)
+    return max(min(-(-EPOCH_ROWS // n_rows), most), DEFAULT_EPOCHS)
 
 
 def automatic_batch(n_rows: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.machine import available_memory
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import PipelineConfig
@@ -42,6 +43,7 @@ from bitstep.training.scores.watch import restarts_shown, words_shown
 from bitstep.training.targets import class_targets
 from bitstep.training.trained import TrainedModel
 
+MODEL_BYTES = 32            # of a weight of each epoch's model, while models are collected
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
 _CENTRED = Kinds(BitCentredRun, SmoothRun, SoftmaxRun)
 
@@ -81,6 +83,8 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     ------
     TrainingInterrupted
         On Ctrl-C before every output has finished an epoch, with the result of the one in training.
+    MemoryError
+        If the models of all epochs do not fit.
     DeviceError, ValueError
         See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; an overflow names an output.
     """
@@ -92,6 +96,7 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     if objective.multinomial:
         raise ValueError("multinomial needs solver 'bit-centred', not 'sgd', whose classes are "
                          "trained one-vs-rest")
+    _check_memory(training, len(outputs), outputs[0].n_features)
     tracks = _tracks(outputs, config, [(objective, training)], initial, first_epoch)
     restarts = checkpoint.checkpoint.restarts if checkpoint else ()
     stopping = EarlyStopping(training.stopping) if training.stopping else None
@@ -102,6 +107,19 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     loop.run()
     model = _collected(outputs[0].scaler, tracks, loop.interrupted)
     return replace(with_restarts(model, loop.growth.restarts), best=stopping and stopping.best)
+
+
+def _check_memory(training: Training, models: int, n_features: int) -> None:
+    """MemoryError unless so many models of every epoch fit the memory that is left. A training that
+    may stop early has as many epochs as it has.
+    """
+    epochs, values = len(training.steps), models * n_features
+    size, room = MODEL_BYTES * epochs * values, available_memory()
+    if size > room and training.stopping is None:
+        raise MemoryError(
+            f"The models of all epochs must fit the memory, of which {room / 1e9:,.1f} GB are left; "
+            f"{epochs:,} epochs of {values:,} weights take {size / 1e9:,.1f} GB; choose at most "
+            f"{max(1, room // (2 * MODEL_BYTES * values)):,} epochs")
 
 
 def _tracks(outputs, config, wishes, initial=None, first_epoch=0) -> list[Track]:
@@ -168,6 +186,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
     _check_shared_epochs([training for _, training in candidates])
     if candidates[0][1].exact:
         return _one_by_one(outputs, device, config, candidates, timeout_s, on_epoch)
+    _check_memory(candidates[0][1], len(candidates) * len(outputs), outputs[0].n_features)
     tracks = _tracks(outputs, config, candidates)
     loop = TrainingLoop(device, tracks, Growth(tracks, restarts_shown(on_epoch)),
                         timeout_s=timeout_s, on_epoch=on_epoch, to_the_end=True)
