@@ -72,6 +72,7 @@ def test_label_range_of_several_targets(data):
 GRID = {"step": [0.003, 0.02], "l2": [0.0, 0.02]}
 
 
+@pytest.mark.filterwarnings("ignore:Training learned nothing")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind, classes", [
     (LowPrecisionRegressor, 0), (LowPrecisionClassifier, 2), (LowPrecisionClassifier, 3)])
@@ -92,6 +93,7 @@ def test_search_is_a_search_that_trains_one_after_the_other(data, device, kind, 
     assert search.n_splits_ == 3
 
 
+@pytest.mark.filterwarnings("ignore:Training learned nothing")
 @pytest.mark.parametrize("name", DEVICES)
 def test_searches_on_an_opened_device(data, name):
     X, y = data[0], data[1][:, 0]

@@ -61,6 +61,7 @@ def test_search():
     assert search.predict(scipy.sparse.coo_array(DIGITS)).shape == (400,)
 
 
+@pytest.mark.filterwarnings("ignore:Training learned nothing")
 @pytest.mark.filterwarnings("ignore:only 0.5 % of the values are not 0")
 def test_memory():
     """4,096 columns: training holds codes, not values; prediction holds blocks. An automatic step

@@ -8,7 +8,8 @@ from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.losses import formula_of
 from bitstep.training.losses import Moments
 from bitstep.training.noise_floor import advice, noise_floor
-from bitstep.training.scores.scoring import best_constant
+from bitstep.training.scores.clipping import costly_clipping
+from bitstep.training.scores.scoring import above_constant, best_constant, falls
 from bitstep.training.train import class_targets, lost_updates
 from bitstep.training.trained import TrainedModel
 
@@ -19,14 +20,36 @@ def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> st
     if short := model.short_of(request.training.tol, len(request.training.steps), objective):
         return short
     lost = None if objective.proximal else lost_updates(model, np.array(losses))
-    loss, best = losses[model.kept], baseline(problem)
-    if lost or loss <= 1.1 * best:      # nothing to learn gives a little above 1
+    found = above_constant(losses, model.kept, baseline(problem), objective.rule)
+    if lost or found is None:
         return lost
-    constant = "the labels' mean" if objective.rule.quadratic else "the best constant"
+    if falls(losses):
+        ways = ["more --epochs"]
+        if request.schedule not in SCHEDULES:
+            ways.append(f"larger steps in {request.schedule}")
+        elif request.resolved.step_asked:
+            ways.append("--step auto")
+        return f"{found}; it was still falling, try {' or '.join(ways)}"
     held = "".join(f" or a {'larger' if name == 'box' else 'smaller'} --{name}"
                    for name in objective.held_by)
-    return (f"the training loss is {loss:.6g}, but predicting {constant} has "
-            f"{best:.6g}; {remedy(request)}{held}")
+    return f"{found}; {remedy(request)}{held}"
+
+
+def clipping_of(request: Request, model: TrainedModel, loss: float) -> str | None:
+    """A sentence on values that are clipped, where that costs much.
+
+    Parameters
+    ----------
+    loss : float
+        Training loss of the epoch whose model is kept.
+    """
+    problem = request.problem
+    if problem.train_set is None or request.training.exact:
+        return None
+    return costly_clipping(
+        problem.outputs[0].scaler.clip, problem.train_set.features,
+        class_targets(problem.train_set.labels, problem.classes), problem.weights,
+        formula_of(problem.loss), model.coefs[model.kept], model.intercepts[model.kept], loss)
 
 
 def baseline(problem: Problem) -> float:

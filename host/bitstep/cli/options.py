@@ -156,5 +156,8 @@ def task_of(request: Request, source: str, name: str, task: str, labels: np.ndar
 
 
 def class_text(value: Any) -> str:
-    """A class in a message: its name, or a number without digits that it does not need."""
-    return str(value) if isinstance(value, str) else f"{value:g}"
+    """A class: its name, or a number without digits that it does not need."""
+    if isinstance(value, str):
+        return str(value)
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 \
+        else repr(float(value))

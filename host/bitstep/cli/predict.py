@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(model.coef) > 1 and not len(model.classes):
         raise ModelFileError(f"{arguments.model}: the model has {len(model.coef)} targets, and a "
                              "data set has one label a row; use LowPrecisionRegressor.load")
-    named = model.classes.dtype.kind == "U"
+    text_of = class_text if len(model.classes) else repr
     source = _Source(arguments, model)
     measure = _Classes(model) if len(model.classes) else _Values()
     with contextlib.ExitStack() as files:
@@ -89,8 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             done += len(features)
             bar.to(done)
             if out is not None:
-                out.write("".join(f"{value if named else repr(value)}\n"
-                                  for value in predictions.tolist()))
+                out.write("".join(f"{text_of(value)}\n" for value in predictions.tolist()))
         text = measure.text(arguments.data) if measure.count else f"{done} rows without labels"
     print(text)
     if arguments.out:
@@ -232,13 +231,14 @@ class _Classes:
     """Accuracy of predicted classes."""
 
     def __init__(self, model: LinearModel):
-        self._classes, self._right, self.count = model.classes, 0, 0
+        self._classes, self._right, self._others, self.count = model.classes, 0, 0, 0
         self._known, self._unknown = False, None
 
     def add(self, predictions: np.ndarray, labels: np.ndarray) -> None:
         """Compare predictions with labels."""
         if predictions.dtype.kind == labels.dtype.kind:
             self._right += int((predictions == labels).sum())
+            self._others += int((~np.isin(labels, self._classes)).sum())
         self.count += len(labels)
         if not self._known:
             found = np.unique(labels)
@@ -256,8 +256,10 @@ class _Classes:
                 f"{source} are {_list(self._unknown)}: use the data set it was trained for, say "
                 "which column is the label (--label-column), or add --no-label to predict without "
                 "labels (--label-column then names the column that is not read)")
+        others = f"; {self._others} are of classes that the model was not trained on" \
+            if self._others else ""
         return (f"accuracy {100 * self._right / self.count:.2f} % on {self.count} rows "
-                f"({self._right} of them right)")
+                f"({self._right} of them right{others})")
 
 
 class _Values:

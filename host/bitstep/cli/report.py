@@ -184,8 +184,9 @@ def _stopped(report):
     """End of a training that may stop early, as a sentence."""
     done, kept = len(report["history"]), report["kept_epoch"]
     if report["config"].get("solver") == "bit-centred":
-        return (f"Training stopped after outer step {done}, by a tol of "
-                f"{report['config']['tol']:g}.")
+        tol, gradient = report["config"]["tol"], report["history"][-1].get("gradient", 0.0)
+        return f"Training stopped after outer step {done}, " + (
+            f"by a tol of {tol:g}." if gradient <= tol else "which made the gradient no smaller.")
     ended = f"Training stopped after epoch {done}" if report["stopped_early"] \
         else f"Training ended with epoch {done}"
     if not report["config"]["early_stopping"]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitstep.cli.advice import noise_of, remedy, warning_of
+from bitstep.cli.advice import clipping_of, noise_of, remedy, warning_of
 from bitstep.cli.checkpoints import check_paths, read_start, started
 from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.options import (
@@ -138,6 +138,8 @@ def run(arguments: argparse.Namespace) -> int:
     warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]])
     if warning:
         print(f"bitstep train: warning: {warning}", file=sys.stderr)
+    elif cost := clipping_of(request, model, report["history"][model.kept]["train_loss"]):
+        print(f"bitstep train: note: {cost}", file=sys.stderr)
     return ended(request, model, writer,
                  of=" of every class" if len(request.problem.outputs) > 1 else "")
 

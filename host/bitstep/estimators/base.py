@@ -22,7 +22,7 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import LossFunction
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.quantization import BitPlaneRows, QuantizedRows
-from bitstep.quantization.bounds import Bounds
+from bitstep.quantization.bounds import Bounds, ClippingWarning
 from bitstep.quantization.scaling import clipped_features
 from bitstep.training.choices import OptimumWarning, Resolved, RowChoice, check_candidates
 from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
@@ -32,6 +32,7 @@ from bitstep.training.noise_floor import NoiseFloor, noise_floor
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import automatic_step
+from bitstep.training.scores.clipping import costly_clipping
 from bitstep.training.scores.fits import (
     history_entries,
     print_history,
@@ -39,7 +40,13 @@ from bitstep.training.scores.fits import (
     scored_rows,
     watched,
 )
-from bitstep.training.scores.scoring import ScoredRows, scored_features
+from bitstep.training.scores.scoring import (
+    ScoredRows,
+    above_constant,
+    best_constant,
+    falls,
+    scored_features,
+)
 from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel, without_columns
@@ -116,6 +123,25 @@ class LowPrecisionModel(Preparing):
         if short := trained.short_of(training.tol, epochs, objective):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
+        elif not (chunk or resume):
+            self._warn_of_losses(prepared, trained, objective, resolved.step_asked,
+                                 [one["train_loss"] for one in measured[0]])
+
+    def _warn_of_losses(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
+                        step_asked: bool, losses: list[float]) -> None:
+        """Warn of a chosen step by which nothing was learned, and of what clipping costs."""
+        rule, kept = loss_of(objective, prepared.outputs), trained.kept
+        targets, weights = prepared.labels.values, prepared.weights
+        found = above_constant(losses, kept, best_constant(rule, targets, weights), rule)
+        if found and step_asked and self.fit_intercept:
+            ways = "it was still falling: choose more epochs or step='auto'" if falls(losses) \
+                else "choose a smaller step"
+            warnings.warn(f"Training learned nothing: {found}; {ways}", ConvergenceWarning,
+                          stacklevel=5)
+        elif cost := costly_clipping(
+                prepared.columns.clip, prepared.columns.values, targets, weights, rule,
+                trained.coefs[kept], trained.intercepts[kept], losses[kept]):
+            warnings.warn(cost, ClippingWarning, stacklevel=5)
 
     def _watched(self, prepared: Prepared, device: Device, epochs: int, loss: LossFunction):
         """Progress of a training."""

@@ -41,9 +41,24 @@ def test_training_that_learned_nothing(monkeypatch, loss, said):
     request = request_of()
     request.training.tol = None
     request.objective = Objective(l2=0.1)
-    model: Any = SimpleNamespace(kept=1, short_of=lambda tol, epochs, l2: None)
+    model: Any = SimpleNamespace(kept=2, short_of=lambda tol, epochs, l2: None)
     way = "the first step was 0.5, try --step 0.12 or a smaller --l2"
-    assert advice.warning_of(request, model, [9.0, loss]) == (said and said + way)
+    assert advice.warning_of(request, model, [9.0, 1.0, loss]) == (said and said + way)
+
+
+@pytest.mark.parametrize("options, ways", [
+    ({}, "more --epochs"), ({"asked": True}, "more --epochs or --step auto"),
+    ({"schedule": "steps.txt"}, "more --epochs or larger steps in steps.txt")])
+def test_steps_that_were_too_short(monkeypatch, options, ways):
+    """The loss still falls: a smaller step would learn even less."""
+    monkeypatch.setattr(advice, "baseline", lambda problem: 2.0)
+    monkeypatch.setattr(advice, "lost_updates", lambda model, losses: None)
+    request = request_of(**options)
+    request.training.tol, request.objective = None, Objective()
+    model: Any = SimpleNamespace(kept=3, short_of=lambda tol, epochs, l2: None)
+    assert advice.warning_of(request, model, [9.0, 8.0, 6.0, 5.0]) == (
+        "the training loss is 5, but predicting the labels' mean has 2; it was still falling, "
+        f"try {ways}")
 
 
 def test_numbers_are_rounded_to_digits():

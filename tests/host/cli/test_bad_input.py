@@ -62,7 +62,7 @@ BAD_FILES = {
     "names.npz": (archive(A=ROWS), "found the arrays A; there must be X (features) and y (labels)"),
     "pickle.npz": (archive(X=np.array([{}], object), y=TARGETS), "must be arrays of numbers"),
     "shape.npz": (archive(X=TARGETS, y=TARGETS), "X must hold numbers in shape (rows, columns)"),
-    "length.npz": (archive(X=ROWS, y=TARGETS[:4]), "labels must be float64 of shape (30,), one a"),
+    "length.npz": (archive(X=ROWS, y=TARGETS[:4]), "y must have a label for each row of X, shape "),
     "words.npz": (archive(X=ROWS, y=["a", "1"] * 15), "found 'a' (row 0) and '1' (row 1, counted"),
     # NaN and infinity
     "nan.csv": (b"1,2,3\n1,nan,3\n", "line 2, column 2: found 'nan'; every feature must be a"),

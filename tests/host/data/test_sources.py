@@ -70,7 +70,7 @@ def test_npz(tmp_path, kind, kept):
     ({"X": np.ones((257, 1)), "y": np.array([f"c{number}" for number in range(257)])},
      "found more than 256 different labels ('c0', 'c1', 'c2', ...)"),
     ({"X": np.array([["a"]]), "y": np.ones(1)}, "X must hold numbers in shape"),
-    ({"X": np.ones((2, 2)), "y": np.ones(3)}, "labels must be float64 of shape (2,), one a row"),
+    ({"X": np.ones((2, 2)), "y": np.ones(3)}, "a label for each row of X, shape (2,), not (3,)"),
     ({"X": np.ones((0, 2)), "y": np.ones(0)}, "the file has no rows"),
     ({"X": np.ones((2, 0)), "y": np.ones(2)}, "a row must have at least one feature"),
     ({"X": np.array([[1, np.nan]]), "y": np.ones(1)}, "not nan (row 0, column 1, counted from 0)"),

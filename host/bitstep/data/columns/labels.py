@@ -1,5 +1,6 @@
 """The column of a label, and labels of a text: numbers, or names of classes."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,16 +171,26 @@ class TextLabels:
         ------
         DataError
             If some of the names are numbers: then the others are slips, or missing values.
+
+        Warns
+        -----
+        UserWarning
+            If line 1 alone has its label, while others repeat: it may hold the columns' names.
         """
         names = self.names
         if names is None:
             return numbers, None
+        is_first = self._lines.get(names[0]) == 1
+        hint = "if line 1 holds the names of the columns, none may be a number"
         value = next((name for name in names if is_number(name) is not None), None)
         if value is not None:
             raise DataError(
                 f"{self._path}: found {names[0]!r} (line {self._lines[names[0]]}) and {value!r} "
                 f"(line {self._lines[value]}) as labels; all must be finite numbers, or all names; "
-                "remove the row or fill in a value")
+                f"remove the row or fill in a value{'; ' * is_first}{hint * is_first}")
+        if is_first and len(names) < len(numbers) and np.count_nonzero(numbers == 0) == 1:
+            warnings.warn(f"{self._path}: line 1 has numbers, so it is read as a row, and no other "
+                          f"row has its label, {names[0]!r}; {hint}", stacklevel=2)
         order = sorted(range(len(names)), key=names.__getitem__)
         ranks = np.empty(len(names))
         ranks[order] = np.arange(len(names))

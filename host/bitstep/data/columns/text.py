@@ -18,13 +18,14 @@ from bitstep.data.columns.labels import (
     is_number,
     label_position,
 )
-from bitstep.data.dataset import DataError, NoRowsError
+from bitstep.data.dataset import DataError, NoLabelError, NoRowsError
 from bitstep.data.text import check_line_ends, line_chunks
 
 CSV_SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = (";", "\t", ",")
 _INDEX_NAMES = ("", "Unnamed: 0")       # as pandas writes it, and again what it has read
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 _Lines = list[tuple[int, bytes]]
 
@@ -64,6 +65,7 @@ class _Layout(NamedTuple):
     label: int | None
     names: tuple[str, ...] | None
     labelled: bool
+    blank: bool                     # the label's column has a name, which is empty
 
 
 def read_csv(file: BinaryIO, path: Path, label_column: LabelColumn = LAST) -> CsvSet:
@@ -207,7 +209,8 @@ def _layout(first: tuple[int, bytes], path: Path,
     label = label_position(label_column, len(fields), names, path)
     found = None if names is None else tuple(
         name for number, name in enumerate(names) if number != label)
-    return _Layout(number, delimiter, len(fields), label, found, labelled), names is not None
+    blank = names is not None and label is not None and not names[label]
+    return _Layout(number, delimiter, len(fields), label, found, labelled, blank), names is not None
 
 
 def _delimiter(line: bytes) -> str:
@@ -256,7 +259,7 @@ def _quoted(lines: _Lines, delimiter: str, path: Path) -> list[list[str]]:
 
 def _parse(lines: _Lines, layout: _Layout, path: Path, labels: TextLabels) -> CsvRows:
     """Features and labels of some lines."""
-    _, delimiter, columns, label, names, labelled = layout
+    _, delimiter, columns, label, names, labelled, _ = layout
     numbers = [number for number, _ in lines]
     fields: list[str] | list[bytes]
     if any(b'"' in line for _, line in lines):
@@ -276,7 +279,14 @@ def _parse(lines: _Lines, layout: _Layout, path: Path, labels: TextLabels) -> Cs
     if label is not None:
         width -= 1
         if labelled:
-            found = labels.read(fields[label::columns], numbers, label)
+            try:
+                found = labels.read(fields[label::columns], numbers, label)
+            except NoLabelError as error:
+                if not layout.blank:
+                    raise
+                raise NoLabelError(f"{error}; the column has no name either: lines that end with a "
+                                   "separator have an empty last column, so say which is the label "
+                                   "(label_column)") from None
         del fields[label::columns]
     try:
         values = np.array(list(map(float, fields)))
@@ -298,7 +308,9 @@ def _no_number(field: str | bytes, path: Path, line: int, feature: int,
     label = layout.label
     column = feature + (label is not None and feature >= label)
     remedy = "remove the row or fill in a value"
-    if _DECIMAL_COMMA.fullmatch(text):
+    if _THOUSANDS.fullmatch(text) and layout.delimiter == ",":
+        remedy = "write it without commas between thousands"
+    elif _DECIMAL_COMMA.fullmatch(text):
         remedy = "write a decimal point in place of the comma"
     elif text and is_number(text) is None:
         remedy = ("remove the row or the column, or, if it is the label, say so "

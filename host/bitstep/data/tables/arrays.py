@@ -258,9 +258,9 @@ class ArrayTable(Table):
             return {"X": arrays["X"]}
         self._check("y", arrays["y"], 1, "(rows,)", text=True)
         if arrays["X"].shape[0] and arrays["y"].shape != arrays["X"].shape[:1]:
-            raise DataError(f"{self.name}: labels must be float64 of shape "
-                            f"({arrays['X'].shape[0]},), one a row, not {arrays['y'].dtype} of "
-                            f"shape {arrays['y'].shape}")
+            raise DataError(f"{self._path}: y must have a label for each row of X, shape "
+                            f"({arrays['X'].shape[0]},), not {arrays['y'].shape}; save both of the "
+                            "same rows")
         return {name: arrays[name] for name in ("X", "y")}
 
     def _check(self, name, array, dimensions, shape, *, text=False):

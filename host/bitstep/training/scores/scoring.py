@@ -126,6 +126,36 @@ def best_constant(loss: Loss | LossFunction, targets: np.ndarray,
     return formula_of(loss).baseline(zip(means.tolist(), variances.tolist(), strict=True))
 
 
+def above_constant(losses: Sequence[float], kept: int, best: float,
+                   rule: LossFunction) -> str | None:
+    """A clause that says that a training learned nothing, as the best constant is better; None for
+    others.
+
+    Parameters
+    ----------
+    losses : sequence of float
+        Training loss of every epoch.
+    kept : int
+        Epoch of the model to keep, counted from 0.
+    best : float
+        Loss of the best constant.
+    rule : LossFunction
+        Of the objective.
+    """
+    if losses[kept] <= 1.1 * best:      # nothing to learn gives a little above 1
+        return None
+    constant = "the labels' mean" if rule.quadratic else "the best constant"
+    return f"the training loss is {losses[kept]:.6g}, but predicting {constant} has {best:.6g}"
+
+
+def falls(losses: Sequence[float]) -> bool:
+    """True if nearly every epoch lowered the training loss: of a training that learned nothing the
+    steps were too short, not too long.
+    """
+    changes = np.diff(losses)
+    return len(changes) > 0 and float(np.mean(changes < 0)) > 0.9
+
+
 def scored_features(features: np.ndarray, targets: np.ndarray, scaler: Scaler,
                     loss: Loss | LossFunction, *, classes: bool,
                     weights: np.ndarray | None = None) -> ScoredRows:
