@@ -17,6 +17,7 @@ import pytest
 from bitstep_gradients import Key, make_codec
 from bitstep_gradients.control.wrapped import Wrapped
 from bitstep_gradients.errors import ExchangeError
+from bitstep_gradients.exchange.entries import SECOND_PHASE
 from bitstep_gradients.exchange.transport import ThreadGroup
 from bitstep_gradients.lab.contestants import Contestant, parse_contestant
 from bitstep_gradients.lab.perceptrons import Perceptron
@@ -105,6 +106,30 @@ def test_error_of_two_phases_is_that_of_the_first_messages():
     chosen = setting(n_steps=4, max_steps=4, every=1, exchange="two-phase")
     found = train_threads(*task(), parse_contestant("qsgd-linf:bits=8"), chosen, seed=1)
     assert all(0 < point["error"] < 1e-3 for point in found["points"][1:])
+
+
+class Halved(Wrapped):
+    """A codec that loses half of each first message, and nothing of an average."""
+
+    def decode(self, message, key, side=None):
+        values = super().decode(message, key, side)
+        return values / np.float32(2) if key.tensor < SECOND_PHASE else values
+
+
+@dataclass(frozen=True)
+class HalvedContestant(Contestant):
+    """Float32 by that codec."""
+
+    def make(self, n_steps):
+        return Halved(make_codec("none"))
+
+
+@pytest.mark.parametrize("exchange", ["all_gather", "two-phase"])
+def test_averages_that_are_sent_again_have_no_part_in_the_error(exchange):
+    found = train_threads(*task(), HalvedContestant("none", "none"), setting(exchange=exchange),
+                          seed=1)
+    assert [point["error"] for point in found["points"][1:]] == pytest.approx(
+        [0.25] * len(found["points"][1:]))
 
 
 @pytest.mark.parametrize("exchange", ["all_gather", "two-phase"])
