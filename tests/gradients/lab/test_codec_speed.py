@@ -70,16 +70,6 @@ def test_without_compiled_loops(capsys, monkeypatch):
     assert kernels.find_kernels() is before
 
 
-@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
-def test_torch_work():
-    pytest.importorskip("torch")
-    values = np.random.default_rng(1).normal(size=5000).astype(np.float32)
-    work = codec_speed.torch_work(values)
-    step = np.ptp(values) / 255
-    for name in ("operators", "hook"):
-        assert np.abs(np.asarray(work[name]()) - values).max() <= step, name
-
-
 def test_name_that_is_no_codec(capsys, monkeypatch):
     with pytest.raises(SystemExit):
         rows_of(capsys, monkeypatch, "morse")

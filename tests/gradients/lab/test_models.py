@@ -84,20 +84,3 @@ def test_networks_need_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "bitstep_gradients.lab.networks", None)
     with pytest.raises(TaskError, match=r'lenet needs torch .*pip install "bitstep\[torch\]"'):
         make_task("lenet")
-
-
-@pytest.mark.parametrize("name, n_values", [("lenet", 1_663_370), ("resnet", 77_562)])
-def test_networks(name, n_values):
-    pytest.importorskip("torch")
-    model, samples = make_task(name, rows=40)
-    parameters = model.first_parameters(1)
-    assert sum(value.size for value in parameters.values()) == n_values
-    for key, value in model.first_parameters(1).items():
-        np.testing.assert_array_equal(value, parameters[key])
-    features, labels = samples.features[:8], samples.labels[:8]
-    loss, gradient = model.gradient(parameters, features, labels)
-    assert loss == pytest.approx(model.score(parameters, features, labels).loss, rel=1e-5)
-    stepped = {key: value - np.float32(1e-3) * gradient[key] for key, value in parameters.items()}
-    square = sum(float(np.sum(value.astype(np.float64)**2)) for value in gradient.values())
-    fallen = loss - model.score(stepped, features, labels).loss
-    assert fallen == pytest.approx(1e-3 * square, rel=0.2)

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from bitstep_gradients import make_codec
+from bitstep_gradients.control.wrapped import Wrapped
 from bitstep_gradients.lab import phases
 from bitstep_gradients.lab.papers import errors, regression, trained
 from bitstep_gradients.lab.papers.__main__ import main
 from bitstep_gradients.lab.papers.training import RUNS
+from bitstep_gradients.lab.tasks import make_task
+from bitstep_gradients.lab.training import Batches
 
 
 def a_race():
@@ -82,12 +85,33 @@ def changed(race, text, what, value):
     (trained.levelled("nuqsgd", 3, 64), "probe", 5, "ALQ Fig. 7: larger"),
     ("qcs", "probe", 2, "QCS Fig. 4: relative"), ("qcs", "probe", 0.1, "QCS Fig. 4: and is"),
     ("qcs", "loss", 0.6, "QCS Fig. 7"), ("one-bit", "bytes_a_step", 900, "DQSG Table 2: DQSG"),
+    ("qsgd-linf:payload=range", "bytes_a_step", 1600, "DQSG Table 2: DQSG"),
     ("one-bit", "loss", 0.2, "DQSG Fig. 4"), (trained.NESTED, "loss", 0.9, "DQSG Fig. 5"),
     (trained.NESTED, "bytes_a_step", 9000, "DQSG Bits of a value")])
 def test_a_claim_that_does_not_hold(text, what, value, claim):
     found = verdicts(changed(a_race(), text, what, value))
     wrong = [name for name, agrees in found.items() if agrees == "no"]
     assert any(name.startswith(claim) for name in wrong), wrong
+
+
+def test_figures_by_hand():
+    """Of a message of 1,000 bytes for 1,000 values, and of runs that end 0.001 apart."""
+    race = changed(changed(a_race(), "qcs", "accuracy", 0.25), trained.NESTED, "probe", 0.1)
+    alq = trained.ADAPTIVE[0]
+    for run in race["results"]:
+        if run["contestant"]["text"] == alq:
+            run["points"][-1]["loss"] = 0.5
+            run["levels"].append({"step": 50, "levels": {"a": [-1, -0.01, 0.02, 1],
+                                                         "b": [-1, -0.5, 0.04, 1]}})
+    found = trained.Outcome(race)
+    assert (found.kilobits("none"), found.bits("none")) == (8, 8)
+    assert found.least_level(alq) == pytest.approx(0.03)        # at the end
+    assert found.spread(alq) == found.spread("none") == pytest.approx(0.0005)
+    assert found.at_end("qcs", "accuracy") == 0.25
+    told = {one.claim: one.found for claims in trained.claims(race).values() for one in claims}
+    (accuracy,) = (text for claim, text in told.items() if "accuracy of DQSG" in claim)
+    assert accuracy == "90.0 %, 90.0 %; float32 90.0 %"
+    assert told["and has its error: ratio"] == "0.75"           # of 0.1 and 0.2 to 0.2
 
 
 def test_command(tmp_path, capsys):
@@ -149,15 +173,61 @@ def test_steps_of_a_regression(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + len(regression.CODECS) + 1 + 2 + 4
     assert all(line.endswith(" | - |") for line in lines[2:7])
-    found = {title: np.array([[30.0], [25.0 + 3 * number], [np.inf]])
+    found = {title: np.array([2 * [30.0], 2 * [25.0 + 3 * number], 2 * [np.inf]])
              for number, title in enumerate(regression.CODECS)}
     assert [claim.agrees for claim in regression.claims(found)] == ["no", "no", "no", "no"]
     found["QCS, gain 20"][1] = 12
     found["QCS, gain 32"][0] = 29
     for title in ("QSGD, gain 20", "random-k, gain 21"):
-        found[title][1] = np.inf
+        found[title][1, 1] = np.inf         # one run of two
     found["float32"][2] = 20
     assert [claim.agrees for claim in regression.claims(found)] == ["yes", "yes", "yes", "yes"]
+    found = {"a codec": np.array([[28, 30, 35], [np.inf, 20, np.inf], 3 * [np.inf]])}
+    assert regression.table(found).splitlines()[-1] == "| a codec | 30 | 33 % of runs | - |"
+
+
+def test_steps_of_a_regression_have_random_words_of_their_own():
+    """And each step to the goal counts."""
+    keys = []
+
+    class Watched(Wrapped):
+        def encode(self, vector, key, side=None):
+            keys.append((key.seed, key.step))
+            return super().encode(vector, key, side)
+
+    steps = regression.steps_to_goal(Watched(make_codec("none")), 0.1, 5)
+    assert 5 < steps < 50
+    assert keys == [(5, step) for step in range(1, int(steps) + 1)]
+
+
+def test_steps_of_the_training_are_of_the_mean_gradient(monkeypatch):
+    """That of the rows of all ranks together."""
+    task, averages = make_task("logreg", rows=200), []
+    monkeypatch.setattr(errors, "make_task", lambda name: task)
+    monkeypatch.setattr(errors, "SCHEDULES", {"logreg": (0.5, 1)})
+    monkeypatch.setattr(errors, "CODECS", {})
+    monkeypatch.setattr(errors, "descend",
+                        lambda parameters, step, average: averages.append((step, average)))
+    errors.errors("logreg")
+    model, samples = task
+    batches = Batches(samples, errors.WORKERS, errors.BATCH, errors.SEED).draw()
+    _, expected = model.gradient(model.first_parameters(errors.SEED),
+                                 *map(np.concatenate, zip(*batches, strict=True)))
+    ((step, average),) = averages
+    assert step == 0.5
+    for name, value in expected.items():
+        np.testing.assert_allclose(average[name], value, atol=1e-6)
+
+
+def test_table_of_errors_by_hand(monkeypatch, capsys):
+    monkeypatch.setattr(errors, "errors", lambda name: ({
+        title: {"network": 0.5 + place, "tensors": 0.25 + place}
+        for place, title in enumerate(errors.CODECS)}, 0.125))
+    main(["--errors", "fc"])
+    head, _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert head.endswith("| fc (12 % zeros), by tensor | fc (12 % zeros), network-wise |")
+    assert first == f"| {errors.UNIFORM} | 0.25 | 0.5 |"
+    assert second == f"| {errors.ZERO} | 1.25 | 1.5 |"
 
 
 @pytest.mark.slow
@@ -186,3 +256,17 @@ def test_uniform_levels_without_zero():
     assert fitted.lost([row], is_updated=False) == pytest.approx(
         codec.expected_error(whole[:errors.BUCKET]))
     assert fitted.lost([row], is_updated=True) < 0.6 * codec.expected_error(whole)
+
+
+def test_levels_are_fitted_to_all_ranks():
+    """And the error is that of all, each tensor with levels of its own."""
+    rng = np.random.default_rng(1)
+    rows = [[scale * rng.standard_normal(500, np.float32)**power for power in (1, 3)]
+            for scale in (1, 9)]
+    expected = 0.0
+    for tensors in zip(*rows, strict=True):
+        codec: Any = make_codec("alq-linf", bits=3, bucket_size=errors.BUCKET)
+        codec.update([codec.statistics(one) for one in tensors])
+        expected += sum(map(codec.expected_error, tensors))
+    fitted = errors._Fitted("alq-linf")
+    assert fitted.lost(rows, is_updated=True) == pytest.approx(expected)

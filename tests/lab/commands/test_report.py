@@ -3,8 +3,10 @@
 import argparse
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +16,9 @@ from bitstep.cli.options import UsageError
 from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import Manifest
-from bitstep_lab.board_report import areas
+from bitstep_lab.board_report import areas, boards, widths
 from bitstep_lab.board_report.areas import KINDS, RECORDED, recorded
-from bitstep_lab.board_report.boards import board_named, board_of, largest_share
+from bitstep_lab.board_report.boards import Board, board_named, board_of, largest_share
 from bitstep_lab.commands import report
 
 ROOT = Path(__file__).parents[3]
@@ -60,7 +62,8 @@ def test_text_and_page(two_classes, tmp_path, capsys):
     assert "latency         17 cycles, 0.170 us" in said
     assert "100 MHz: the clock that this board's bitstreams are built for" in said
     assert re.search(r"^DSP +173 +220 +79%$", said, re.MULTILINE)
-    assert re.search(r"^ *4 +compensated +1 .*%  DSP 79%$", said, re.MULTILINE)
+    (epoch,) = re.findall(r"^an epoch +(\S+ \S+) \(", said, re.MULTILINE)
+    assert re.search(rf"^ *4 +compensated +1 +\S+ +{epoch} .*%  DSP 79%$", said, re.MULTILINE)
     assert re.search(r"^32 \(float\) +float +2 .*not synthesized$", said, re.MULTILINE)
     assert "test accuracy" in said
     assert max(map(len, said.replace(str(out), "").splitlines())) <= 120
@@ -90,6 +93,66 @@ def test_time_of_an_epoch_is_what_the_cycle_model_counts(two_classes, capsys):
         "--epochs", 10)
     cycles, = map(int, re.findall(r"\((\d+) cycles, by", capsys.readouterr().out))
     assert 64 * 4 < cycles < 64 * 4 + 150
+
+
+def test_cycles_of_a_row_are_those_of_one_class(tmp_path, capsys):
+    features = np.random.default_rng(0).uniform(-1, 1, (60, 3))
+    path = tmp_path / "three.csv"
+    np.savetxt(path, np.column_stack([features, features.argmax(axis=1)]), delimiter=",",
+               fmt="%.6g")
+    assert run(path, *SVM, "--bits", 4, "--compare", 4, "--epochs", 2) == 0
+    said = capsys.readouterr().out
+    assert "for 3 classes, one after the other" in said
+    (row,) = re.findall(r"^cycles a row +(\S+),", said, re.MULTILINE)
+    (epoch,) = re.findall(r"\(([\d,]+) cycles, by", said)
+    assert float(row) == pytest.approx(int(epoch.replace(",", "")) / 60 / 3, rel=1e-3)
+
+
+def test_loss_is_that_of_the_last_epoch(two_classes, capsys):
+    losses = []
+    for epochs in (1, 30):
+        run(two_classes, *SVM, "--bits", 8, "--compare", 8, "--epochs", epochs, "--step", 0.01)
+        (row,) = re.findall(r"^ *8 +compensated +(.*)$", capsys.readouterr().out, re.MULTILINE)
+        losses.append(float(re.split("  +", row)[3]))
+    assert losses[1] < 0.9 * losses[0]
+
+
+def test_accuracy_by_hand():
+    """Of the last model, by the rows to test with, or else by those to train with."""
+    rows, labels = np.array([[1.0], [2.0], [-3.0], [4.0]]), np.array([1, 1, -1, -1])
+    part = SimpleNamespace(features=rows, labels=labels, n_rows=4)
+    half = SimpleNamespace(features=rows[:2], labels=labels[:2], n_rows=2)
+    none = SimpleNamespace(features=rows[:0], labels=labels[:0], n_rows=0)
+    model: Any = SimpleNamespace(coefs=np.array([[[-1.0]], [[1.0]]]), intercepts=np.zeros((2, 1)))
+    for train, test, share in ((half, part, 0.75), (part, none, 0.75), (part, None, 0.75),
+                               (part, half, 1.0)):
+        problem: Any = SimpleNamespace(train_set=train, test_set=test, task="classification",
+                                       classes=np.array([-1, 1]))
+        assert widths._accuracy(problem, model) == share
+
+
+def test_cycles_are_those_of_the_memory_of_the_board(two_classes, monkeypatch, capsys):
+    """A memory that answers after 1,000 cycles costs an epoch as many, or more."""
+    cycles = []
+    for latency in (10, 1010):
+        board = replace(board_named("pynq-z2"), memory={"memory_latency": latency})
+        monkeypatch.setattr(boards, "board_named", lambda name, board=board: board)
+        run(two_classes, *SVM, "--bits", 4, "--compare", 4, "--epochs", 2)
+        cycles += re.findall(r"\(([\d,]+) cycles, by", capsys.readouterr().out)
+    first, second = (int(one.replace(",", "")) for one in cycles)
+    assert second - first >= 1000
+
+
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize("trained", [False, True])
+def test_rows_are_read_again_where_both_do(built, trained):
+    """At another width than that of the manifest."""
+    config = PipelineConfig(bits=4, refetch=built)
+    board = Board("", 1e8, "", {}, manifest=Manifest(
+        board="ulx3s-85f", config=config, identity=1, clock_mhz={"constraint": 40}))
+    found = board.pipeline(PipelineConfig(bits=8, refetch=trained), 3)
+    assert (found.bits, found.refetch) == (8, built and trained)
+    assert board.pipeline(PipelineConfig(bits=4, refetch=trained), 3) == config
 
 
 def test_the_width_is_that_of_the_model_if_nobody_asks(two_classes, capsys):
@@ -133,6 +196,9 @@ def test_a_width_that_cannot_be_trained_is_told(two_classes, capsys):
     assert run(two_classes, *SVM, "--bits", 4, "--encoding", "double", "--compare", 1, 4,
                "--epochs", 1) == 0
     assert re.search(r"^ *1 +compensated", capsys.readouterr().out, re.MULTILINE)
+    assert run(two_classes, *SVM, "--bits", 4, "--encoding", "double", "--compare", 2,
+               "--epochs", 1) == 0
+    assert re.search(r"^ *2 +double", capsys.readouterr().out, re.MULTILINE)    # its least bits
     assert run(two_classes, *SVM, "--bits", 4, "--levels", "optimal", "--compare", 4, 8,
                "--epochs", 1) == 0
     assert re.search(r"^ *8: .*room for 32 levels", capsys.readouterr().out, re.MULTILINE)

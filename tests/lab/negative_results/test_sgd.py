@@ -110,6 +110,15 @@ def test_exact_rows_are_used_for_refetched_ones():
     assert found.bits_read.tolist() == [17, 17]
 
 
+def test_every_row_with_a_wrong_slope_counts():
+    """A model that stays 0 has the slope -1 in every row."""
+    class Blind(Stub):
+        def slopes(self, batch, labels, weights, rng):
+            return Slopes(np.zeros((len(labels), len(weights))), self.rows[batch])
+
+    assert run(Blind(), "hinge").flipped.tolist() == [1, 1]
+
+
 @pytest.mark.parametrize("encoding, spacing", [
     ("stochastic", 1 / 15), ("nearest", 1 / 30), ("exact", 0.0)])
 def test_spacing_is_the_largest_error(encoding, spacing):
@@ -168,6 +177,21 @@ def test_each_batch_has_its_own_sketch():
     assert first is not None
     assert second is not None
     assert 0 < np.count_nonzero(first != second) < 30
+
+
+def test_rows_beyond_twice_the_gap_are_not_read_again():
+    """Row e_1 and the model 1/2 in 8 features: gamma |a| |x| is 0.137 sqrt(2) = 0.194, and an
+    estimate is off by 0.044 on the mean.
+    """
+    rows = np.tile(np.eye(9)[0] + np.eye(9)[8], (5, 1))
+    for intercept, residual in ((-0.2, 0.7), (0.3, 0.2), (1.2, -0.7)):
+        method, rng = SketchRefetch(1024), np.random.default_rng(0)
+        method.store(rows, rng)
+        found = method.slopes(slice(None), np.ones(5), np.append(np.full(8, 0.5), intercept)[None],
+                              rng)
+        assert found.refetched is not None
+        assert set(found.refetched.ravel()) == {abs(residual) < 2 * 0.194}
+        assert set(found.slopes.ravel()) == {-1.0 if residual > 0 else 0.0}
 
 
 @pytest.mark.parametrize("inner", [None, Rounded("hinge")])

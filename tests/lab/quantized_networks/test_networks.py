@@ -1,11 +1,13 @@
 """The network with weights of few levels: torch's own SGD beside it, and contestants."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch; `make test-torch` runs it")
 
-from bitstep_lab.quantized_networks import training  # noqa: E402
+from bitstep_lab.quantized_networks import report, training  # noqa: E402
 from bitstep_lab.quantized_networks.quantizers import Quantizer  # noqa: E402
 from bitstep_lab.quantized_networks.report import (  # noqa: E402
     CONTESTANTS,
@@ -39,21 +41,46 @@ def samples():
     return Samples("bars", features[:96], labels[:96], features[96:], labels[96:], 2, 8)
 
 
-def test_full_precision_is_sgd_of_torch(samples):
-    found = training.train_network(samples, None, step=0.05, epochs=3, seed=4)
+@pytest.mark.parametrize("quantizer", [None, Quantizer("uniform", "nearest"),
+                                       Quantizer("uniform", "stochastic")])
+def test_training_is_sgd_of_torch(samples, quantizer):
+    """With the gradient of the rounded weights. Rounding has random words of its own, so that the
+    order of the rows is the same with any.
+    """
+    found = training.train_network(samples, quantizer, step=0.05, epochs=3, seed=4)
     torch.manual_seed(4)
     module = training._network(8, 2)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=training.MOMENTUM)
-    order = np.random.default_rng((4, 0))
+    kept = [one.detach().clone().requires_grad_() for one in module.parameters()]
+    optimizer = torch.optim.SGD(kept, lr=0.05, momentum=training.MOMENTUM)
+    order, words = np.random.default_rng((4, 0)), np.random.default_rng((4, 1))
     images = torch.from_numpy(samples.features).reshape(-1, 1, 8, 8)
     labels = torch.from_numpy(samples.labels)
+
+    def loss_of(part):
+        """Loss of rows with weights that are rounded now."""
+        for own, one in zip(module.parameters(), kept, strict=True):
+            rounded = one.detach().clone()
+            if quantizer is not None and one.ndim > 1:
+                rounded = torch.from_numpy(quantizer(one.detach().numpy(), words))
+            own.data, own.grad = rounded, None
+        return torch.nn.functional.cross_entropy(module(images[part]), labels[part])
+
     for epoch in range(3):
         for part in np.array_split(order.permutation(96), 3):
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(module(images[part]), labels[part]).backward()
+            loss_of(part).backward()
+            for own, one in zip(module.parameters(), kept, strict=True):
+                one.grad = own.grad
             optimizer.step()
-        loss = torch.nn.functional.cross_entropy(module(images), labels)
-        assert found.losses[epoch] == pytest.approx(float(loss.detach()), rel=1e-4)
+        assert found.losses[epoch] == pytest.approx(float(loss_of(slice(None)).detach()), rel=1e-4)
+
+
+def test_scores_are_of_the_rows_to_test_with(samples):
+    """Those to train with, whose classes are turned over."""
+    turned = replace(samples, test_features=samples.features, test_labels=1 - samples.labels)
+    found = training.train_network(turned, None, step=0.05, epochs=8, seed=0)
+    assert found.losses[-1] < 0.2
+    assert found.test_losses[-1] > 1
+    assert found.accuracy[-1] < 0.1
 
 
 @pytest.mark.parametrize("quantizer", [None, Quantizer("optimal", "nearest"),
@@ -110,13 +137,40 @@ def test_each_takes_its_own_best_step(samples, monkeypatch):
     assert {seed for _, _, seed in tried} == {0}
 
 
-def test_conclusions_by_hand():
-    def runs(name, losses, accuracies):
-        return Runs(name, 0.1, [training.History(np.array([loss]), np.zeros(1), np.array([share]))
-                                for loss, share in zip(losses, accuracies, strict=True)])
+def test_every_seed_and_step_is_its_contestants_own(samples, monkeypatch):
+    trained = []
+    steps = {None: 0.5} | {quantizer: 0.1 * place for place, quantizer in enumerate(
+        CONTESTANTS.values()) if quantizer is not None}
+    monkeypatch.setattr(report, "tuned_step", lambda samples, quantizer, *, epochs:
+                        steps[quantizer])
+    monkeypatch.setattr(report, "train_network", lambda samples, quantizer, *, step, epochs, seed:
+                        trained.append((quantizer, step, seed)))
+    runs = run_contestants(samples, epochs=1, seeds=2)
+    assert trained == [(quantizer, steps[quantizer], seed)
+                       for quantizer in CONTESTANTS.values() for seed in (0, 1)]
+    assert [one.step for one in runs] == [steps[one] for one in CONTESTANTS.values()]
 
-    line, = conclusions([runs("Optimal5, nearest", [0.1, 0.3], [0.9, 0.8]),
-                         runs("XNOR5, nearest", [0.5, 0.5], [0.7, 0.79])])
+
+def runs_of(name, losses, accuracies):
+    """Trainings of two epochs, of which the last one counts."""
+    return Runs(name, 0.1, [training.History(np.array([9.0, loss]), np.array([8.0, 2 * loss]),
+                                             np.array([0.5, share]))
+                            for loss, share in zip(losses, accuracies, strict=True)])
+
+
+def test_conclusions_by_hand():
+    nearest, stochastic = (
+        [runs_of(f"Optimal5, {rounding}", [0.1, 0.3], [0.9, 0.8]),
+         runs_of(f"XNOR5, {rounding}", [0.5, 0.5], [0.7, 0.79])]
+        for rounding in ("nearest", "stochastic"))
+    line, other = conclusions(nearest + stochastic)
+    assert line.startswith("Rounded to the nearest, Optimal5 ends")
+    assert other.startswith("Rounded stochastically, Optimal5 ends")
     assert "cross-entropy of 0.200, XNOR5 with 0.500" in line
     assert "+10.5 points" in line
     assert "+1.0 to +20.0" in line
+
+
+def test_rows_by_hand():
+    assert rows_of([runs_of("any", [0.1, 0.3], [0.9, 0.8])]) == [
+        ["any", "0.1", "0.200 ± 0.100", "0.400 ± 0.200", "85.0 ± 5.0 %"]]

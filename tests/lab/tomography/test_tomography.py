@@ -1,10 +1,12 @@
 """Reconstruction from projections: rays, small scans on the golden model, and the report."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from bitstep_lab.tomography import phantom, reconstruction, report
 from bitstep_lab.tomography.phantom import MissingImages, filtered_back_projection, phantom_scan
 from bitstep_lab.tomography.projections import angles_of, circle, make_scan, ray_weights
 from bitstep_lab.tomography.reconstruction import (
@@ -67,6 +69,25 @@ def test_8_bits_reach_full_precision_and_4_do_not():
     assert abs(eight.decibels[-1] - full.decibels[-1]) < 1
     assert four.decibels[-1] < full.decibels[-1] - 2
     assert full.picture[scan.inside] == pytest.approx(scan.image[scan.inside], abs=0.2)
+    assert four.misfit == pytest.approx(np.linalg.norm(
+        scan.rays @ four.picture[scan.inside] - scan.readings)**2 / 80)
+
+
+@pytest.mark.parametrize("misfits, place", [
+    ([5, 3, 4, 1, 0], 1),       # the last two leave the range of the words
+    ([2, 3, 4, 1, 0], 0), ([None] * 5, None)])
+def test_tuned_step_is_that_of_the_least_misfit(misfits, place, monkeypatch):
+    left = iter(misfits)
+    monkeypatch.setattr(reconstruction, "automatic_step", lambda *arguments: 0.5)
+    monkeypatch.setattr(reconstruction, "GRID", (1.0, 2.0, 3.0, 4.0, 5.0))
+    monkeypatch.setattr(reconstruction, "reconstruct", lambda *arguments, step, **options:
+                        SimpleNamespace(misfit=next(left) or 0.0,
+                                        overflowed=place is None or step > 1.5))
+    if place is None:
+        with pytest.raises(ValueError, match=r"No step of \[0.5, 1.0, .* keeps the model within"):
+            tuned_step(small_scan(), schedule="constant", epochs=1)
+    else:
+        assert tuned_step(small_scan(), schedule="constant", epochs=1) == (0.5, 1.0)[place]
 
 
 def test_a_model_that_leaves_its_words_is_said_to():
@@ -83,6 +104,16 @@ def test_bytes_of_16_bits_are_half_of_those_of_floating_point():
     assert counts[32] == 2 * counts[16] == 80 * 8 * -(-scan.rays.shape[1] // 2)
     assert counts[8] == 80 * 8 * -(-scan.rays.shape[1] // 8)
     assert counts[2] == 80 * 8 * -(-scan.rays.shape[1] // 32) + 4 * scan.rays.shape[1]
+
+
+def test_16_bits_have_32767_levels_on_each_side():
+    """Of a column's largest weight, which float32 keeps to a hundredth of a level."""
+    scan = small_scan()
+    rows = stored_rows(scan, Storage(16, "float")).rows.stored[0].view(np.float32)
+    levels = 32767 * rows[:, :scan.rays.shape[1]].astype(np.float64)
+    assert np.abs(levels - np.rint(levels)).max() < 0.01
+    assert np.abs(levels - 32767 * scan.rays / scan.rays.max(axis=0)).max() == pytest.approx(
+        0.5, abs=0.02)
 
 
 def test_ratio_by_hand():
@@ -102,6 +133,26 @@ def test_conclusion_takes_the_least_data_that_is_near():
     assert "8 bits" in conclusion(found, "constant")
     assert "4.00 times less data, at least the paper's 2.7" in conclusion(found, "constant")
     assert "no storage comes within 0.5 dB" in conclusion(found, "inverse")
+
+
+def test_cells_by_hand():
+    found = Comparison(small_scan(), 2, {}, {
+        "constant": [fake(FLOAT, [20.0, 30.04], 3_200_000),
+                     fake(Storage(8), [29.6], 800_000, overflowed=True)],
+        "inverse": [fake(FLOAT, [31.0, 28.0], 3_200_000), fake(Storage(8), [27.0], 800_000)]})
+    assert rows_of(found) == [
+        ["32 bits, floating point", "3.2", "1", "30.0 dB", "28.0 dB"],
+        ["8 bits, `compensated`, uniform levels", "0.8", "4", "out of range in epoch 2", "27.0 dB"]]
+
+
+def test_each_schedule_has_a_step_of_its_own(monkeypatch):
+    used, steps = [], {"constant": 0.5, "inverse": 4.0}
+    monkeypatch.setattr(report, "tuned_step", lambda scan, *, schedule, **options: steps[schedule])
+    monkeypatch.setattr(report, "reconstruct", lambda scan, storage, *, schedule, step, **options:
+                        used.append((storage.bits, schedule, step)))
+    found = compare(small_scan(), [Storage(3), FLOAT], epochs=2)
+    assert found.steps == steps
+    assert used == [(bits, *one) for bits in (32, 3) for one in steps.items()]
 
 
 def test_report(tmp_path):
@@ -140,6 +191,30 @@ def test_projector_of_scikit_image():
     scan = phantom_scan(16, 12)
     assert scan.image.max() > 0.3
     assert peak_ratio(scan.image, filtered_back_projection(scan, 12)) > 15
+
+
+def test_phantom_by_a_projector_that_agrees_or_not(monkeypatch):
+    """The direct method has the readings in the scanner's order again, with the noise on them."""
+    image, wrong, told = small_scan().image, 0.0, []
+
+    def radon(image, angles):
+        return (ray_weights(8, angles) @ image.ravel()).reshape(-1, 8).T + wrong
+
+    transform = SimpleNamespace(
+        radon=radon, resize=lambda image, shape, anti_aliasing: image,
+        iradon=lambda readings, angles: told.append((readings, angles)) or np.ones((8, 8)))
+    data = SimpleNamespace(shepp_logan_phantom=lambda: image)
+    monkeypatch.setattr(phantom, "_scikit_image", lambda: (data, transform))
+    scan = phantom_scan(8, 5)
+    assert (scan.image == image).all()
+    assert (filtered_back_projection(scan, 5) == circle(8)).all()
+    ((readings, angles),) = told
+    assert angles.tolist() == [0, 36, 72, 108, 144]
+    np.testing.assert_allclose(readings, radon(image, angles), atol=1e-12)
+    wrong = 1e-3
+    with pytest.raises(RuntimeError, match=r"must be those of the rays, and differ by 0\.001"):
+        phantom_scan(8, 5)
+    assert phantom_scan(8, 5, noise=0.1).readings.shape == (40,)
 
 
 def test_scikit_image_is_asked_for(monkeypatch):
