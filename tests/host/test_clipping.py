@@ -1,5 +1,6 @@
 """Scaler ``quantile``: outliers in estimators, on the command line and in files."""
 
+import re
 import warnings
 
 import numpy as np
@@ -7,10 +8,14 @@ import pytest
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import Loss
 from bitstep.quantization import load_quantized, quantize_rows
+from bitstep.quantization.bounds import ClippingWarning
 from bitstep.quantization.scaling import RangeWarning
 from bitstep.training.files.model_file import ModelFileError, load_model
 from bitstep.training.losses import code_accuracies
+from bitstep.training.scores.clipping import beyond_clip, costly_clipping
 from bitstep.training.train import class_outputs
 
 RNG = np.random.default_rng(5)
@@ -173,3 +178,58 @@ def test_accuracy_of_codes_is_that_of_what_they_stand_for():
     two = code_accuracies(class_outputs(rows, LABELS[:300], np.arange(2)), weights[:, :1],
                           offsets[:, :1])
     np.testing.assert_array_equal(two, ((values[:, :, 0] > 0) == LABELS[:300]).mean(axis=1))
+
+
+# The first column decides, by a few large values.
+HEAVY = np.random.default_rng(1).standard_normal((2, 3000)).T
+HEAVY[:, 0] = np.exp(2 * HEAVY[:, 0])
+SUMS = 3 * HEAVY[:, 0] / HEAVY[:, 0].std() + HEAVY[:, 1]
+COST = r"of 3,000 rows have values that scaler 'quantile' clips, and \d+ % of the training loss"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("bits", [8, 32])
+def test_clipping_that_costs_most_of_the_loss_is_named(bits, dtype):
+    features = HEAVY.astype(dtype)
+    with pytest.warns(ClippingWarning, match=COST + "; scaler 'minmax' clips none"):
+        model = LowPrecisionRegressor(bits=bits, random_state=0).fit(features, SUMS)
+    whole = LowPrecisionRegressor(bits=bits, scaler="minmax", random_state=0).fit(features, SUMS)
+    assert whole.score(features, SUMS) > model.score(features, SUMS) + 0.1
+
+
+def test_clipping_that_costs_much_on_the_command_line(tmp_path, capsys):
+    np.savetxt(tmp_path / "rows.csv", np.column_stack([HEAVY, SUMS]), "%.17g", delimiter=",")
+    for options, said in (["--bits", "8"], True), (["--bits", "8", "--scaler", "minmax"], False), \
+            ([], False):
+        assert main(["train", str(tmp_path / "rows.csv"), "--train-rows", "3000", *options]) == 0
+        assert bool(re.search(COST, capsys.readouterr().err)) == said
+
+
+def test_cost_of_clipping_by_hand():
+    """Row 0 of 41 is clipped from 7 to 5: the model, x itself, is 2 below its label then."""
+    features, clip = np.r_[7.0, np.zeros(40)][:, None], np.array([[-np.inf], [5.0]])
+
+    def cost(loss, *, rows=features, weights=None):
+        targets = np.r_[7.0, np.zeros(40)][:, None]
+        return costly_clipping(beyond_clip(rows, clip), targets, weights,
+                               LOSSES[Loss.LEAST_SQUARES], np.ones((1, 1)), np.zeros(1), loss)
+
+    named = "1 of 41 rows have values that scaler 'quantile' clips, and {} % of the training loss"
+    assert str(cost(2 / 41)).startswith(named.format(100))
+    assert str(cost(3.9 / 41)).startswith(named.format(51))
+    assert cost(4 / 41) is None             # half of all
+    # Values of 9.9 and 9.8 have 2.9^2 / 2 = 4.2 and 2.8^2 / 2 = 3.9, where twice as much is 4.
+    assert cost(2 / 41, rows=features * 9.9 / 7) is None
+    assert cost(2 / 41, rows=features * 9.8 / 7) is not None
+    weights = np.r_[3, np.ones(40)].astype(np.uint16)
+    assert str(cost(6 / 43, weights=weights)).startswith(named.format(100))
+    assert cost(2 / 41, rows=np.where(np.arange(41)[:, None] < 5, 7.0, 0.0)) is None    # an eighth
+    assert cost(2 / 41, rows=features - 2) is None
+
+
+def test_cost_of_clipping_beside_the_best_constant():
+    """Labels of 7 in every row: 41 rows lose 0, where all but one could be far off."""
+    features, clip = np.r_[7.0, np.full(40, 5.0)][:, None], np.array([[-np.inf], [5.0]])
+    targets = np.r_[7.0, np.where(np.arange(40) % 2, 60.0, -50.0)][:, None]
+    assert costly_clipping(beyond_clip(features, clip), targets, None, LOSSES[Loss.LEAST_SQUARES],
+                           np.ones((1, 1)), np.zeros(1), 2 / 41) is None

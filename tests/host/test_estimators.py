@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeDevice
 from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import MinMaxScaler
@@ -656,3 +656,48 @@ def test_beats_of_packed_rows(name, diabetes):
     model = LowPrecisionRegressor(random_state=0, epochs=3, solver="sgd", bits=4, device=device)
     # A beat of 64 bits has 16 codes, so 50 rows are 4 beats.
     assert model.fit(X, y).counters_["beats"] == 12
+
+
+def test_a_rare_column_beside_outliers():
+    """The Huber loss starts at the labels' median: from the middle of their range the way is so
+    long that the column, of 1 in 200 rows, would get a weight of hundreds on it.
+    """
+    rng = np.random.default_rng(0)
+    features = np.column_stack([rng.normal(size=3000), rng.random(3000) < 0.005])
+    labels = features @ [1, -5] + 0.3 * rng.normal(size=3000)
+    labels[:10] += 400
+    model = LowPrecisionRegressor(loss="huber", random_state=0).fit(features, labels)
+    np.testing.assert_allclose(model.coef_, [1, -5], atol=0.3)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_labels_far_beyond_the_bound_cost_nothing(intercept):
+    """Their range would leave all others one integer."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(3000, 2))
+    labels = features @ [1, -5] + 0.3 * rng.normal(size=3000)
+    labels[:3] = 1e6, -1e9, 1e6
+    model = LowPrecisionRegressor(loss="huber", random_state=0, fit_intercept=intercept)
+    np.testing.assert_allclose(model.fit(features, labels).coef_, [1, -5], atol=0.1)
+    assert model.clipped_["labels"] == 3
+    spread = 1.4826 * np.median(np.abs(labels - np.median(labels)))
+    assert model.label_range_[1] == pytest.approx(np.median(labels) + 500 * spread,
+                                                  rel=1e-9 if intercept else 1e-2)
+    both = LowPrecisionRegressor(loss="huber", random_state=0).fit(
+        features, np.column_stack([labels, features[:, 0]]))
+    np.testing.assert_allclose(both.coef_, [[1, -5], [1, 0]], atol=0.1)
+    wide = LowPrecisionRegressor(loss="huber", random_state=0, label_range=(-1e9, 1e6))
+    assert wide.fit(features, labels).clipped_["labels"] == 0
+
+
+@pytest.mark.parametrize("step, epochs, ways", [
+    (1e-6, 20, "it was still falling: choose more epochs or step='auto'"),
+    (0.13, 1, "choose a smaller step")])
+def test_a_chosen_step_by_which_nothing_is_learned(step, epochs, ways):
+    rng = np.random.default_rng(0)
+    features = np.sign(rng.normal(size=(200, 12)))
+    labels = np.exp(features @ rng.normal(size=12))         # whose mean is far from the middle
+    with pytest.warns(ConvergenceWarning, match="Training learned nothing: the training loss is "
+                      f".*, but predicting the labels' mean has .*; {ways}"):
+        LowPrecisionRegressor(step=step, epochs=epochs, solver="sgd", random_state=0).fit(
+            features, labels)

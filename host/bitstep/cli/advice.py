@@ -47,9 +47,9 @@ def clipping_of(request: Request, model: TrainedModel, loss: float) -> str | Non
     if problem.train_set is None or request.training.exact:
         return None
     return costly_clipping(
-        problem.outputs[0].scaler.clip, problem.train_set.features,
-        class_targets(problem.train_set.labels, problem.classes), problem.weights,
-        formula_of(problem.loss), model.coefs[model.kept], model.intercepts[model.kept], loss)
+        problem.beyond_clip, class_targets(problem.train_set.labels, problem.classes),
+        problem.weights, formula_of(problem.loss), model.coefs[model.kept],
+        model.intercepts[model.kept], loss)
 
 
 def baseline(problem: Problem) -> float:

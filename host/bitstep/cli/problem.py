@@ -45,6 +45,7 @@ from bitstep.training.losses import (
     measures,
 )
 from bitstep.training.objective import Objective, Training, loss_of
+from bitstep.training.scores.clipping import BeyondClip, beyond_clip
 from bitstep.training.scores.fits import hold_out
 from bitstep.training.solvers import solver_of
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
@@ -80,6 +81,8 @@ class Problem:
         See there.
     rule : LossFunction or None
         Loss with a bound that the options ask for, or of all classes together.
+    beyond_clip : BeyondClip or None
+        Rows of the train set that are clipped, if these are few.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Problem:
     deviation: float = 0.0
     stands_for: float = 1.0
     rule: LossFunction | None = None
+    beyond_clip: BeyondClip | None = None
 
     @property
     def weights(self) -> np.ndarray | None:
@@ -308,10 +312,12 @@ def prepare(arguments: argparse.Namespace,
         _warn_of_other_classes(test_set, classes)
     clip = outputs[0].scaler.clip
     warn_of_optimum(request.solver, clip, train_set.features, given.deviation)
+    beyond = beyond_clip(train_set.features, clip)      # before they are clipped
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight, held and held._replace(
                        features=clipped_features(held.features[0:len(held.targets)], clip)),
-                   given.deviation, given.stands_for, _clipped_loss(resolved, outputs)), resolved
+                   given.deviation, given.stands_for, _clipped_loss(resolved, outputs),
+                   beyond), resolved
 
 
 def _warn_of_other_classes(test_set: Dataset, classes: np.ndarray) -> None:

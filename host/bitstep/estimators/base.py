@@ -32,7 +32,7 @@ from bitstep.training.noise_floor import NoiseFloor, noise_floor
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import automatic_step
-from bitstep.training.scores.clipping import costly_clipping
+from bitstep.training.scores.clipping import beyond_clip, costly_clipping
 from bitstep.training.scores.fits import (
     history_entries,
     print_history,
@@ -139,7 +139,7 @@ class LowPrecisionModel(Preparing):
             warnings.warn(f"Training learned nothing: {found}; {ways}", ConvergenceWarning,
                           stacklevel=5)
         elif cost := costly_clipping(
-                prepared.columns.clip, prepared.columns.values, targets, weights, rule,
+                beyond_clip(prepared.features, prepared.columns.clip), targets, weights, rule,
                 trained.coefs[kept], trained.intercepts[kept], losses[kept]):
             warnings.warn(cost, ClippingWarning, stacklevel=5)
 

@@ -144,7 +144,8 @@ def near_range(labels: np.ndarray) -> tuple[float, float] | None:
         Finite.
     """
     values = np.asarray(labels, np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):      # of labels that :func:`quantize_labels` refuses
+    # Of labels that :func:`quantize_labels` refuses.
+    with np.errstate(over="ignore", invalid="ignore"):
         middle, spread = middle_and_spread(
             (values[start:start + LABEL_BLOCK] for start in range(0, len(values), LABEL_BLOCK)),
             len(values))

@@ -153,9 +153,9 @@ def start_of(data: QuantizedDataset, objective: Objective,
              training: Training) -> tuple[np.ndarray, float] | None:
     """Weights and intercept that a training starts from unless it is given some.
 
-    Weights of 0, and an intercept of the centre of the labels' range (None); of the Huber loss, that
-    of their median. Its derivatives are clipped, so from a centre that a few outliers have moved the
-    intercept takes many steps, on which it takes columns along that are nearly constant.
+    Weights of 0, and an intercept in the centre of the labels' range (None), for the Huber loss at
+    their median: from a centre that outliers have moved, clipped derivatives would take many steps,
+    on which nearly constant columns go along.
     """
     if not (objective.rule.clipped and training.fit_intercept):
         return None

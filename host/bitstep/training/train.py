@@ -117,8 +117,8 @@ def _check_memory(training: Training, models: int, n_features: int) -> None:
     size, room = MODEL_BYTES * epochs * values, available_memory()
     if size > room and training.stopping is None:
         raise MemoryError(
-            f"The models of all epochs must fit the memory, of which {room / 1e9:,.1f} GB are left; "
-            f"{epochs:,} epochs of {values:,} weights take {size / 1e9:,.1f} GB; choose at most "
+            f"The models of all epochs must fit the memory, of which {room / 1e9:,.1f} GB are "
+            f"left; {epochs:,} epochs of {values:,} weights take {size / 1e9:,.1f} GB; choose at most "
             f"{max(1, room // (2 * MODEL_BYTES * values)):,} epochs")
 
 

@@ -64,6 +64,14 @@ BAD_FILES = {
     "shape.npz": (archive(X=TARGETS, y=TARGETS), "X must hold numbers in shape (rows, columns)"),
     "length.npz": (archive(X=ROWS, y=TARGETS[:4]), "y must have a label for each row of X, shape "),
     "words.npz": (archive(X=ROWS, y=["a", "1"] * 15), "found 'a' (row 0) and '1' (row 1, counted"),
+    # A line of names that is read as a row, and columns that a separator adds
+    "years.csv": (b"2019,2020,y\n1,2,0.5\n",
+                  "in a value; if line 1 holds the names of the columns, none may be a number"),
+    "end.csv": (b"a,b,y,\n1,2,3,\n", "or fill it in; the column has no name either: lines that end"),
+    # Commas within numbers
+    "thousands.csv": (b'a,b,y\n"1,250",3,1\n', "write it without commas between thousands"),
+    "decimals.csv": (b'a,b,y\n"1,25",3,1\n', "write a decimal point in place of the comma"),
+    "german.csv": (b"a;b;y\n1,250;3;1\n", "write a decimal point in place of the comma"),
     # NaN and infinity
     "nan.csv": (b"1,2,3\n1,nan,3\n", "line 2, column 2: found 'nan'; every feature must be a"),
     "infinite.csv": (b"1,2,inf\n", "line 1, column 3: found 'inf'; every label must be a"),

@@ -1,5 +1,6 @@
 """LIBSVM and CSV text: values by hand, agreement with scikit-learn, one test an error message."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -301,3 +302,19 @@ def test_label_column_of_what_has_none(tmp_path, name):
         load(source, label_column=0)
     if name != "set.npz":
         assert len(load(source, label_column="last").labels) == load(source).n_rows
+
+
+@pytest.mark.parametrize("labels, warned", [
+    (["label", "no", "yes", "no"], True), (["yes", "no", "yes", "no"], False),
+    (["a", "b", "c", "d"], False), (["label", "no"], False)])
+def test_a_line_of_names_with_numbers_is_a_row_with_a_warning(tmp_path, labels, warned):
+    """Its label is then the only one of its kind, among others that repeat."""
+    path = tmp_path / "set.csv"
+    path.write_text("".join(f"{2019 + row},3,{label}\n" for row, label in enumerate(labels)))
+    with pytest.warns(UserWarning, match="line 1 has numbers, so it is read as a row, and no other "
+                      "row has its label, 'label'") if warned else contextlib.nullcontext():
+        assert load(path).class_names == tuple(sorted(set(labels)))
+    with pytest.warns(UserWarning, match="read as a row") if warned else contextlib.nullcontext():
+        found = open_table(path)
+        found.survey()
+    found.survey()              # again, with the names that are known

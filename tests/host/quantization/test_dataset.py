@@ -28,6 +28,7 @@ from bitstep.quantization import (
     quantize_rows,
     sign_labels,
 )
+from bitstep.quantization.labels import near_range
 
 CHOICES = [(name, bits) for name, encoding in ENCODINGS.items()
            for bits in range(encoding.min_bits, 9)]
@@ -334,11 +335,27 @@ def test_spread_of_labels():
         data = quantize(np.zeros((len(labels), 1)), labels, bits=2)
         return data.label_scale * data.label_spread
 
-    # Median 3, distances 3, 2, 1, 0, 97: an outlier does not count.
+    # Median 2, distances 2, 1, 0, 1, 98: an outlier does not count.
     assert spread([0, 1, 2, 3, 100]) == pytest.approx(1.4826, rel=1e-2)
     assert spread([0, 0, 0, 0, 5]) == pytest.approx(2, rel=1e-4)
     alike = quantize(np.zeros((3, 1)), np.full(3, 7.0), bits=2)
     assert alike.label_spread == 1
+
+
+def test_median_of_labels():
+    for labels, median in (([0, 1, 2, 3, 100], 2), ([4, 1, 2, 3], 2.5), ([7, 7], 7)):
+        data = quantize(np.zeros((len(labels), 1)), np.array(labels), bits=2)
+        assert data.label_median == pytest.approx(median, abs=0.002)
+
+
+@pytest.mark.parametrize("labels, expected", [
+    # Median 2, median distance 1: 500 * 1.4826 = 741.3 on either side.
+    ([0, 1, 2, 3, 4], None), ([1, 2, 3, 743.3], None), ([0, 1, 2, 3, 744], (0, 743.3)),
+    ([-740, 1, 2, 3, 744], (-739.3, 743.3)), ([-1e90, 1, 2, 3, 4], (-739.3, 4)),
+    # Half are alike: the spread is the standard deviation, 4e5 of 1e6 here.
+    ([7, 7, 7, 7, 1e6], None), ([7, 7, 7], None), ([5], None)])
+def test_labels_far_from_the_others(labels, expected):
+    assert near_range(np.array(labels)) == (expected and pytest.approx(expected))
 
 
 @pytest.mark.parametrize("n_rows, stride", [(65_536, 1), (65_537, 2), (150_000, 3)])

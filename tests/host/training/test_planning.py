@@ -660,3 +660,15 @@ def test_keys_of_all_epochs_at_once(monkeypatch):
     assert [epoch.key for epoch in made.job.epochs[:3]] == [
         epoch_key(seed, number) for number in range(3)]
     assert len(made.job.epochs) == 500
+
+
+def test_huber_starts_at_the_median():
+    """Labels 100, -50, 25 and 0 in steps of 0.02: the median is 0.25. The model's unit is mu."""
+    data = quantized([[7, -7], [1, 2], [3, 4], [5, 5]], [100, -50, 25, 0], label_scale=0.02)
+    made = plan(data, CONFIG, steps=[0.1], loss=Loss.HUBER)
+    assert made.job.intercept == round(0.25 / made.units.model_unit)
+    assert not made.job.model.any()
+    for options in ({"loss": Loss.HUBER, "fit_intercept": False}, {"loss": Loss.LEAST_SQUARES}):
+        assert plan(data, CONFIG, steps=[0.1], **options).job.intercept == 0
+    given = plan(data, CONFIG, steps=[0.1], loss=Loss.HUBER, initial=(np.zeros(2), 0.0))
+    assert given.job.intercept == 0

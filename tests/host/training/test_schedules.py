@@ -77,6 +77,13 @@ def test_few_rows_are_read_more_often(n_rows, epochs):
     assert automatic_epochs(n_rows) == epochs
 
 
+@pytest.mark.parametrize("n_rows, values, epochs", [
+    (3, 67_108, 1000), (3, 67_109, 999), (101, 67_109, 991), (3, 1 << 20, 64), (3, 1 << 24, 20)])
+def test_models_of_many_weights_have_fewer_epochs(n_rows, values, epochs):
+    """All of them together have 2**26 weights at most, but for the 20 epochs of any."""
+    assert automatic_epochs(n_rows, values) == epochs
+
+
 @pytest.mark.parametrize("n_rows, batch", [
     (1, 1), (4999, 1), (5000, 4), (19_999, 4), (20_000, 16), (79_999, 16), (80_000, 64),
     (10 ** 9, 64)])

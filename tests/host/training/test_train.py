@@ -11,15 +11,19 @@ from fakes import settings
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
 from bitstep.options.models import MODELS
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import ENCODINGS, Grid, quantize, quantize_rows
+from bitstep.training import train
 from bitstep.training.losses import mean_losses
-from bitstep.training.objective import Objective, loss_of
+from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.schedules import automatic_step, schedule_steps
+from bitstep.training.scores.scoring import scored_codes
+from bitstep.training.scores.stopping import Stopping
 from bitstep.training.stepping import automatic_proximal_period
-from bitstep.training.train import train_model
+from bitstep.training.train import train_candidates, train_model
 from bitstep_lab.float_sgd import sgd
 
 MARGINS = (Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC)
@@ -266,3 +270,26 @@ def test_losses_of_models():
         "l2-svm": ("classification", Loss.SQUARED_HINGE, "squared_hinge"),
         "svm": ("classification", Loss.HINGE, "hinge"),
         "logistic": ("classification", Loss.LOGISTIC, "log_loss")}
+
+
+def test_models_of_all_epochs_fit_the_memory(monkeypatch):
+    """32 bytes a weight: 10 epochs of 2 outputs of 4 features take 2,560."""
+    config = PipelineConfig(bits=4)
+    rows = quantize(np.eye(4), np.arange(4.0), bits=4)
+    objective, training = Objective(), Training(steps=[0.1] * 10)
+
+    def run(**changes):
+        return train_model([rows, rows], GoldenDevice(config), config, objective,
+                           replace(training, **changes))
+
+    monkeypatch.setattr(train, "available_memory", lambda: 2560)
+    assert run().epochs_done == 10
+    monkeypatch.setattr(train, "available_memory", lambda: 2559)
+    message = r"10 epochs of 8 weights take 0.0 GB; choose at most 4 epochs$"
+    with pytest.raises(MemoryError, match=message):
+        run()
+    with pytest.raises(MemoryError, match=message):
+        train_candidates([rows], GoldenDevice(config), config, [(objective, training)] * 2)
+    # As many as it has, which may be few.
+    some = scored_codes([rows, rows], Loss.LEAST_SQUARES, classes=False)
+    assert run(stopping=Stopping(some, False, 1.0, 2)).epochs_done < 10

@@ -1,27 +1,68 @@
 """What it costs that a scaler clips columns."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bitstep.data.blocks import row_blocks
 from bitstep.data.views import rows_at
 from bitstep.pipeline.losses import LossFunction
-from bitstep.training.losses import CHUNK_VALUES, measures
+from bitstep.training.losses import measures
 from bitstep.training.scores.scoring import best_constant
 
+FEW = 10                    # rows for each that is clipped
 
-def costly_clipping(clip: np.ndarray | None, features: Any, targets: np.ndarray,
-                    weights: np.ndarray | None, rule: LossFunction, coefs: np.ndarray,
-                    intercepts: np.ndarray, loss: float) -> str | None:
-    """A sentence if few rows have most of the training loss, as their values are clipped; None if
-    not, or if that is at most a twentieth of what the best constant has.
+
+class BeyondClip(NamedTuple):
+    """Rows with values that are clipped.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape (n_some,)
+        Their numbers.
+    features : ndarray of float, shape (n_some, n_features)
+        As they were.
+    clip : ndarray of float64, shape (2, n_features)
+        See :class:`bitstep.quantization.Scaler`.
+    """
+
+    rows: np.ndarray
+    features: np.ndarray
+    clip: np.ndarray
+
+
+def beyond_clip(features: Any, clip: np.ndarray | None) -> BeyondClip | None:
+    """Rows with values that are clipped; None if there are none, or more than a tenth of all.
 
     Parameters
     ----------
-    clip : ndarray of float64, shape (2, n_features), or None
-        See :class:`bitstep.quantization.Scaler`.
     features : ndarray of float or RowView, shape (n_rows, n_features)
-        Clipped.
+        Before they are clipped.
+    clip : ndarray of float64, shape (2, n_features), or None
+    """
+    if clip is None:
+        return None
+    columns = np.flatnonzero(np.isfinite(clip).any(axis=0))
+    low, high = clip[:, columns]
+    found = [np.zeros(0, np.int64)]
+    for _, start, stop in row_blocks(*features.shape):
+        values = features[start:stop][:, columns]
+        found.append(start + np.flatnonzero(((values < low) | (values > high)).any(axis=1)))
+    rows = np.concatenate(found)
+    return BeyondClip(rows, np.array(rows_at(features, rows)), clip) \
+        if 0 < FEW * len(rows) <= features.shape[0] else None
+
+
+def costly_clipping(beyond: BeyondClip | None, targets: np.ndarray, weights: np.ndarray | None,
+                    rule: LossFunction, coefs: np.ndarray, intercepts: np.ndarray,
+                    loss: float) -> str | None:
+    """A sentence if the rows that are clipped have most of the training loss of a regression, and
+    more than a twentieth of what the best constant has; None for others, and where their values are
+    outliers: then the model, which clipping has changed, has more than twice their loss without.
+
+    Parameters
+    ----------
+    beyond : BeyondClip or None
     targets : ndarray of float, shape (n_rows, n_outputs)
     weights : ndarray, shape (n_rows,), or None
         Weights of the rows.
@@ -30,32 +71,17 @@ def costly_clipping(clip: np.ndarray | None, features: Any, targets: np.ndarray,
         The model, in the features' units.
     intercepts : ndarray of float, shape (n_outputs,)
     loss : float
-        Training loss of the model.
+        Training loss of the model, on clipped rows.
     """
-    if clip is None:
+    if beyond is None or rule.signs:        # a sign is right by chance, however far off a value is
         return None
-    rows = _rows_at_ends(features, clip)
-    if not 0 < 10 * len(rows) <= len(targets):
-        return None
-    own = None if weights is None else weights[rows]
-    found, _ = measures(rule, rows_at(features, rows), targets[rows], coefs[None],
-                        intercepts[None], classes=False, weights=own)
-    share = len(rows) / len(targets) if weights is None or own is None \
-        else own.sum(dtype=np.float64) / weights.sum(dtype=np.float64)
-    part = float(found[0]) * share
-    if part <= max(loss / 2, best_constant(rule, targets, weights) / 20):
+    rows, features, clip = beyond
+    given = np.ones(len(targets)) if weights is None else weights
+    share = given[rows].sum(dtype=np.float64) / given.sum(dtype=np.float64)
+    clipped, whole = (share * float(measures(
+        rule, values, targets[rows], coefs[None], intercepts[None], classes=False,
+        weights=given[rows])[0][0]) for values in (np.clip(features, *clip), features))
+    if clipped <= max(loss / 2, whole / 2, best_constant(rule, targets, weights) / 20):
         return None
     return (f"{len(rows):,} of {len(targets):,} rows have values that scaler 'quantile' clips, and "
-            f"{100 * part / loss:.0f} % of the training loss; scaler 'minmax' clips none")
-
-
-def _rows_at_ends(features, clip):
-    """Numbers of the rows that have a value at an end of a column that is clipped."""
-    columns = np.flatnonzero(np.isfinite(clip).any(axis=0))
-    size = max(1, CHUNK_VALUES // features.shape[1])
-    found = [np.zeros(0, np.int64)]
-    for start in range(0, features.shape[0], size):
-        values = features[start:start + size][:, columns]
-        low, high = clip[:, columns].astype(values.dtype)       # as they were clipped
-        found.append(start + np.flatnonzero(((values <= low) | (values >= high)).any(axis=1)))
-    return np.concatenate(found)
+            f"{100 * clipped / loss:.0f} % of the training loss; scaler 'minmax' clips none")
