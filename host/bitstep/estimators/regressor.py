@@ -34,7 +34,8 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     epochs : int or "auto", default="auto"
         Passes over the rows; of solver ``bit-centred`` outer steps, at most 100 with ``auto``. Less
         than 10 ask for solver ``sgd``. Of that solver ``auto`` is 100,000 divided by the rows, but
-        at least 20 and at most 1,000, or 20 where ``schedule`` is not ``linear`` by default.
+        at least 20 and at most 1,000, or 20 where ``schedule`` is not ``linear`` by default; of
+        more than 67,108 weights at most 2^26 divided by these.
     step : float or "auto", default="auto"
         First step, for features scaled to [-1, 1]; ``auto``: see
         :func:`bitstep.training.schedules.automatic_step`. None with a list of steps as

@@ -219,7 +219,8 @@ _ALL = (
     Option(name="epochs", kind=Integer(1, MOST_EPOCHS), metavar="N", python="epochs", auto=True,
            sets="EPOCHS", help="sgd: passes over the rows; bit-centred: outer steps, at most",
            default_text="sgd: 100,000 divided by the rows, but at least "
-           f"{DEFAULT_EPOCHS} and at most 1,000; {DEFAULT_EPOCHS} with a --step, --schedule, "
+           f"{DEFAULT_EPOCHS} and at most 1,000, or, of more than 67,108 weights, 2^26 divided by "
+           f"these; {DEFAULT_EPOCHS} with a --step, --schedule, "
            "--early-stopping or --tol, and for encodings compensated and double-symmetric of fewer "
            "than 4 bits; with a file of steps all of them; bit-centred: "
            f"{OUTER_STEPS} outer steps"),

@@ -234,7 +234,8 @@ class Resolved:
                    "schedule": request["schedule"], "batch": self.batch(rows.n_rows), **others}
         return resolve_training(
             rows, objective, solver=self.solver,
-            epochs=epochs or self.epochs(rows.n_rows, rows.n_features), fit_intercept=request["intercept"], model_range=request["model_range"],
+            epochs=epochs or self.epochs(rows.n_rows, rows.n_features),
+            fit_intercept=request["intercept"], model_range=request["model_range"],
             planes=request["planes"], model_bits=request["model_bits"] or 0,
             update_bits=request["update_bits"] or 0,
             tol=self.tol if self.exact else 0.0, **options)

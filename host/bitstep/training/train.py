@@ -118,8 +118,8 @@ def _check_memory(training: Training, models: int, n_features: int) -> None:
     if size > room and training.stopping is None:
         raise MemoryError(
             f"The models of all epochs must fit the memory, of which {room / 1e9:,.1f} GB are "
-            f"left; {epochs:,} epochs of {values:,} weights take {size / 1e9:,.1f} GB; choose at most "
-            f"{max(1, room // (2 * MODEL_BYTES * values)):,} epochs")
+            f"left; {epochs:,} epochs of {values:,} weights take {size / 1e9:,.1f} GB; choose at "
+            f"most {max(1, room // (2 * MODEL_BYTES * values)):,} epochs")
 
 
 def _tracks(outputs, config, wishes, initial=None, first_epoch=0) -> list[Track]:

@@ -22,7 +22,7 @@ from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.training.losses import mean_losses
 from bitstep.training.objective import Objective, Training, loss_of
 from bitstep.training.pipelines import pipeline_for
-from bitstep.training.planning import plan
+from bitstep.training.planning import plan, start_of
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.writing import text_table
 from bitstep_lab.float_sgd import sgd
@@ -109,8 +109,11 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
     changes = 1 + 1e-3 * (np.arange(runs) - runs // 2)
     objective = Objective(loss=loss)
     rule = loss_of(objective, [data])
-    weights, intercepts = sgd(rows, targets, np.outer(steps, changes), loss=rule, batch=batch)
-    exact = mean_losses(rule, rows, targets, weights[-1], intercepts[-1]).mean()
+    start = start_of(data, objective, Training(steps=steps))
+    middle = 0.0 if start is None else start[1] - data.label_offset
+    weights, intercepts = sgd(rows, targets - middle, np.outer(steps, changes), loss=rule,
+                              batch=batch)
+    exact = mean_losses(rule, rows, targets, weights[-1], intercepts[-1] + middle).mean()
     constant = mock.patch("bitstep.golden.sgd.dithers",
                           lambda key, n_rows: np.full(n_rows, NEAREST))
     trained = []

@@ -67,7 +67,7 @@ BAD_FILES = {
     # A line of names that is read as a row, and columns that a separator adds
     "years.csv": (b"2019,2020,y\n1,2,0.5\n",
                   "in a value; if line 1 holds the names of the columns, none may be a number"),
-    "end.csv": (b"a,b,y,\n1,2,3,\n", "or fill it in; the column has no name either: lines that end"),
+    "end.csv": (b"a,b,y,\n1,2,3,\n", "fill it in; the column has no name either: lines that end"),
     # Commas within numbers
     "thousands.csv": (b'a,b,y\n"1,250",3,1\n', "write it without commas between thousands"),
     "decimals.csv": (b'a,b,y\n"1,25",3,1\n', "write a decimal point in place of the comma"),
