@@ -5,6 +5,7 @@ imports. Every import counts: in functions and for type checkers too.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -201,6 +202,18 @@ def test_imports_run_down(package):
 def test_who_imports_a_package_from_outside(outsider):
     assert not [str(one) for one in all_imports() if one.module.split(".")[0] == outsider
                 and not one.file.startswith(OUTSIDERS[outsider])]
+
+
+def test_tests_with_torch_are_where_they_run():
+    """Elsewhere they would be skipped in both environments."""
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ntest-torch:")[2]
+    folders = tuple(re.findall(r"\btests/\S+", recipe.partition("\n\n")[0]))
+    assert len(folders) == 2
+    needs = re.compile(r"^\s*(?:import|from) torch\b|importorskip\(.torch", re.MULTILINE)
+    found = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py")
+             if needs.search(path.read_text(encoding="utf-8"))]
+    assert len(found) > 5
+    assert [name for name in found if not name.startswith(folders)] == []
 
 
 def test_plots_and_scikit_learn_are_imported_when_they_are_used():
