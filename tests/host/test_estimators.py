@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import FakeDevice
-from sklearn import config_context
+from sklearn import clone, config_context
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression, SGDClassifier
@@ -697,7 +697,11 @@ def test_a_chosen_step_by_which_nothing_is_learned(step, epochs, ways):
     rng = np.random.default_rng(0)
     features = np.sign(rng.normal(size=(200, 12)))
     labels = np.exp(features @ rng.normal(size=12))         # whose mean is far from the middle
+    model = LowPrecisionRegressor(step=step, epochs=epochs, solver="sgd", random_state=0)
     with pytest.warns(ConvergenceWarning, match="Training learned nothing: the training loss is "
                       f".*, but predicting the labels' mean has .*; {ways}"):
-        LowPrecisionRegressor(step=step, epochs=epochs, solver="sgd", random_state=0).fit(
-            features, labels)
+        model.fit(features, labels)
+    # Without an intercept there is no constant, and a training that goes on knows why.
+    model.set_params(warm_start=True).fit(features, labels)
+    other = clone(model).set_params(fit_intercept=False, step=1e-6)
+    other.fit(features, labels + labels.max())

@@ -151,7 +151,7 @@ def near_range(labels: np.ndarray) -> tuple[float, float] | None:
             len(values))
         low, high = float(values.min()), float(values.max())
         near = max(low, middle - FAR * spread), min(high, middle + FAR * spread)
-    return near if near[0] < near[1] and near != (low, high) else None
+    return near if near != (low, high) else None
 
 
 def sign_labels(signs: np.ndarray) -> LabelStream:

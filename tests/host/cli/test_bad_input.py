@@ -109,6 +109,12 @@ def test_bad_file(tmp_path, capsys, name):
     assert not out.exists()
 
 
+def test_a_label_that_is_missing_below_its_name(tmp_path, capsys):
+    """No separator has added a column."""
+    (tmp_path / "blank.csv").write_text("a,b,y\n1,2,\n")
+    assert fails(capsys, "train", tmp_path / "blank.csv").endswith("remove the row or fill it in")
+
+
 @pytest.mark.parametrize("name", ["nan.csv", "infinite.csv", "nan.svm", "nan.npz", "small.npz"])
 def test_bad_file_for_floating_point_rows(tmp_path, capsys, name):
     """Single precision has NaN and infinity, but no pipeline ever sees one."""

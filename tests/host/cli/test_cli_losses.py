@@ -1,17 +1,26 @@
 """Models, losses, refetching and regularisers on the command line."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from command_line import train
+from sklearn.datasets import load_wine
 
+from bitstep import LowPrecisionClassifier, LowPrecisionSearchCV
 from bitstep.cli import main
 from bitstep.data import load, split
+from bitstep.options.rules import Request
+from bitstep.options.words import PYTHON
 from bitstep.pipeline.losses import LOSSES, loss_named
 from bitstep.pipeline.registers import Loss
+from bitstep.quantization import quantize_rows
+from bitstep.training import schedules
+from bitstep.training.choices import resolve
 from bitstep.training.files.model_file import load_model
 from bitstep.training.losses import mean_losses
+from bitstep.training.objective import Objective
 
 
 def run_of(tmp_path, *arguments):
@@ -222,3 +231,40 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
             main([*arguments, *(["--device", "golden"] if arguments[0] == "train" else [])])
         assert caught.value.code == 2
         assert message in capsys.readouterr().err
+
+
+def test_labels_far_from_the_others(tmp_path):
+    """For the Huber loss they count as 500 spreads away: 16 bits tell the others apart."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(2000, 2))
+    labels = features @ [1, -5] + 0.1 * rng.normal(size=2000)
+    labels[:3] = 1e6
+    np.savetxt(tmp_path / "rows.csv", np.column_stack([features, labels]), delimiter=",")
+    options = "--train-rows", 2000, "--model", "huber", "--epochs", 20
+    found = run_of(tmp_path, tmp_path / "rows.csv", *options)
+    np.testing.assert_allclose(found["coef"], [1, -5], atol=0.1)
+
+
+def test_models_of_many_weights_have_fewer_epochs(tmp_path, monkeypatch):
+    """2,000 weights of three classes and all epochs, in place of 2^26: 2,000 / (3 * 13) epochs."""
+    monkeypatch.setattr(schedules, "MODEL_VALUES", 2000)
+    features, labels = load_wine(return_X_y=True)
+    np.savetxt(tmp_path / "wine.csv", np.column_stack([features, labels]), delimiter=",")
+    found = run_of(tmp_path, tmp_path / "wine.csv", "--model", "logistic", "--solver", "sgd")
+    assert len(found["history"]) == 51
+    model = LowPrecisionClassifier(loss="log_loss", solver="sgd", device="golden")
+    assert model.fit(features, labels).n_iter_ == 51
+    grid = LowPrecisionSearchCV(model, {"l2": [0.0, 0.1]}, cv=2).fit(features, labels)
+    assert grid.best_estimator_.n_iter_ == 51
+    resolved = resolve(Request(PYTHON, {"model": "linreg", "solver": "sgd"}))
+    data = quantize_rows(features, bits=4)
+    assert len(resolved.training(data, Objective()).steps) == 2000 // 13
+
+
+def test_end_of_a_training_that_gains_nothing(capsys):
+    for tol, text in (("1e-15", "which made the gradient no smaller."),
+                      ("0.1", "by a tol of 0.1.")):
+        assert main(["train", "diabetes", "--tol", tol]) == 0
+        found = re.search(r"Training stopped after outer step \d+, (.*)\n", capsys.readouterr().out)
+        assert found is not None
+        assert found[1] == text

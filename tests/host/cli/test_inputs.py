@@ -10,6 +10,7 @@ from command_line import train
 
 from bitstep import LowPrecisionClassifier
 from bitstep.cli import main
+from bitstep.cli.options import class_text
 from bitstep.data import load, split
 from bitstep.options.table import weights_of
 from bitstep.quantization import load_quantized
@@ -353,3 +354,20 @@ def test_weights_that_are_raised_are_said(table, capsys):
     assert "bitstep: warning: the weights of" in capsys.readouterr().err
     assert train(table, "--class-weight", "balanced") == 0
     assert "warning" not in capsys.readouterr().err
+
+
+def test_numbers_of_classes_are_written_as_they_were_given(tmp_path):
+    """A file of predictions is joined with labels by their text."""
+    table, model, out = (tmp_path / name for name in ("set.csv", "m.npz", "p.txt"))
+    np.savetxt(table, np.column_stack([ROWS, np.where(ROWS[:, 0] > 0, 10 ** 12, -3)]), "%.17g",
+               delimiter=",")
+    assert train(table, "--epochs", 3, "--out", model) == 0
+    assert main(["predict", str(model), str(table), "--out", str(out)]) == 0
+    assert set(out.read_text().split()) == {"-3", "1000000000000"}
+
+
+@pytest.mark.parametrize("value, text", [
+    (0.0, "0"), (np.float64(-3), "-3"), (np.int64(7), "7"), (0.5, "0.5"), (1234567.5, "1234567.5"),
+    (1e300, "1e+300"), ("a", "a"), (np.str_("b c"), "b c")])
+def test_text_of_a_class(value, text):
+    assert class_text(value) == text

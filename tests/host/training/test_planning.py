@@ -671,5 +671,8 @@ def test_huber_starts_at_the_median():
     other = plan(data, CONFIG, steps=[0.1], loss=Loss.LEAST_SQUARES)
     without = plan(data, CONFIG, steps=[0.1], loss=Loss.HUBER, fit_intercept=False)
     assert other.job.intercept == without.job.intercept == 0
+    # A start would need a range that short steps do not.
+    short = {"steps": [1e-4], "loss": Loss.HUBER, "fit_intercept": False}
+    assert range_of(data, **short) == plan(data, CONFIG, **short).model_range
     given = plan(data, CONFIG, steps=[0.1], loss=Loss.HUBER, initial=(np.zeros(2), 0.0))
     assert given.job.intercept == 0
