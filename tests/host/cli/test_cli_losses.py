@@ -248,7 +248,7 @@ def test_labels_far_from_the_others(tmp_path):
 def test_models_of_many_weights_have_fewer_epochs(tmp_path, monkeypatch):
     """2,000 weights of three classes and all epochs, in place of 2^26: 2,000 / (3 * 13) epochs."""
     monkeypatch.setattr(schedules, "MODEL_VALUES", 2000)
-    features, labels = load_wine(return_X_y=True)
+    features, labels = map(np.asarray, load_wine(return_X_y=True))
     np.savetxt(tmp_path / "wine.csv", np.column_stack([features, labels]), delimiter=",")
     found = run_of(tmp_path, tmp_path / "wine.csv", "--model", "logistic", "--solver", "sgd")
     assert len(found["history"]) == 51
