@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
@@ -193,6 +194,8 @@ def test_clipping_that_costs_most_of_the_loss_is_named(bits, dtype):
     features = HEAVY.astype(dtype)
     with pytest.warns(ClippingWarning, match=COST + "; scaler 'minmax' clips none"):
         model = LowPrecisionRegressor(bits=bits, random_state=0).fit(features, SUMS)
+    with pytest.warns(ClippingWarning, match=COST):
+        LowPrecisionRegressor(bits=bits, random_state=0).fit(scipy.sparse.csr_array(features), SUMS)
     whole = LowPrecisionRegressor(bits=bits, scaler="minmax", random_state=0).fit(features, SUMS)
     assert whole.score(features, SUMS) > model.score(features, SUMS) + 0.1
 

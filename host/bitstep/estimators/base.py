@@ -138,9 +138,9 @@ class LowPrecisionModel(Preparing):
                 else "choose a smaller step"
             warnings.warn(f"Training learned nothing: {found}; {ways}", ConvergenceWarning,
                           stacklevel=5)
-        elif cost := costly_clipping(
+        elif self.solver_ == "sgd" and (cost := costly_clipping(
                 beyond_clip(prepared.features, prepared.columns.clip), targets, weights, rule,
-                trained.coefs[kept], trained.intercepts[kept], losses[kept]):
+                trained.coefs[kept], trained.intercepts[kept], losses[kept])):
             warnings.warn(cost, ClippingWarning, stacklevel=5)
 
     def _watched(self, prepared: Prepared, device: Device, epochs: int, loss: LossFunction):

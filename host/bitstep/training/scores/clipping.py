@@ -49,7 +49,7 @@ def beyond_clip(features: Any, clip: np.ndarray | None) -> BeyondClip | None:
         values = features[start:stop][:, columns]
         found.append(start + np.flatnonzero(((values < low) | (values > high)).any(axis=1)))
     rows = np.concatenate(found)
-    return BeyondClip(rows, np.array(rows_at(features, rows)), clip) \
+    return BeyondClip(rows, np.array(rows_at(features, rows)[0:len(rows)]), clip) \
         if 0 < FEW * len(rows) <= features.shape[0] else None
 
 
