@@ -372,6 +372,11 @@ def _from_codes(arguments, requests):
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
     warn_of_optimum(resolved[0].solver, data.scaler.clip, None)
+    if LOSSES[MODELS[model].loss].clipped and data.labels_alike:
+        print(f"bitstep train: note: half of the labels of {arguments.data} are alike, in steps of "
+              f"{data.label_scale:.3g}, so --epsilon counts in their standard deviation, in which "
+              "outliers have a part; of data that are not quantized yet labels far from the "
+              "others are stored as nearer ones", file=sys.stderr)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

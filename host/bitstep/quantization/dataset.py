@@ -128,6 +128,14 @@ class QuantizedDataset:
         """Median of the labels of a regression."""
         return self.label_offset + self.label_scale * self._middle_and_spread[0]
 
+    @property
+    def labels_alike(self) -> bool:
+        """True if half of a regression's stored labels and more are one integer."""
+        middle = self._middle_and_spread[0]
+        alike = sum(int(np.count_nonzero(np.abs(part - middle) < 0.5))
+                    for part in self.labels.blocks(self.n_rows))
+        return 2 * alike >= self.n_rows
+
     @cached_property
     def _middle_and_spread(self):
         return middle_and_spread(self.labels.blocks(self.n_rows), self.n_rows)

@@ -245,6 +245,22 @@ def test_labels_far_from_the_others(tmp_path):
     np.testing.assert_allclose(found["coef"], [1, -5], atol=0.1)
 
 
+def test_quantized_labels_that_are_alike_for_the_huber_loss(tmp_path, capsys):
+    """A file was stored before its loss was known."""
+    labels = np.arange(100.0)
+    for name, last, said in (("near", 99, False), ("far", 1e7, True)):
+        table, stored = tmp_path / f"{name}.csv", tmp_path / f"{name}.npz"
+        np.savetxt(table, np.column_stack([labels % 7, np.append(labels[:-1], last)]), "%.17g",
+                   delimiter=",")
+        assert main(["quantize", str(table), "--bits", "8", "--encoding", "stochastic", "--out",
+                     str(stored)]) == 0
+        for model in ("huber", "linreg"):
+            capsys.readouterr()
+            assert train(stored, "--model", model, "--epochs", 1) == 0
+            assert ("half of the labels of" in capsys.readouterr().err) == (
+                said and model == "huber")
+
+
 def test_models_of_many_weights_have_fewer_epochs(tmp_path, monkeypatch):
     """2,000 weights of three classes and all epochs, in place of 2^26: 2,000 / (3 * 13) epochs."""
     monkeypatch.setattr(schedules, "MODEL_VALUES", 2000)

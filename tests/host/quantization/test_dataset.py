@@ -348,6 +348,14 @@ def test_median_of_labels():
         assert data.label_median == pytest.approx(median, abs=0.002)
 
 
+@pytest.mark.parametrize("labels, alike", [
+    ([0, 0, 0, 5], True), ([0, 1, 2, 3], False), ([0, 0, 1, 1, 1], True), ([7], True),
+    ([*range(50), 1e7], True), ([*range(50), 100], False)])
+def test_labels_that_are_alike_as_they_are_stored(labels, alike):
+    data = quantize(np.zeros((len(labels), 1)), np.array(labels, np.float64), bits=2)
+    assert data.labels_alike == alike
+
+
 @pytest.mark.parametrize("labels, expected", [
     # Median 2, median distance 1: 500 * 1.4826 = 741.3 on either side.
     ([0, 1, 2, 3, 4], None), ([1, 2, 3, 743.3], None), ([0, 1, 2, 3, 744], (0, 743.3)),
