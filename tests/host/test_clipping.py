@@ -16,6 +16,7 @@ from bitstep.quantization.bounds import ClippingWarning
 from bitstep.quantization.scaling import RangeWarning
 from bitstep.training.files.model_file import ModelFileError, load_model
 from bitstep.training.losses import code_accuracies
+from bitstep.training.scores import clipping
 from bitstep.training.scores.clipping import beyond_clip, costly_clipping
 from bitstep.training.train import class_outputs
 
@@ -214,8 +215,9 @@ def test_cost_of_clipping_by_hand():
 
     def cost(loss, *, rows=features, weights=None):
         targets = np.r_[7.0, np.zeros(40)][:, None]
-        return costly_clipping(beyond_clip(rows, clip), targets, weights,
-                               LOSSES[Loss.LEAST_SQUARES], np.ones((1, 1)), np.zeros(1), loss)
+        rule = LOSSES[Loss.LEAST_SQUARES]
+        return costly_clipping(beyond_clip(rows, clip, rule), targets, weights, rule,
+                               np.ones((1, 1)), np.zeros(1), loss)
 
     named = "1 of 41 rows have values that scaler 'quantile' clips, and {} % of the training loss"
     assert str(cost(2 / 41)).startswith(named.format(100))
@@ -234,5 +236,21 @@ def test_cost_of_clipping_beside_the_best_constant():
     """Labels of 7 in every row: 41 rows lose 0, where all but one could be far off."""
     features, clip = np.r_[7.0, np.full(40, 5.0)][:, None], np.array([[-np.inf], [5.0]])
     targets = np.r_[7.0, np.where(np.arange(40) % 2, 60.0, -50.0)][:, None]
-    assert costly_clipping(beyond_clip(features, clip), targets, None, LOSSES[Loss.LEAST_SQUARES],
+    rule = LOSSES[Loss.LEAST_SQUARES]
+    assert costly_clipping(beyond_clip(features, clip, rule), targets, None, rule,
                            np.ones((1, 1)), np.zeros(1), 2 / 41) is None
+
+
+def test_few_rows_are_kept_as_they_were(monkeypatch):
+    """Of data larger than memory a tenth would be too much."""
+    rows, clip = np.zeros((50, 3)), np.array([[-np.inf, -1, -np.inf], [np.inf, 1, np.inf]])
+    rows[[4, 9], 1] = 2, -2
+    squares = LOSSES[Loss.LEAST_SQUARES]
+    found = beyond_clip(rows, clip, squares)
+    assert found is not None
+    assert found.rows.tolist() == [4, 9]
+    assert found.features[:, 1].tolist() == [2, -2]
+    assert beyond_clip(rows, clip, LOSSES[Loss.HINGE]) is None
+    for values, kept in ((6, True), (5, False)):
+        monkeypatch.setattr(clipping, "VALUES", values)
+        assert (beyond_clip(rows, clip, squares) is not None) == kept

@@ -312,7 +312,8 @@ def prepare(arguments: argparse.Namespace,
         _warn_of_other_classes(test_set, classes)
     clip = outputs[0].scaler.clip
     warn_of_optimum(request.solver, clip, train_set.features, given.deviation)
-    beyond = beyond_clip(train_set.features, clip)      # before they are clipped
+    # Before they are clipped.
+    beyond = beyond_clip(train_set.features, clip, LOSSES[MODELS[model].loss])
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight, held and held._replace(
                        features=clipped_features(held.features[0:len(held.targets)], clip)),
@@ -374,9 +375,9 @@ def _from_codes(arguments, requests):
     warn_of_optimum(resolved[0].solver, data.scaler.clip, None)
     if LOSSES[MODELS[model].loss].clipped and data.labels_alike:
         print(f"bitstep train: note: half of the labels of {arguments.data} are alike, in steps of "
-              f"{data.label_scale:.3g}, so --epsilon counts in their standard deviation, in which "
-              "outliers have a part; of data that are not quantized yet labels far from the "
-              "others are stored as nearer ones", file=sys.stderr)
+              f"{data.label_scale:.3g}, so --epsilon counts in their standard deviation, outliers "
+              "included; if outliers have stretched the steps, train on the data that were "
+              "quantized", file=sys.stderr)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

@@ -139,7 +139,7 @@ class LowPrecisionModel(Preparing):
             warnings.warn(f"Training learned nothing: {found}; {ways}", ConvergenceWarning,
                           stacklevel=5)
         elif self.solver_ == "sgd" and (cost := costly_clipping(
-                beyond_clip(prepared.features, prepared.columns.clip), targets, weights, rule,
+                beyond_clip(prepared.features, prepared.columns.clip, rule), targets, weights, rule,
                 trained.coefs[kept], trained.intercepts[kept], losses[kept])):
             warnings.warn(cost, ClippingWarning, stacklevel=5)
 

@@ -16,8 +16,8 @@ from bitstep.training.trained import TrainedModel, in_feature_units
 
 def starts_of(outputs: Sequence[QuantizedDataset], initial: tuple[np.ndarray, Any] | None
               ) -> list[tuple[np.ndarray, float] | None]:
-    """Weights for scaled features and intercept that each output starts from, None for zeros; see
-    :func:`bitstep.training.train.train_model`.
+    """Weights for scaled features and intercept that each output starts from; None:
+    :func:`bitstep.training.planning.start_of`.
     """
     if initial is None:
         return [None] * len(outputs)
@@ -28,7 +28,7 @@ def starts_of(outputs: Sequence[QuantizedDataset], initial: tuple[np.ndarray, An
 
 def plans_of(outputs: Sequence[QuantizedDataset], config: PipelineConfig, objective: Objective,
              training: Training) -> list[Plan]:
-    """The plan of every output, from models of zeros."""
+    """The plan of every output, from its first epoch on."""
     return [plan(data, config, objective, training, between_epochs=True) for data in outputs]
 
 

@@ -11,6 +11,7 @@ from bitstep.training.losses import measures
 from bitstep.training.scores.scoring import best_constant
 
 FEW = 10                    # rows for each that is clipped
+VALUES = 1 << 22            # of the rows that are kept, 32 MB; more of them are not few
 
 
 class BeyondClip(NamedTuple):
@@ -31,16 +32,20 @@ class BeyondClip(NamedTuple):
     clip: np.ndarray
 
 
-def beyond_clip(features: Any, clip: np.ndarray | None) -> BeyondClip | None:
-    """Rows with values that are clipped; None if there are none, or more than a tenth of all.
+def beyond_clip(features: Any, clip: np.ndarray | None, rule: LossFunction) -> BeyondClip | None:
+    """Rows of a regression with values that are clipped; None if there are none, more than a tenth
+    of all, or more than 2^22 values in them.
+
+    Of a classification None: a sign is right by chance, however far off a value is.
 
     Parameters
     ----------
     features : ndarray of float or RowView, shape (n_rows, n_features)
         Before they are clipped.
     clip : ndarray of float64, shape (2, n_features), or None
+    rule : LossFunction
     """
-    if clip is None:
+    if clip is None or rule.signs:
         return None
     columns = np.flatnonzero(np.isfinite(clip).any(axis=0))
     low, high = clip[:, columns]
@@ -49,16 +54,17 @@ def beyond_clip(features: Any, clip: np.ndarray | None) -> BeyondClip | None:
         values = features[start:stop][:, columns]
         found.append(start + np.flatnonzero(((values < low) | (values > high)).any(axis=1)))
     rows = np.concatenate(found)
-    return BeyondClip(rows, np.array(rows_at(features, rows)[0:len(rows)]), clip) \
-        if 0 < FEW * len(rows) <= features.shape[0] else None
+    if not 0 < FEW * len(rows) <= features.shape[0] or len(rows) * features.shape[1] > VALUES:
+        return None
+    return BeyondClip(rows, np.array(rows_at(features, rows)[0:len(rows)]), clip)
 
 
 def costly_clipping(beyond: BeyondClip | None, targets: np.ndarray, weights: np.ndarray | None,
                     rule: LossFunction, coefs: np.ndarray, intercepts: np.ndarray,
                     loss: float) -> str | None:
-    """A sentence if the rows that are clipped have most of the training loss of a regression, and
-    more than a twentieth of what the best constant has; None for others, and where their values are
-    outliers: then the model, which clipping has changed, has more than twice their loss without.
+    """A sentence if the rows that are clipped have most of the training loss, and more than a
+    twentieth of what the best constant has; else None, and where their values are outliers: without
+    clipping the model then has more than twice their loss.
 
     Parameters
     ----------
@@ -73,7 +79,7 @@ def costly_clipping(beyond: BeyondClip | None, targets: np.ndarray, weights: np.
     loss : float
         Training loss of the model, on clipped rows.
     """
-    if beyond is None or rule.signs:        # a sign is right by chance, however far off a value is
+    if beyond is None:
         return None
     rows, features, clip = beyond
     given = np.ones(len(targets)) if weights is None else weights
