@@ -12,6 +12,11 @@ def main() -> int:
         if sys.stderr is not None:
             print("bitstep: interrupted", file=sys.stderr)
         return 130
+    finally:
+        # A KeyboardInterrupt that leaves code in a string, as modules run some while they are
+        # imported, makes `python -m` end by SIGINT in place of this code, even where it is caught.
+        # Running another string makes Python forget it.
+        exec("")
 
 
 if __name__ == "__main__":

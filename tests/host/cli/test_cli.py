@@ -287,17 +287,37 @@ def test_ctrl_c_of_a_process(tmp_path, device, rows, epochs):
     assert done == 3 or device == "sim"     # a board goes on until the host looks at it
 
 
-def test_ctrl_c_while_the_command_is_imported(tmp_path):
-    program = ("import sys\n"
-               "class Interrupt:\n"
-               "    def find_spec(self, name, path=None, target=None):\n"
-               "        if name == 'bitstep.cli': raise KeyboardInterrupt\n"
-               "sys.meta_path.insert(0, Interrupt())\n"
-               "from bitstep.__main__ import main\n"
-               "sys.exit(main())\n")
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                         timeout=60)
+@pytest.mark.parametrize("raised", ["raise KeyboardInterrupt", "exec('raise KeyboardInterrupt')"])
+def test_ctrl_c_while_the_command_is_imported(tmp_path, raised):
+    run = run_module(tmp_path, "import sys\n"
+                     "class Interrupt:\n"
+                     "    def find_spec(self, name, path=None, target=None):\n"
+                     f"        if name == 'bitstep.cli': {raised}\n"
+                     "sys.meta_path.insert(0, Interrupt())\n"
+                     "from bitstep.__main__ import main\n"
+                     "sys.exit(main())\n")
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "bitstep: interrupted\n")
+
+
+def test_sigterm_in_code_of_a_string(tmp_path):
+    """Python would end by SIGINT, though KeyboardInterrupt is caught (as in namedtuple)."""
+    np.savetxt(tmp_path / "data.csv", np.random.default_rng(0).uniform(size=(20, 3)), delimiter=",")
+    run = run_module(
+        tmp_path, "import os, signal, sys, bitstep.cli.progress as progress\n"
+        "from bitstep.__main__ import main\n"
+        "def interrupt(*_):\n"
+        "    exec('os.kill(os.getpid(), signal.SIGTERM)')\n"
+        "progress.CommandWatch.__call__ = interrupt\n"
+        "sys.exit(main())\n", "train", "data.csv", "--device", "golden", "--solver", "sgd")
+    assert run.returncode == 143
+    assert run.stderr.startswith("bitstep train: interrupted")
+
+
+def run_module(folder, program, *arguments):
+    """Run a program as ``python -m`` does."""
+    (folder / "stopped.py").write_text(program)
+    return subprocess.run([sys.executable, "-m", "stopped", *arguments], cwd=folder,
+                          capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
