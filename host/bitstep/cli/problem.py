@@ -303,8 +303,7 @@ def prepare(arguments: argparse.Namespace,
         labels = quantize_labels(train_set.labels, train_set.n_rows,
                                  center_labels=bool(asked["intercept"]),
                                  label_bits=label_bits_of(request.encoding),
-                                 label_range=near_range(train_set.labels)
-                                 if LOSSES[MODELS[model].loss].clipped else None)
+                                 label_range=near_range(train_set.labels, MODELS[model].loss))
         outputs = [QuantizedDataset(rows_of(request, train_set), labels)]
     else:
         rows = rows_of(request, train_set, given.weights)

@@ -7,7 +7,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
 from bitstep.estimators.base import LowPrecisionModel
-from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import QuantizedDataset, label_bits_of, quantize_labels
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.quantization.labels import near_range
@@ -335,8 +334,8 @@ bit_planes.BitPlaneRows.penalty_units`), and ``auto`` is 1 / n_rows, the penalty
 
     def _labels(self, targets, kept):
         given = given_bounds("label_range", self.label_range, targets.shape[1])
-        near = [near_range(one) if LOSSES[self._kind().loss].clipped and not (kept or given)
-                else None for one in targets.T]
+        near = [None if kept or given else near_range(one, self._kind().loss)
+                for one in targets.T]
         return clipped(targets, "labels", symmetric=not self.fit_intercept,
                        before=Bounds(*np.reshape(self.label_range_, (2, -1))) if kept else None,
                        rows_before=self.n_samples_seen_ if kept else 0, given=given,

@@ -9,8 +9,9 @@ import numpy as np
 from bitstep.checks import check_choice
 from bitstep.data.dataset import MAX_CLASSES, TASKS, DataError, check_unmasked
 from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.memory import pack_labels
-from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import LABEL_BITS, label_bytes
 
 LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
@@ -131,18 +132,23 @@ def middle_and_spread(blocks: Iterable[np.ndarray], n_rows: int) -> tuple[float,
     return float(middle), float(spread or np.std(some))
 
 
-def near_range(labels: np.ndarray) -> tuple[float, float] | None:
-    """Range in which the labels of a loss are stored whose derivative is clipped; None: their own.
+def near_range(labels: np.ndarray, loss: Loss) -> tuple[float, float] | None:
+    """Range in which labels are stored; None: their own, as of each loss whose derivative is not
+    clipped.
 
-    It ends 500 spreads from the median, of labels that go further. Such a label is beyond the bound
-    by far, where the derivative does not depend on it; its own range would leave few integers to
-    the others.
+    That of a clipped one ends 500 spreads from the median, of labels that go further. Such a label
+    is beyond the bound by far, where the derivative does not depend on it; its own range would
+    leave few integers to the others.
 
     Parameters
     ----------
     labels : array of numbers, shape (n_rows,)
         Finite.
+    loss : Loss
+        What is trained on them.
     """
+    if not LOSSES[loss].clipped:
+        return None
     values = np.asarray(labels, np.float64)
     # Of labels that :func:`quantize_labels` refuses.
     with np.errstate(over="ignore", invalid="ignore"):
