@@ -80,9 +80,10 @@ test: libpython                 ## the tests of each change, the cocotb benches 
 test-slow: $(VENV)/.stamp $(VENV)/.stamp-bitstream ## the other tests: more widths and buses, others each time; fresh jobs
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) -m slow -o faulthandler_timeout=3600
 
-# Each of them ends, whatever became of those before.
-NIGHT := test-slow test-torch-slow prove-all prove-mutations coverage-rtl coverage-jobs \
-	coverage-faults test-pynq test-arm test-wheel
+# Each of them ends, whatever became of those before. First what needs more than pip installs, so
+# that its absence shows at once; last what takes longest.
+NIGHT := test-arm test-wheel test-pynq test-torch-slow prove-all prove-mutations coverage-rtl \
+	coverage-jobs test-slow coverage-faults
 
 night:                          ## all that takes long, with a table at the end; a night
 	@$(PYTHON) tests/night.py $(MAKE) $(NIGHT)

@@ -13,9 +13,9 @@ def main() -> int:
             print("bitstep: interrupted", file=sys.stderr)
         return 130
     finally:
-        # A KeyboardInterrupt that leaves code in a string, as modules run some while they are
-        # imported, makes `python -m` end by SIGINT in place of this code, even where it is caught.
-        # Running another string makes Python forget it.
+        # Python notes a KeyboardInterrupt that leaves exec() of a string, which some imports call.
+        # `python -m` then ends by SIGINT instead of with this code, even if the exception is
+        # caught. Another exec() clears the note.
         exec("")
 
 

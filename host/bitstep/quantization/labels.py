@@ -133,19 +133,18 @@ def middle_and_spread(blocks: Iterable[np.ndarray], n_rows: int) -> tuple[float,
 
 
 def near_range(labels: np.ndarray, loss: Loss) -> tuple[float, float] | None:
-    """Range in which labels are stored; None: their own, as of each loss whose derivative is not
-    clipped.
+    """Range in which labels are stored if it is narrower than their own; else None.
 
-    That of a clipped one ends 500 spreads from the median, of labels that go further. Such a label
-    is beyond the bound by far, where the derivative does not depend on it; its own range would
-    leave few integers to the others.
+    Only a loss with a clipped derivative narrows it, to 500 spreads on either side of the median. A
+    label farther off is far beyond the bound, where the derivative does not depend on it. Storing
+    it as it is would leave few integers to the others.
 
     Parameters
     ----------
     labels : array of numbers, shape (n_rows,)
         Finite.
     loss : Loss
-        What is trained on them.
+        Loss that is trained on them.
     """
     if not LOSSES[loss].clipped:
         return None

@@ -300,7 +300,7 @@ def test_ctrl_c_while_the_command_is_imported(tmp_path, raised):
 
 
 def test_sigterm_in_code_of_a_string(tmp_path):
-    """Python would end by SIGINT, though KeyboardInterrupt is caught (as in namedtuple)."""
+    """Some imports call exec(); Python ends by SIGINT after it, though the exception is caught."""
     np.savetxt(tmp_path / "data.csv", np.random.default_rng(0).uniform(size=(20, 3)), delimiter=",")
     run = run_module(
         tmp_path, "import os, signal, sys, bitstep.cli.progress as progress\n"
