@@ -13,7 +13,9 @@ BOARD ?= ecp5-85
 .DEFAULT_GOAL := demo
 , := ,
 
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Compiling all that is installed takes longer than to install it; Python compiles what it imports.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/python $(INSTALL)
 
 # Debian's names of all that the targets need; README.md has the same line.
 PACKAGES := git make g++ perl python3 python3-venv libpython3-dev
@@ -99,8 +101,7 @@ TORCH_VENV := build/torch
 
 $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m venv --clear $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e '.[torch]' 'pytest>=9' 'matplotlib>=3.8'
+	$(TORCH_VENV)/bin/python $(INSTALL) -e '.[torch]' 'pytest>=9' 'matplotlib>=3.8'
 	@touch $@
 
 test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel and races, in 1 to 8 processes
@@ -138,7 +139,7 @@ pipelines: $(VENV)/.stamp       ## latency and cycles of every pipeline; compile
 	$(BIN)/python -m bitstep_sim.reports.pipelines
 
 area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
+	$(PIP) -e '.[bitstream]'
 	$(BIN)/python -m bitstep_sim.reports.area
 
 wheel: | $(BIN)/python          ## the package in dist/, for `bitstep deploy`
@@ -156,7 +157,7 @@ bitstream: $(VENV)/.stamp-$(BITSTREAM_EXTRA) ## a board's bitstreams: BOARD=ecp5
 CHECKED ?= bits=8,lookahead=0,max_features=256,minibatch=False,corrections=False --memory-kib 32
 
 bitstream-check: $(VENV)/.stamp ## that the sources give what bitstreams/ says, for one bitstream
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
+	$(PIP) -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.boards ecp5-85 --check $(CHECKED)
 
 PROVER := $(VENV)/.stamp $(VENV)/.stamp-formal

@@ -64,6 +64,12 @@ def pytest_collection_finish():
     gc.set_threshold(100_000, 20, 50)
 
 
+def pytest_sessionfinish():
+    """Look once for what is left in circles, not ten times through all netlists as pytest does."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Leave to ``-m slow`` what a test with the mark ``covering`` does not need.

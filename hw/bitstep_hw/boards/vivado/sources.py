@@ -25,7 +25,8 @@ SOURCES = (NETLIST, "bitstep_ip.v", "settings.tcl", "build.tcl", "run.tcl")
 DECISIVE = SOURCES[:4]          # files that decide the bitstream: not the one that collects it
 _DIGEST, _IDENTITY = "sources_digest", "identity"
 # A string, or a comment of Verilog.
-_VERILOG = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_VERILOG = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_DECIDES_NOTHING = re.compile(rf"\s*#|set (jobs|{_DIGEST}) \w+$")
 
 
 def settings(board: PynqBoard, config: PipelineConfig, *, jobs: int) -> str:
@@ -82,10 +83,9 @@ def code(name: str, text: str) -> str:
     text : str
     """
     if name.endswith(".v"):
-        text = _VERILOG.sub(lambda found: found[1] or " ", text)
+        text = _VERILOG.sub(lambda found: found[0] if found[0][0] == '"' else " ", text)
     lines = map(str.rstrip, text.splitlines())
-    return "\n".join(line for line in lines if line and not re.match(
-        rf"\s*#|set (jobs|{_DIGEST}) \w+$", line))
+    return "\n".join(line for line in lines if line and not _DECIDES_NOTHING.match(line))
 
 
 def _memory_port(board, bus, port):
