@@ -101,11 +101,12 @@ TORCH_VENV := build/torch
 
 $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m venv --clear $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python $(INSTALL) -e '.[torch]' 'pytest>=9' 'matplotlib>=3.8'
+	$(TORCH_VENV)/bin/python $(INSTALL) -e '.[torch]' 'pytest>=9' 'pytest-xdist>=3.6' \
+		'matplotlib>=3.8'
 	@touch $@
 
 test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel and races, in 1 to 8 processes
-	$(TORCH_VENV)/bin/python -m pytest -q tests/gradients/torch \
+	$(TORCH_VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadfile tests/gradients/torch \
 		tests/lab/quantized_networks
 
 test-torch-slow: $(TORCH_VENV)/.stamp ## the other tests that need torch

@@ -21,9 +21,20 @@ class BFloat16:
     ----------
     bits : ndarray of uint16
         The upper halves of the values in float32.
+
+    Raises
+    ------
+    TypeError
+        For another type: values are rounded by :meth:`rounded`.
     """
 
     bits: np.ndarray
+
+    def __post_init__(self):
+        found = getattr(self.bits, "dtype", type(self.bits).__name__)
+        if found != np.uint16:
+            raise TypeError("bits must be an array of uint16, the upper halves of values in "
+                            f"float32, not {found}; BFloat16.rounded takes the values")
 
     @classmethod
     def rounded(cls, values: np.ndarray) -> "BFloat16":

@@ -34,6 +34,12 @@ def test_by_hand(name, values, expected):
     assert codec.decode(codec.encode(np.array(values), KEY), KEY).tolist() == expected
 
 
+@pytest.mark.parametrize("bits", [np.ones(2), np.ones(2, np.int16), [1], None])
+def test_bfloat16_of_values_in_place_of_bits(bits):
+    with pytest.raises(TypeError, match=r"bits must be an array of uint16, .*; BFloat16\.rounded"):
+        BFloat16(bits)
+
+
 def test_bfloat16_that_is_given_arrives():
     """All numbers of the type."""
     bits = np.arange(2**16, dtype=np.uint16)

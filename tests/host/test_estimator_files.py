@@ -177,6 +177,52 @@ def test_classes_that_are_strings(tmp_path, kind):
     assert loaded.class_weight == {"yes": 2}
 
 
+def labelled(path, labels):
+    """A file of the rows with labels of any type, as its format has them."""
+    if path.suffix == ".csv":
+        pd.DataFrame(X, columns=list("abcde")).assign(t=labels).to_csv(path, index=False)
+    else:
+        np.savez(path, X=X, y=np.asarray(labels))
+    return str(path)
+
+
+@pytest.mark.parametrize("file", ["data.csv", "data.npz"])
+@pytest.mark.parametrize("classes", [[" no", "yes "], ["0", "1"], ["007", "8"], [False, True],
+                                     [" <=50K", " >50K"], [2, 5]], ids=str)
+def test_classes_as_a_file_has_them(tmp_path, capsys, file, classes):
+    """Without spaces around them, digits as numbers, and of truths what CSV files have."""
+    labels = np.array(classes)[(TWO > 0).astype(int)]
+    fitted = LowPrecisionClassifier(epochs=1, random_state=0).fit(X, labels)
+    right = int((fitted.predict(X) == labels).sum())
+    path, data = saved(fitted, tmp_path), labelled(tmp_path / file, labels)
+    assert main(["predict", str(path), data]) == 0
+    assert f"on 80 rows ({right} of them right)" in capsys.readouterr().out
+    assert main(["train", data, "--init", str(path), "--epochs", "1", "--device", "golden"]) == 0
+
+
+def test_classes_that_a_file_does_not_tell_apart(tmp_path, capsys):
+    labels = np.array(["a", "a ", "b"])[np.resize([0, 1, 2], 80)]
+    path = saved(LowPrecisionClassifier(epochs=1, random_state=0).fit(X, labels), tmp_path)
+    data = labelled(tmp_path / "data.npz", labels)
+    assert main(["predict", str(path), data]) == 1
+    assert "The model tells classes 'a' and 'a ' apart, which are the same label in a file" \
+        in capsys.readouterr().err
+    assert main(["predict", str(path), data, "--no-label", "--out", str(tmp_path / "out")]) == 0
+    assert len((tmp_path / "out").read_text().splitlines()) == 80
+
+
+def test_a_class_of_two_lines(tmp_path, capsys):
+    """Else the lines of --out would not be those of the rows."""
+    labels = np.array(["a\nb", "c"])[(TWO > 0).astype(int)]
+    path = saved(LowPrecisionClassifier(epochs=1, random_state=0).fit(X, labels), tmp_path)
+    data, out = labelled(tmp_path / "data.npz", labels), tmp_path / "out"
+    assert main(["predict", str(path), data, "--out", str(out)]) == 1
+    assert r"one line of the file of --out, and the model has the class 'a\nb': predict in Python" \
+        in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["predict", str(path), data]) == 0
+
+
 def test_class_weights_of_numbers(tmp_path):
     weights = {int(one): 1 + 0.5 * at for at, one in enumerate(np.unique(CLASSES))}
     fitted = LowPrecisionClassifier(epochs=1, class_weight=weights, random_state=0).fit(X, CLASSES)

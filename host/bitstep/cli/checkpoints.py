@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.cli.class_labels import ClassLabels
 from bitstep.cli.options import UsageError, class_text
 from bitstep.cli.paths import check_plot, check_readable, check_writable
 from bitstep.cli.problem import Request
@@ -282,7 +283,8 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}; --init needs a model of such data") from None
     coef = model.coef if columns is None else model.coef[:, np.argsort(columns)]
-    if not np.array_equal(model.classes, problem.class_labels):
+    if len(model.classes) != len(problem.class_labels) or not np.array_equal(
+            ClassLabels(model).numbers(problem.class_labels), np.arange(len(model.classes))):
         raise ModelFileError(f"{path}: the model is that of {_classes(model.classes)}, the data "
                              f"are those of {_classes(problem.class_labels)}; --init needs a model "
                              "of such data (--model chooses between classes and a regression)")

@@ -68,6 +68,11 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     config = config.with_lookahead(arguments.features) if auto else config
     ahead = arguments.batch_lookahead
     if ahead and update_interval != 1:
+        try:
+            replace(config, update_interval=1)
+        except ValueError as error:
+            raise UsageError(f"--batch-lookahead {ahead} needs --update-interval 1, and with it "
+                             f"{error}; leave --batch-lookahead out") from error
         raise UsageError(
             f"--batch-lookahead {ahead} needs --update-interval 1, not {update_interval} (by "
             f"default): {reason_of('look-ahead between batches', 'waiting within batches')}; add "

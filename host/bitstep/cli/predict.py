@@ -3,12 +3,13 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bitstep.cli.class_labels import ClassLabels
 from bitstep.cli.options import UsageError, add_options, class_text, is_quantized
 from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import Bar, add_quiet_option, shown
@@ -64,9 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
     if len(model.coef) > 1 and not len(model.classes):
         raise ModelFileError(f"{arguments.model}: the model has {len(model.coef)} targets, and a "
                              "data set has one label a row; use LowPrecisionRegressor.load")
-    text_of = class_text if len(model.classes) else repr
-    source = _Source(arguments, model)
-    measure = _Classes(model) if len(model.classes) else _Values()
+    source, text_of, measure = _Source(arguments, model), repr, _Values()
+    if len(model.classes):
+        classes = ClassLabels(model)
+        text_of, measure = classes.texts.__getitem__, _Classes(model, classes)
+        if arguments.out:
+            _check_lines(arguments.model, classes.texts.values())
     with contextlib.ExitStack() as files:
         out = None
         if arguments.out:
@@ -221,6 +225,16 @@ class _Source:
             yield scaled * data.scaler.scale + data.scaler.centre, data.label_values(start, stop)
 
 
+def _check_lines(path: str, texts: Iterable[str]) -> None:
+    """Raise ModelFileError if a class takes more than one line of --out."""
+    for text in texts:
+        if len(text.splitlines()) > 1:
+            raise ModelFileError(f"{path}: each class must be one line of the file of --out, and "
+                                 f"the model has the class {text!r}: predict in Python "
+                                 "(LowPrecisionClassifier.load), or train it on classes without "
+                                 "line breaks")
+
+
 def _labels(labels: np.ndarray, table: Table) -> np.ndarray:
     """Labels of a piece: numbers, or names of classes."""
     names = table.class_names
@@ -230,29 +244,27 @@ def _labels(labels: np.ndarray, table: Table) -> np.ndarray:
 class _Classes:
     """Accuracy of predicted classes."""
 
-    def __init__(self, model: LinearModel):
-        self._classes, self._right, self._others, self.count = model.classes, 0, 0, 0
-        self._known, self._unknown = False, None
+    def __init__(self, model: LinearModel, classes: ClassLabels):
+        self._model, self._classes, self._unknown = model, classes, None
+        self._right = self._others = self.count = 0
 
     def add(self, predictions: np.ndarray, labels: np.ndarray) -> None:
         """Compare predictions with labels."""
-        if predictions.dtype.kind == labels.dtype.kind:
-            self._right += int((predictions == labels).sum())
-            self._others += int((~np.isin(labels, self._classes)).sum())
+        numbers = self._classes.numbers(labels)
+        self._right += int((numbers == self._classes.places(predictions)).sum())
+        self._others += int((numbers < 0).sum())
         self.count += len(labels)
-        if not self._known:
+        if self._others == self.count:
             found = np.unique(labels)
-            same = found.dtype.kind == self._classes.dtype.kind
-            self._known = same and bool(np.isin(found, self._classes).any())
             # As many as a message shows, and one more.
             self._unknown = (found if self._unknown is None else
                              np.union1d(self._unknown, found))[:_SHOWN + 1]
 
     def text(self, source: str) -> str:
         """The result; ModelFileError if no label is one of the model's."""
-        if not self._known:
+        if self._others == self.count:
             raise ModelFileError(
-                f"The model tells classes {_list(self._classes)} apart, the labels of "
+                f"The model tells classes {_list(self._model.classes)} apart, the labels of "
                 f"{source} are {_list(self._unknown)}: use the data set it was trained for, say "
                 "which column is the label (--label-column), or add --no-label to predict without "
                 "labels (--label-column then names the column that is not read)")

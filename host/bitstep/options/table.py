@@ -352,8 +352,8 @@ _ALL = (
            default_text="what rows of any length need"),
     Option(name="loss_family", kind=Choice(LOSS_FAMILIES),
            default=_USUAL.loss_family, sets="loss_family",
-           help="linear: least squares, squared hinge and "
-           "hinge; logistic: log loss", default_text=_USUAL.loss_family),
+           help="linear: least squares, squared hinge, hinge and "
+           "Huber; logistic: log loss", default_text=_USUAL.loss_family),
     Option(name="update_interval", kind=Choice(tuple(sorted(
            {cycles for some in UPDATE_INTERVALS.values() for cycles in some}))),
            metavar="CYCLES", sets="update_interval",

@@ -83,7 +83,7 @@ class PipelineConfig:
         True if the diagonal corrections and L2 are possible (costs a memory and multipliers).
     loss_family : {"linear", "logistic"}
         ``linear``: losses whose derivative is piecewise linear (least squares, squared hinge,
-        hinge). ``logistic``: the logistic loss.
+        hinge, Huber). ``logistic``: the logistic loss.
     proximal : bool
         True if proximal steps (L1 and box constraint) are possible.
     refetch : bool

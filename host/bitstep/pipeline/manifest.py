@@ -163,15 +163,32 @@ def _once(pairs):
 
 
 def _parse(content: Any) -> Manifest:
+    config, resources = content["config"], content.get("resources", {})
+    if "bits" not in config:        # of others an older manifest has the default
+        raise KeyError("bits")
+    for kind, entry in resources.items():
+        found = _numbers(f"resources.{kind}", entry)
+        if not found["used"] >= 0 or not found["available"] > 0:
+            raise ValueError(f"resources.{kind} must have a number used of some available, not "
+                             f"{found['used']:g} of {found['available']:g}")
     return Manifest(
-        board=str(content.get("board", "")), config=PipelineConfig(**content["config"]),
+        board=str(content.get("board", "")), config=PipelineConfig(**config),
         identity=int(content["identity"], 16),
         register_map=content.get("register_map", MAP_VERSION),
-        system=content.get("system", {}), clock_mhz=content.get("clock_mhz", {}),
-        slack_ns=content.get("slack_ns"), resources=content.get("resources", {}),
+        system=content.get("system", {}),
+        clock_mhz=_numbers("clock_mhz", content.get("clock_mhz", {})),
+        slack_ns=content.get("slack_ns"), resources=resources,
         tools=content.get("tools", {}), seed=content.get("seed"),
         placer=content.get("placer"), placer_alpha=content.get("placer_alpha"),
         bitstream=_parse_sum(content.get("bitstream")), handoff=_parse_sum(content.get("handoff")))
+
+
+def _numbers(name: str, entry: Any) -> Any:
+    """An object of JSON whose values are numbers."""
+    for key, value in entry.items():
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError(f"{name}.{key} must be a number, not {value!r}")
+    return entry
 
 
 def _sum_entry(found):

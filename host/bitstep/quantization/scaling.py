@@ -100,12 +100,18 @@ class Scaler:
             intercept given, for features within ``clip``.
         """
         coef = weights / self.scale
-        return coef, np.asarray(intercept - coef @ self.centre)
+        return coef, np.asarray(intercept - self._at_centre(coef))
 
     def scale_model(self, coef: np.ndarray,
                     intercept: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
         """A model of the features as a model of scaled features: undoes :meth:`unscale_model`."""
-        return coef * self.scale, np.asarray(intercept + coef @ self.centre)
+        return coef * self.scale, np.asarray(intercept + self._at_centre(coef))
+
+    def _at_centre(self, coef: np.ndarray) -> np.ndarray:
+        """Products with the centre, each with the bits that it has alone: those of a product of
+        matrices depend on the other rows.
+        """
+        return np.ascontiguousarray(coef * self.centre).sum(axis=-1)
 
 
 def check_clip(clip: np.ndarray, n_features: int) -> None:

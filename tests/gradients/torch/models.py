@@ -22,7 +22,7 @@ def codecs_of_layers():
     found = {name: make_codec(name) for name in list_codecs()}
     found["feedback"] = ErrorFeedback(make_codec("dqsg", bits=3), weight=0.5)
     found["terngrad-feedback"] = ErrorFeedback(make_codec("terngrad"))
-    found["controller"] = DqSgd(make_codec("dqsg"), steps=200, alpha=0.99, mean_bits=4, interval=25)
+    found["controller"] = DqSgd(make_codec("dqsg"), steps=200, alpha=0.99, mean_bits=4, interval=12)
     return found
 
 
@@ -50,7 +50,7 @@ def make_run(exchange):
     codecs = codecs_of_layers()
     model = DistributedDataParallel(Layers(codecs), bucket_cap_mb=0.003)
     compression = bitstep_gradients.torch.Compression(
-        "dqsg", exchange=exchange, min_size=0, seed=5, update_at=(0, 10, 50, 100, 190),
+        "dqsg", exchange=exchange, min_size=0, seed=5, update_at=(0, 6, 28, 190),
         overrides={f"layers.{name}.*": codec for name, codec in codecs.items()})
     compression.register(model)
     return model, compression, torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)

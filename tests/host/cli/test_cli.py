@@ -537,6 +537,10 @@ def test_info(capsys):
         assert (f"--batch-lookahead {rows} needs --update-interval 1, not 2 (by default): rows "
                 "that wait for each other look ahead within batches, too (lookahead); add "
                 "--update-interval 1, or leave --batch-lookahead out") in capsys.readouterr().err
+    with pytest.raises(SystemExit):     # where that does not go with the other options either
+        main(["info", "--batch-lookahead", "3", "--no-minibatch"])
+    assert ("--batch-lookahead 3 needs --update-interval 1, and with it update_interval=1 does not "
+            "go together with minibatch=False") in capsys.readouterr().err
     assert main(["info", "--refetch", "--lookahead", "0"]) == 0
     shown = capsys.readouterr().out
     assert config.name in shown

@@ -115,6 +115,22 @@ def test_arrays_that_python_cannot_read(tmp_path, save, mark, place, value):
     assert not has_arrays(path, "Z")
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("array", ["X", "y"])
+def test_values_that_changed_in_an_archive(tmp_path, save, array):
+    """Values that are read where they are have no checksum of their own."""
+    path = tmp_path / "set.npz"
+    save(path, X=np.ones((3, 2)), y=np.ones(3))
+    with zipfile.ZipFile(path) as archive:
+        after = {"X": archive.getinfo("y.npy").header_offset, "y": archive.start_dir}
+    content = bytearray(path.read_bytes())
+    content[after[array] - 4] ^= 1          # of the last value, or of what it is packed in
+    path.write_bytes(content)
+    for read in (load, open_table):
+        with pytest.raises(DataError, match=r"set\.npz: the file cannot be read \(.*copy or create"):
+            read(path)
+
+
 def test_labels_of_no_bytes(tmp_path):
     """Texts that are all empty, as no version of NumPy writes them by itself."""
     np.savez(tmp_path / "set.npz", X=np.ones((2, 1)))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,27 @@ def test_another_kind(tmp_path, manifest, needed, missing):
     with pytest.raises(DeviceError, match=f"is no manifest of a bitstream of a kind: {missing}.*"
                                           "take the .json file that was made beside"):
         read_manifest(path, "a bitstream of a kind", needed)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"resources": "x"}, "AttributeError: "),
+    ({"resources": {"LUT": 5}}, "AttributeError: "),
+    ({"resources": {"LUT": {"used": "x", "available": 2}}},
+     "TypeError: resources.LUT.used must be a number, not 'x'"),
+    ({"resources": {"LUT": {"used": 1}}}, "KeyError: 'available'"),
+    ({"resources": {"LUT": {"used": 1, "available": 0}}},
+     "ValueError: resources.LUT must have a number used of some available, not 1 of 0"),
+    ({"clock_mhz": 40}, "AttributeError: "),
+    ({"clock_mhz": {"constraint": "x"}}, "TypeError: clock_mhz.constraint must be a number, not"),
+    ({"clock_mhz": {"constraint": 40, "achieved": None}},
+     "TypeError: clock_mhz.achieved must be a number, not None"),
+    ({"config": {"max_features": 64}}, "KeyError: 'bits'"),
+    ({"config": 4}, "TypeError: ")])
+def test_values_of_another_type(tmp_path, change, message):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(json.loads(SERIAL.text()) | change))
+    with pytest.raises(DeviceError, match=f"is no manifest of a kind: {re.escape(message)}"):
+        read_manifest(path, "a kind")
 
 
 @pytest.mark.parametrize("name, again", [

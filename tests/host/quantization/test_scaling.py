@@ -97,6 +97,21 @@ def test_model_by_hand():
     assert float(intercept) == 10 - 3 - 4
 
 
+def test_models_together_are_those_alone():
+    """Bit for bit, however many there are and whatever lies beside them in memory."""
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 7, 8, 9, 130, 300):
+        scaler = Scaler("minmax", rng.normal(size=n), rng.uniform(0.1, 9, n))
+        weights, intercepts = rng.normal(size=(5, n)), rng.normal(size=5)
+        alone = [scaler.unscale_model(*one) for one in zip(weights, intercepts, strict=True)]
+        back = [scaler.scale_model(*one) for one in alone]
+        for order in "CF":
+            coefs, free = scaler.unscale_model(weights.copy(order), intercepts)
+            assert coefs.tolist() == [coef.tolist() for coef, _ in alone]
+            assert free.tolist() == [float(one) for _, one in alone]
+            assert scaler.scale_model(coefs, free)[1].tolist() == [float(one) for _, one in back]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("kind", ["minmax", "maxabs"])
 def test_not_finite(value, kind):

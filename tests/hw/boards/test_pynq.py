@@ -39,7 +39,7 @@ from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import pynq
 from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.vivado import ToolError
-from bitstep_hw.boards.vivado.flow import Vivado, build, find_vivado
+from bitstep_hw.boards.vivado.flow import Vivado, build, faster_choices, find_vivado
 from bitstep_hw.boards.vivado.results import check_handoff, period_ns, utilization
 from bitstep_hw.boards.vivado.sources import DECISIVE, SOURCES, code, digest, sources
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
@@ -322,7 +322,7 @@ def test_flow(tmp_path, install):
 
 @pytest.mark.by_day(7)
 @pytest.mark.parametrize(("options", "message"), [
-    ({"setup": -0.3}, r"misses 100 MHz on pynq-z2: its setup slack is -0\.3 ns"),
+    ({"setup": -0.3}, r"misses 100 MHz on pynq-z2: its setup slack is -0\.3 ns; see \S+; choose few"),
     ({"hold": -0.05}, r"its hold slack is -0\.05 ns"),
     ({"pulse": -0.1}, r"its pulse width slack is -0\.1 ns"),
     ({"setup": "NA"}, r"must tell the slack of setup as WNS\(ns\), not 'NA'"),
@@ -475,7 +475,10 @@ HWH, BIT = "bitstep.hwh must be the hardware handoff", "bitstep.bit must be the 
     ("utilization.rpt", lambda found: b" \n", "utilization.rpt must be .* but is empty"),
     ("utilization.rpt", gzip.compress, "utilization.rpt .*compressed with gzip"),
     ("result.txt", lambda found: b"", "result.txt must be .* but is empty"),
-    ("result.txt", lambda found: b"vivado\n\n\xff\xfe\n", "must be of the sources that"),
+    ("result.txt", lambda found: b"vivado\n\n\xff\xfe\n",
+     "must tell sources and vivado, .* but does not tell sources and vivado: bring back the whole"),
+    ("result.txt", lambda found: b"vivado \n" + found[found.index(b"sources"):],
+     "result.txt must tell .* but does not tell vivado: bring back the whole file"),
 ])
 def test_collect_damaged_files(tmp_path, elsewhere, capsys, name, change, message):
     """Each says which file, what is wrong and what to do; there is no traceback."""
@@ -596,6 +599,14 @@ def test_collect_with_another_python(tmp_path, elsewhere, capsys):
         assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 1
         assert "must be of the sources that this version of bitstep" in capsys.readouterr().err
         assert not (tmp_path / "bitstreams").exists()
+
+
+@pytest.mark.parametrize("update_interval, more", [(1, False), (2, True), (4, False)])
+def test_choices_of_a_faster_clock(update_interval, more):
+    """The registers of a fast clock are no advice where they are there."""
+    found = faster_choices(PipelineConfig(update_interval=update_interval, lookahead=1))
+    assert found == ("fewer bits, a smaller look-ahead or update_interval=4" if more else
+                     "fewer bits or a smaller look-ahead")
 
 
 def test_code_of_a_source():

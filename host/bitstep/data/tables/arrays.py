@@ -14,7 +14,13 @@ import numpy as np
 from bitstep.data.columns.labels import LAST, LabelColumn, NoLabel, chosen_column, label_position
 from bitstep.data.columns.names import NamedLabels
 from bitstep.data.dataset import DataError, NoLabelError, NoRowsError
-from bitstep.data.npz import COMPRESSED, StoredArray, find_arrays, read_array_header
+from bitstep.data.npz import (
+    COMPRESSED,
+    StoredArray,
+    check_sums,
+    find_arrays,
+    read_array_header,
+)
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table, row_ranges
 
 _TEXT = "SU"                # kinds of arrays of text: bytes in UTF-8, and characters
@@ -255,12 +261,14 @@ class ArrayTable(Table):
                         "(features) and y (labels); save them under these names")
         self._check("X", arrays["X"], 2, "(rows, columns)")
         if not self._labelled:
+            check_sums(path, ["X"])
             return {"X": arrays["X"]}
         self._check("y", arrays["y"], 1, "(rows,)", text=True)
         if arrays["X"].shape[0] and arrays["y"].shape != arrays["X"].shape[:1]:
             raise DataError(f"{self._path}: y must have a label for each row of X, shape "
                             f"({arrays['X'].shape[0]},), not {arrays['y'].shape}; save both of the "
                             "same rows")
+        check_sums(path, needed)
         return {name: arrays[name] for name in ("X", "y")}
 
     def _check(self, name, array, dimensions, shape, *, text=False):

@@ -155,14 +155,18 @@ def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path, 
                         f"`vivado -mode batch -source build.tcl` in it to its end, and bring back "
                         f"{', '.join((*RESULTS, RESULT))}")
     lines = read_report(work / RESULT, "the last file that build.tcl writes").splitlines()
-    result = {name: value for name, _, value in (line.partition(" ") for line in lines)}
+    result = {name: value.strip() for name, _, value in (line.partition(" ") for line in lines)}
+    cut = [name for name in ("sources", "vivado") if not result.get(name)]
+    if cut:
+        raise ToolError(f"{work / RESULT} must tell sources and vivado, each in a line of its own, "
+                        f"but does not tell {' and '.join(cut)}: bring back the whole file")
     _check_sources(board, config, work, result)
     slack_ns = _slacks(board, work / "timing.rpt", tell)
     for kind, value in slack_ns.items():
         if value < 0:
             raise ToolError(f"{config.name} misses {board.clock_mhz} MHz on {board.name}: its "
                             f"{kind} slack is {value:g} ns; see {work / 'timing.rpt'}; choose "
-                            "fewer bits, a smaller look-ahead or update_interval=4")
+                            f"{faster_choices(config)}")
     used = utilization(work / "utilization.rpt")
     check_bitstream(work / "bitstep.bit")
     for warning in check_handoff(work / "bitstep.hwh", board):
@@ -177,6 +181,14 @@ def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path, 
     path = target / f"{stem}.json"
     found.write(path)
     return path
+
+
+def faster_choices(config: PipelineConfig) -> str:
+    """What else of a pipeline reaches a faster clock, in words."""
+    choices = ["fewer bits", "a smaller look-ahead"]
+    if config.update_interval not in (1, 4):        # else it has the registers already
+        choices.append("update_interval=4")
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def _slacks(board, report, tell):
@@ -200,11 +212,11 @@ def _check_sources(board, config, work, result):
     """Raise ToolError unless Vivado was given what this version of bitstep writes, but for
     comments, and for names in the pipeline's netlist, which every version of Python chooses anew.
     """
-    expected, given = sources(board, config), result.get("sources", "unknown")
+    expected, given = sources(board, config), result["sources"]
     wanted, found = digest(expected), kept_sources(work)
     renamed = found is not None and wanted != given == digest(found) \
         and identity_of(found["settings.tcl"]) == identity(config)
-    if "vivado" not in result or (given != wanted and not renamed):
+    if given != wanted and not renamed:
         raise ToolError(f"{work / RESULT} must be of the sources that this version of bitstep "
                         f"writes for {config.name} on {board.name} ({wanted[:16]}), not of others "
                         f"({given[:16]}): collect it with the version of bitstep that wrote them "
