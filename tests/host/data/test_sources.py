@@ -127,7 +127,7 @@ def test_values_that_changed_in_an_archive(tmp_path, save, array):
     content[after[array] - 4] ^= 1          # of the last value, or of what it is packed in
     path.write_bytes(content)
     for read in (load, open_table):
-        with pytest.raises(DataError, match=r"set\.npz: the file cannot be read \(.*copy or create"):
+        with pytest.raises(DataError, match=r"set\.npz: the file cannot be read \(.*copy or c"):
             read(path)
 
 

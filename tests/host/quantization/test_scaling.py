@@ -105,8 +105,8 @@ def test_models_together_are_those_alone():
         weights, intercepts = rng.normal(size=(5, n)), rng.normal(size=5)
         alone = [scaler.unscale_model(*one) for one in zip(weights, intercepts, strict=True)]
         back = [scaler.scale_model(*one) for one in alone]
-        for order in "CF":
-            coefs, free = scaler.unscale_model(weights.copy(order), intercepts)
+        for together in (weights, np.asfortranarray(weights)):
+            coefs, free = scaler.unscale_model(together, intercepts)
             assert coefs.tolist() == [coef.tolist() for coef, _ in alone]
             assert free.tolist() == [float(one) for _, one in alone]
             assert scaler.scale_model(coefs, free)[1].tolist() == [float(one) for _, one in back]

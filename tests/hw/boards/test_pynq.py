@@ -322,7 +322,7 @@ def test_flow(tmp_path, install):
 
 @pytest.mark.by_day(7)
 @pytest.mark.parametrize(("options", "message"), [
-    ({"setup": -0.3}, r"misses 100 MHz on pynq-z2: its setup slack is -0\.3 ns; see \S+; choose few"),
+    ({"setup": -0.3}, r"misses 100 MHz on pynq-z2: its setup slack is -0\.3 ns; see .*; choose"),
     ({"hold": -0.05}, r"its hold slack is -0\.05 ns"),
     ({"pulse": -0.1}, r"its pulse width slack is -0\.1 ns"),
     ({"setup": "NA"}, r"must tell the slack of setup as WNS\(ns\), not 'NA'"),
