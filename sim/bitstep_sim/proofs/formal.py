@@ -232,6 +232,9 @@ class Property:
     reaches_at : int
         Cycles within which some run meets each condition of :meth:`Surrounding.reach`; 0 for those
         that are looked at, ``depth`` if ``bounded``, else ``breaks_at``.
+    reaches_from : int
+        Cycles before that in which no run is looked for, if each condition is met later, too: to
+        show that none is met so early takes most of the time.
     wires : tuple of pairs of str
         Instead of cycles, a structure: no path without a register from the first port to the
         second.
@@ -252,6 +255,7 @@ class Property:
     wires: tuple[tuple[str, str], ...] = ()
     skip: int = 0
     reaches_at: int = 0
+    reaches_from: int = 0
     others: tuple[Mutation, ...] = ()
     slow: bool = False
 

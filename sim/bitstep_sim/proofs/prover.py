@@ -162,7 +162,7 @@ def _prove(prop, folder) -> tuple[str, str]:
 
 def _reach(prop, folder) -> tuple[str, str]:
     engine = "smtbmc --nomem --unroll z3" if prop.bounded else "smtbmc z3"
-    output = _sby(prop, folder, "cover", prop.reaches_within, engine)
+    output = _sby(prop, folder, "cover", prop.reaches_within, engine, prop.reaches_from)
     if "DONE (PASS" in output:
         return REACHED, ""
     if "DONE (FAIL" in output:

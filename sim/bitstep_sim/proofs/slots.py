@@ -224,33 +224,34 @@ PROPERTIES = [
                    f"; same words at least {4 if update_interval == 4 else 2} cycles apart; rows "
                    f"{update_interval} cycles apart" if update_interval > 1 else ""),
                order(update_interval), mutation, others=tuple(others),
-               depth=update_interval + 2, reaches_at=60)
-      for update_interval, mutation, *others in (
-          (1, Mutation("pipeline/rows/row_flags.py", "with m.If(self.row_ends):",
-                       "with m.If(self.counted):")),
-          (2, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
-                       "self.apply.eq(age >= self.lookahead)")),
-          (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)"),
+               depth=update_interval + 2, reaches_at=60, reaches_from=reaches_from)
+      for update_interval, reaches_from, mutation, *others in (
+          (1, 23, Mutation("pipeline/rows/row_flags.py", "with m.If(self.row_ends):",
+                           "with m.If(self.counted):")),
+          (2, 15, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
+                           "self.apply.eq(age >= self.lookahead)")),
+          (4, 18, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)"),
            Mutation(_GATE, "for age in range(1, self.config.update_interval - 1)",
                     "for age in range(1, self.config.update_interval - 2)")))),
     *(Property(f"slots-update-{update_interval}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
                "D + 1 rows are in flight",
-               update(update_interval), mutation, depth=2, breaks_at=24, reaches_at=60)
-      for update_interval, mutation in (
-          (1, Mutation(_GATE, "self.outstanding + 1 - finished > self.lookahead",
-                       "self.outstanding - finished > self.lookahead")),
-          (2, Mutation(_GATE, "self.outstanding - finished > self.lookahead)",
-                       "self.outstanding - finished > self.lookahead + 1)")),
-          (4, Mutation(_GATE, "delay(m, row_ends, self.config.latency - 1",
-                       "delay(m, row_ends, self.config.latency - 2")))),
+               update(update_interval), mutation, depth=2, breaks_at=24, reaches_at=60,
+               reaches_from=reaches_from)
+      for update_interval, reaches_from, mutation in (
+          (1, 19, Mutation(_GATE, "self.outstanding + 1 - finished > self.lookahead",
+                           "self.outstanding - finished > self.lookahead")),
+          (2, 15, Mutation(_GATE, "self.outstanding - finished > self.lookahead)",
+                           "self.outstanding - finished > self.lookahead + 1)")),
+          (4, 18, Mutation(_GATE, "delay(m, row_ends, self.config.latency - 1",
+                           "delay(m, row_ends, self.config.latency - 2")))),
     Property("slots-batches", "Sequencer",
              "where rows come in every cycle: D rows without data or more between two batches",
              batches, Mutation("pipeline/rows/phases.py", "Mux(goes_on, between, ",
                                "Mux(goes_on, between - 1, "),
              others=(Mutation("pipeline/rows/row_flags.py", "before_end.eq(self.batch - 2)",
                               "before_end.eq(self.batch - 1)"),),
-             depth=2, breaks_at=30, reaches_at=40),
+             depth=2, breaks_at=30, reaches_at=40, reaches_from=19),
     Property("slots-batches-ahead", "Sequencer",
              "the same where rows look ahead from a batch to the next: so many rows less; the "
              "first row that does not look ahead stores the batch's first model",
@@ -259,7 +260,7 @@ PROPERTIES = [
                       "Mux(goes_on, between - 1, "),
              others=(Mutation("pipeline/rows/row_flags.py",
                               "self.ahead if self.looks_ahead else C(0)", "C(0)"),),
-             depth=2, breaks_at=30, reaches_at=40),
+             depth=2, breaks_at=30, reaches_at=40, reaches_from=19),
     Property("slots-done", "Sequencer",
              "done and proximal steps: no row in flight, D + 1 rows without data after the last",
              done, Mutation("pipeline/rows/phases.py", "with m.If(flush_left == 1):",
@@ -269,5 +270,5 @@ PROPERTIES = [
                               "m.d.comb += upcoming.eq(Phase.FLUSH)\n                m.d.sync +=",
                               "m.d.comb += upcoming.eq(Mux(last_row, Phase.FLUSH, Phase.SETTLE))"
                               "\n                m.d.sync +="),),
-             depth=2, breaks_at=30, reaches_at=40),
+             depth=2, breaks_at=30, reaches_at=40, reaches_from=28),
 ]
