@@ -17,7 +17,16 @@ from bitstep_sim.proofs import __main__ as command
 from bitstep_sim.proofs.__main__ import PROPERTIES, _breaks, _proved, find, main
 from bitstep_sim.proofs.formal import Property, inside
 from bitstep_sim.proofs.mutation import Mutation, mutated
-from bitstep_sim.proofs.prover import FAILED, PROVED, UNKNOWN, ProverError, prove, reach
+from bitstep_sim.proofs.prover import (
+    FAILED,
+    PROVED,
+    REACHED,
+    UNKNOWN,
+    UNREACHED,
+    ProverError,
+    prove,
+    reach,
+)
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/results/proofs.md").read_text("utf-8")
 NO_CHANGE = Mutation("parts/fsm.py", "with m.State(name):", "with m.State(name):")
@@ -96,6 +105,18 @@ def test_what_is_reached(monkeypatch, numbers, expected):
     is_proved, _, text = _proved("counter", None)
     assert re.match(expected, text), text
     assert is_proved == (max(numbers) <= 5)
+
+
+@NEEDS_PROVER
+@pytest.mark.parametrize(("reaches_from", "expected"), [(0, REACHED), (8, UNREACHED)])
+def test_what_is_reached_before_the_cycles_that_are_looked_at(reaches_from, expected):
+    def build(s):
+        cycle = Signal(5)
+        s.m.d.sync += cycle.eq(cycle + 1)
+        s.reach(cycle == 3)
+
+    prop = Property("cycles", "", "", build, NO_CHANGE, reaches_at=12, reaches_from=reaches_from)
+    assert reach(prop).result == expected
 
 
 @NEEDS_PROVER
