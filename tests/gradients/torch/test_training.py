@@ -10,8 +10,9 @@ from tests.gradients.torch.models import codecs_of_layers, lose_a_rank, train_al
 from tests.gradients.torch.processes import COLLECTIVE_S, run_processes
 
 STEPS = 40          # levels and bits are updated three times; it is saved after 20
-RUNS = [(1, "two-phase"), *((n_ranks, exchange) for n_ranks in (2, 4)
-                            for exchange in ("all_gather", "two-phase"))]
+RUNS = [(1, "two-phase"), (2, "two-phase"), (4, "all_gather"),
+        *(pytest.param(run, marks=pytest.mark.slow)
+          for run in ((2, "all_gather"), (4, "two-phase")))]
 
 
 @pytest.fixture(scope="module", params=RUNS, ids=lambda run: "-".join(map(str, run)))
