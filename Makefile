@@ -13,7 +13,7 @@ BOARD ?= ecp5-85
 .DEFAULT_GOAL := demo
 , := ,
 
-# Compiling all that is installed takes longer than to install it; Python compiles what it imports.
+# Compiling every module doubles the time of an installation. Python compiles what it imports.
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python $(INSTALL)
 
@@ -99,7 +99,7 @@ test-pynq: $(VENV)/.stamp       ## the device pynq by the real pynq library, 3 v
 # torch has an environment of its own: the wheel of a PC with a GPU brings gigabytes.
 TORCH_VENV := build/torch
 
-$(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
+$(TORCH_VENV)/.stamp: pyproject.toml Makefile | $(BIN)/python
 	$(BIN)/python -m venv --clear $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python $(INSTALL) -e '.[torch]' 'pytest>=9' 'pytest-xdist>=3.6' \
 		'matplotlib>=3.8'

@@ -11,10 +11,10 @@ from bitstep.training.files.model_file import LinearModel, ModelFileError
 
 
 class ClassLabels:
-    """Which class of a model a label of a file means.
+    """Match labels of a file to the classes of a model.
 
-    An estimator keeps its labels as it got them, with spaces around them, digits as text, or True
-    and False. Files have text without spaces around it, and what reads as a number as a number.
+    An estimator keeps labels as given: with spaces around them, digits as text, True and False.
+    Readers of files strip spaces and turn what reads as a number into one.
 
     Parameters
     ----------
@@ -59,15 +59,25 @@ class ClassLabels:
         if self._alike is not None:
             raise ModelFileError(
                 f"The model tells classes {self._alike[0]!r} and {self._alike[1]!r} apart, which "
-                "are the same label in a file, where spaces around text do not count and digits "
-                "are a number: predict without labels (--no-label), or load the model and score "
-                "it in Python (LowPrecisionClassifier.load)")
+                "are the same label in a file: spaces around text do not count, and digits are a "
+                "number. Use the model in Python (LowPrecisionClassifier.load), or predict without "
+                "labels (--no-label)")
         different, rows = np.unique(labels, return_inverse=True)
         found = np.array([self._numbers.get(one, -1) for one in different.tolist()], np.int64)
         return found[rows]
 
     def places(self, predictions: np.ndarray) -> np.ndarray:
-        """Numbers of predicted classes."""
+        """Numbers of the classes that were predicted.
+
+        Parameters
+        ----------
+        predictions : ndarray, shape (n_rows,)
+            Classes of the model.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_rows,)
+        """
         order = np.argsort(self._classes)
         return order[np.searchsorted(self._classes, predictions, sorter=order)]
 

@@ -164,6 +164,8 @@ def _once(pairs):
 
 def _parse(content: Any) -> Manifest:
     config, resources = content["config"], content.get("resources", {})
+    for name, entry in (("config", config), ("resources", resources)):
+        _check_object(name, entry)
     if "bits" not in config:        # of others an older manifest has the default
         raise KeyError("bits")
     for kind, entry in resources.items():
@@ -183,8 +185,14 @@ def _parse(content: Any) -> Manifest:
         bitstream=_parse_sum(content.get("bitstream")), handoff=_parse_sum(content.get("handoff")))
 
 
-def _numbers(name: str, entry: Any) -> Any:
+def _check_object(name: str, entry: Any) -> None:
+    if not isinstance(entry, dict):
+        raise TypeError(f"{name} must be an object, not {entry!r}")
+
+
+def _numbers(name: str, entry: Any) -> dict[str, Any]:
     """An object of JSON whose values are numbers."""
+    _check_object(name, entry)
     for key, value in entry.items():
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise TypeError(f"{name}.{key} must be a number, not {value!r}")

@@ -108,10 +108,11 @@ class Scaler:
         return coef * self.scale, np.asarray(intercept + self._at_centre(coef))
 
     def _at_centre(self, coef: np.ndarray) -> np.ndarray:
-        """Products with the centre, each with the bits that it has alone: those of a product of
-        matrices depend on the other rows.
+        """Products of models with the centre, one after the other: in a product of matrices the
+        last bits of a model's depend on the others.
         """
-        return np.ascontiguousarray(coef * self.centre).sum(axis=-1)
+        found = [(model * self.centre).sum() for model in coef.reshape(-1, coef.shape[-1])]
+        return np.reshape(found, coef.shape[:-1])
 
 
 def check_clip(clip: np.ndarray, n_features: int) -> None:

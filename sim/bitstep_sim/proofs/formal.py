@@ -233,8 +233,9 @@ class Property:
         Cycles within which some run meets each condition of :meth:`Surrounding.reach`; 0 for those
         that are looked at, ``depth`` if ``bounded``, else ``breaks_at``.
     reaches_from : int
-        Cycles before that in which no run is looked for, if each condition is met later, too: to
-        show that none is met so early takes most of the time.
+        First cycle to look at. To show that a condition is not met earlier takes most of the time;
+        the cycles before are looked at only if some condition is not met in those after. The result
+        does not depend on it.
     wires : tuple of pairs of str
         Instead of cycles, a structure: no path without a register from the first port to the
         second.

@@ -162,12 +162,14 @@ def _prove(prop, folder) -> tuple[str, str]:
 
 def _reach(prop, folder) -> tuple[str, str]:
     engine = "smtbmc --nomem --unroll z3" if prop.bounded else "smtbmc z3"
-    output = _sby(prop, folder, "cover", prop.reaches_within, engine, prop.reaches_from)
-    if "DONE (PASS" in output:
-        return REACHED, ""
-    if "DONE (FAIL" in output:
-        return UNREACHED, _last(output.splitlines(), "Unreached cover statement")
-    return _without_result(prop, output)
+    output = ""
+    for start in dict.fromkeys((prop.reaches_from, 0)):
+        output = _sby(prop, folder, "cover", prop.reaches_within, engine, start)
+        if "DONE (PASS" in output:
+            return REACHED, ""
+        if "DONE (FAIL" not in output:
+            return _without_result(prop, output)
+    return UNREACHED, _last(output.splitlines(), "Unreached cover statement")
 
 
 def _without_result(prop, output) -> tuple[str, str]:

@@ -77,19 +77,19 @@ def test_another_kind(tmp_path, manifest, needed, missing):
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"resources": "x"}, "AttributeError: "),
-    ({"resources": {"LUT": 5}}, "AttributeError: "),
+    ({"resources": "x"}, "TypeError: resources must be an object, not 'x'"),
+    ({"resources": {"LUT": 5}}, "TypeError: resources.LUT must be an object, not 5"),
     ({"resources": {"LUT": {"used": "x", "available": 2}}},
      "TypeError: resources.LUT.used must be a number, not 'x'"),
     ({"resources": {"LUT": {"used": 1}}}, "KeyError: 'available'"),
     ({"resources": {"LUT": {"used": 1, "available": 0}}},
      "ValueError: resources.LUT must have a number used of some available, not 1 of 0"),
-    ({"clock_mhz": 40}, "AttributeError: "),
+    ({"clock_mhz": 40}, "TypeError: clock_mhz must be an object, not 40"),
     ({"clock_mhz": {"constraint": "x"}}, "TypeError: clock_mhz.constraint must be a number, not"),
     ({"clock_mhz": {"constraint": 40, "achieved": None}},
      "TypeError: clock_mhz.achieved must be a number, not None"),
     ({"config": {"max_features": 64}}, "KeyError: 'bits'"),
-    ({"config": 4}, "TypeError: ")])
+    ({"config": 4}, "TypeError: config must be an object, not 4")])
 def test_values_of_another_type(tmp_path, change, message):
     path = tmp_path / "x.json"
     path.write_text(json.dumps(json.loads(SERIAL.text()) | change))

@@ -108,14 +108,15 @@ def test_what_is_reached(monkeypatch, numbers, expected):
 
 
 @NEEDS_PROVER
-@pytest.mark.parametrize(("reaches_from", "expected"), [(0, REACHED), (8, UNREACHED)])
-def test_what_is_reached_before_the_cycles_that_are_looked_at(reaches_from, expected):
+@pytest.mark.parametrize(("number", "expected"), [(3, REACHED), (9, REACHED), (20, UNREACHED)])
+def test_the_first_cycle_that_is_looked_at_changes_no_result(number, expected):
+    """Before it, after it, and after the last one."""
     def build(s):
         cycle = Signal(5)
         s.m.d.sync += cycle.eq(cycle + 1)
-        s.reach(cycle == 3)
+        s.reach(cycle == number)
 
-    prop = Property("cycles", "", "", build, NO_CHANGE, reaches_at=12, reaches_from=reaches_from)
+    prop = Property("cycles", "", "", build, NO_CHANGE, reaches_at=12, reaches_from=8)
     assert reach(prop).result == expected
 
 
