@@ -51,9 +51,10 @@ libpython: $(VENV)/.stamp
 	$(PYTHON)) \
 	$(refuse)
 
+# WITH, more extras, of which each would take pip as long again to look for the others.
 $(VENV)/.stamp: pyproject.toml | tools $(BIN)/python
-	$(PIP) -e '.[dev]'
-	@touch $@
+	$(PIP) -e '.[dev$(foreach extra,$(WITH),$(,)$(extra))]'
+	@touch $@ $(WITH:%=$@-%)
 
 # A PC with Vivado needs what writes the Verilog, and nothing that simulates or tests.
 BITSTREAM_EXTRA := $(if $(filter ecp5%,$(BOARD)),bitstream,hw)

@@ -141,8 +141,8 @@ def test_names_of_features(tmp_path):
 
 def test_an_opened_device_is_not_saved(tmp_path):
     device = GoldenDevice(pipeline_for(n_features=5, bits=4, encoding="compensated"))
-    fitted = LowPrecisionRegressor(device=device, random_state=np.random.RandomState(0)).fit(
-        X, VALUES)
+    fitted = LowPrecisionRegressor(device=device, random_state=np.random.RandomState(0),
+                                   epochs=20).fit(X, VALUES)
     loaded = LowPrecisionRegressor.load(saved(fitted, tmp_path))
     assert (loaded.device, loaded.random_state) == (
         LowPrecisionRegressor().device, None)

@@ -289,7 +289,8 @@ def test_devices_agree_with_nothing_set():
 def test_a_pipeline_without_bit_planes_trains_by_sgd():
     config = pipeline_for(n_features=4, bits=4, encoding="compensated")
     opened = FakeDevice(config)
-    model = LowPrecisionRegressor(device=opened, random_state=0).fit(SMALL[0], SMALL[1])
+    model = LowPrecisionRegressor(device=opened, random_state=0, epochs=20).fit(
+        SMALL[0], SMALL[1])
     assert model.solver_ == "sgd"
     assert not opened.closed
 

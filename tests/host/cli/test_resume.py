@@ -557,7 +557,7 @@ def test_all_is_printed_before_the_device_closes(numbers, tmp_path):
                "bitstep.cli.main(sys.argv[1:])\n")
     out = tmp_path / "model.npz"
     run = subprocess.run(
-        [sys.executable, "-c", program, "train", numbers[0], "--solver", "sgd", "--quiet",
+        [sys.executable, "-c", program, "train", numbers[0], "--epochs", "1", "--quiet",
          "--device", "golden", "--out", out], capture_output=True, text=True, timeout=60,
         env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"})
     assert run.returncode == -signal.SIGABRT

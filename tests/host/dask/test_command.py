@@ -346,7 +346,7 @@ def test_no_scheduler(data, capsys, monkeypatch):
     assert "No scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("later_s", [0.2, 0.5])
+@pytest.mark.parametrize("later_s", [0.2, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_ctrl_c_while_workers_start(data, later_s):
     """One line, and no process is left: a terminal sends the signal to all of them."""
     # Jobs in the background of a shell ignore the signal.
