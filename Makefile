@@ -53,7 +53,7 @@ libpython: $(VENV)/.stamp
 
 # WITH, more extras, of which each would take pip as long again to look for the others.
 $(VENV)/.stamp: pyproject.toml | tools $(BIN)/python
-	$(PIP) -e '.[dev$(foreach extra,$(WITH),$(,)$(extra))]'
+	$(PIP) -e '.[$(subst $() ,$(,),$(strip dev $(WITH)))]'
 	@touch $@ $(WITH:%=$@-%)
 
 # A PC with Vivado needs what writes the Verilog, and nothing that simulates or tests.

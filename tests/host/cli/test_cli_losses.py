@@ -262,19 +262,19 @@ def test_quantized_labels_that_are_alike_for_the_huber_loss(tmp_path, capsys):
 
 
 def test_models_of_many_weights_have_fewer_epochs(tmp_path, monkeypatch):
-    """400 weights of three classes and all epochs, in place of 2^26: 400 / (3 * 13) epochs."""
-    monkeypatch.setattr(schedules, "MODEL_VALUES", 400)
+    """1,000 weights of three classes and all epochs, in place of 2^26: 1,000 / (3 * 13) epochs."""
+    monkeypatch.setattr(schedules, "MODEL_VALUES", 1000)
     features, labels = map(np.asarray, load_wine(return_X_y=True))
     np.savetxt(tmp_path / "wine.csv", np.column_stack([features, labels]), delimiter=",")
     found = run_of(tmp_path, tmp_path / "wine.csv", "--model", "logistic", "--solver", "sgd")
-    assert len(found["history"]) == 10
+    assert len(found["history"]) == 25
     model = LowPrecisionClassifier(loss="log_loss", solver="sgd", device="golden")
-    assert model.fit(features, labels).n_iter_ == 10
+    assert model.fit(features, labels).n_iter_ == 25
     grid = LowPrecisionSearchCV(model, {"l2": [0.0, 0.1]}, cv=2).fit(features, labels)
-    assert grid.best_estimator_.n_iter_ == 10
+    assert grid.best_estimator_.n_iter_ == 25
     resolved = resolve(Request(PYTHON, {"model": "linreg", "solver": "sgd"}))
     data = quantize_rows(features, bits=4)
-    assert len(resolved.training(data, Objective()).steps) == 400 // 13
+    assert len(resolved.training(data, Objective()).steps) == 1000 // 13
 
 
 def test_end_of_a_training_that_gains_nothing(capsys):
