@@ -61,7 +61,7 @@ WEIGHTED_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=7, refetch=
 FAST_WEIGHTED_REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=3, refetch=True,
                                        proximal=True, update_interval=4, row_weights=True)
 # Configurations that share a covering array.
-COVERED = ([*CONFIGS, *WIDE], [REFETCH], [FLOAT, LOGISTIC, *TABLES], [WEIGHTED_REFETCH],
+COVERED = ([*CONFIGS, *WIDE], [REFETCH, WEIGHTED_REFETCH], [FLOAT, LOGISTIC, *TABLES],
            [FAST_WEIGHTED_REFETCH])
 
 
@@ -204,7 +204,13 @@ def fresh_seed(name):
 
 
 @functools.lru_cache
-def covering_rows(salt="", parts=("first", "second")):
-    """Rows of arrays, in each of which every three options' values meet in other company."""
-    return [row for configs in COVERED for part in parts
-            for row in cover(configs, salt=f"{part} {salt}")]
+def _cover(number, salt):
+    return cover(COVERED[number], salt=salt)
+
+
+def covering_rows(config, salt="", parts=("first", "second")):
+    """Rows of the arrays that a configuration shares, in each of which every three options' values
+    meet in other company.
+    """
+    number = next(number for number, configs in enumerate(COVERED) if config in configs)
+    return [row for part in parts for row in _cover(number, f"{part} {salt}")]

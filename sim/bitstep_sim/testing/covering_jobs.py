@@ -39,12 +39,13 @@ def cover(configs: list[PipelineConfig], *, salt: str = "") -> list[dict]:
     """Rows of values by option, with a configuration for each, ``config``.
 
     Every three values of options meet in a row, unless a configuration lacks one of them. Rows
-    go to the configurations in equal numbers, to the one that lacks most of a row's values first.
+    go to the configurations in equal numbers, to the one that lacks most of a row's values first;
+    those with weights go to configurations that have them.
 
     Parameters
     ----------
     configs : list of PipelineConfig
-        Configurations with the same options.
+        Configurations with the same options, but that some may lack weights.
     salt : str
         Another one gives other rows.
     """
@@ -61,8 +62,10 @@ def cover(configs: list[PipelineConfig], *, salt: str = "") -> list[dict]:
     counts, met = dict.fromkeys(configs, 0), {config: set() for config in configs}
     covered = []
     for row in rows:
-        least = min(counts.values())
-        config = max((config for config in configs if counts[config] == least),
+        weighted = "weighted" in row and factors["weighted"][row["weighted"]]
+        able = [config for config in configs if config.row_weights or not weighted]
+        least = min(counts[config] for config in able)
+        config = max((config for config in able if counts[config] == least),
                      key=lambda config: len(set(row.items()) - met[config]))
         counts[config] += 1
         met[config] |= set(row.items())

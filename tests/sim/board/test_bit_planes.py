@@ -46,8 +46,9 @@ def jobs(draw, config):
 
 
 @pytest.mark.parametrize("config, examples", [
-    (LINEAR, 80), (FAST, 40), pytest.param(LOGISTIC, 80, marks=pytest.mark.slow),
-    pytest.param(WIDE, 80, marks=pytest.mark.slow)], ids=lambda value: getattr(value, "name", ""))
+    (LINEAR, 24), (FAST, 16), *(pytest.param(config, 80, marks=pytest.mark.slow)
+                                for config in (LINEAR, FAST, LOGISTIC, WIDE))],
+    ids=lambda value: getattr(value, "name", ""))
 def test_any_job(config, examples):
     @fresh_seed(f"bit_planes {config.name}")
     @settings(max_examples=examples, **PROFILE)

@@ -47,8 +47,10 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch):
-    """A simulated clock is exact however short the look at it."""
-    monkeypatch.setattr(runs, "LOOK_S", 0.03)
+    """A simulated clock is exact however short the look at it, and so is a simulated memory."""
+    monkeypatch.setattr(runs, "LOOK_S", 0.01)
+    monkeypatch.setattr(runs, "ENOUGH_S", 1e-4)
+    monkeypatch.setattr(speed, "ROWS", 512)
 
 
 def read_only(arrays):

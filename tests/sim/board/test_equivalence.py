@@ -81,20 +81,20 @@ def test_every_three_options(config):
     """Jobs in which every combination of three options' values meets: models as golden, counters
     as the cycle model.
     """
-    check_rows(config, covering_rows(parts=("first",)))
+    check_rows(config, covering_rows(config, parts=("first",)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
 def test_second_rows_of_every_three_options(config):
-    check_rows(config, covering_rows(parts=("second",)))
+    check_rows(config, covering_rows(config, parts=("second",)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
 def test_other_rows_of_every_three_options(config):
     salt = os.environ["BITSTEP_TEST_SEED"]
-    check_rows(config, covering_rows(salt), salt)
+    check_rows(config, covering_rows(config, salt), salt)
 
 
 @pytest.mark.slow

@@ -227,9 +227,9 @@ class Sweep:
             self.board.write(OFFSETS["CONTROL"], Control.ABORT)
             self._check(Error.ABORTED, f"frozen after {cycle} cycles")
 
-    def fail(self, port, response, stride=1):
-        """Let every answer of a port be an error once, or every ``stride``-th from the first on."""
-        for number in itertools.count(1, stride):
+    def fail(self, port, response, stride=1, first=1):
+        """Let every answer of a port be an error once, or every ``stride``-th from ``first`` on."""
+        for number in itertools.count(first, stride):
             self.board.set_fault(port, number, response)
             self.first.start()
             if not self._check(ERRORS[port], f"response {response} to {number} of {port}"):
@@ -245,9 +245,9 @@ def cycles_of(sweep, stride):
     return range(first.randrange(stride), sweep.length + 20, stride)
 
 
-# Cycles between two ends that CI tries; `-m slow` tries all. Runs with a far memory are long, and
-# mostly waiting.
-STRIDES = {"near": 9, "far": 29}
+# Cycles between two ends that CI tries; `-m slow` tries twice as many, and of some runs all. Runs
+# with a far memory are long, and mostly waiting.
+STRIDES = {"near": 18, "far": 58}
 
 
 every_config = pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
@@ -275,9 +275,21 @@ def test_abort_while_the_memory_does_nothing(config, memory):
 @every_config
 def test_every_answer_is_an_error_once(config, memory):
     with Sweep(config, memory, short_jobs(config)) as sweep:
+        stride = 1 if memory == "near" else 3
         for port in sweep.board.ports:
-            for response in (SLVERR, DECERR):
-                sweep.fail(port, response, 1 if memory == "near" else 3)
+            # Answers are errors of one kind and of the other in turn.
+            for number, response in enumerate((SLVERR, DECERR)):
+                sweep.fail(port, response, 2 * stride, 1 + number * stride)
+
+
+@pytest.mark.slow
+@every_memory
+@every_config
+def test_aborts_in_more_cycles(config, memory):
+    """Twice as many as by day, also while the memory does nothing."""
+    with Sweep(config, memory, short_jobs(config)) as sweep:
+        sweep.abort(cycles_of(sweep, STRIDES[memory] // 2))
+        sweep.time_out(cycles_of(sweep, 2 * STRIDES[memory]))
 
 
 @pytest.mark.slow       # of a board that no other test by day has
@@ -336,9 +348,10 @@ def test_more_aborts(config, beats, memory):
 
 
 @pytest.mark.slow
+@every_memory
 @every_config
-def test_every_answer_of_a_far_memory_is_an_error_once(config):
-    with Sweep(config, "far", short_jobs(config)) as sweep:
+def test_every_answer_is_each_error_once(config, memory):
+    with Sweep(config, memory, short_jobs(config)) as sweep:
         for port in sweep.board.ports:
             for response in (SLVERR, DECERR):
                 sweep.fail(port, response)

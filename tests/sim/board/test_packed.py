@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn_jobs import PACKED as SEVERAL
-from simulated import TestedDevice, check_ranges, compare, open_board
+from simulated import TestedDevice, check_ranges, compare, golden, open_board
 from simulated import check_models as check
 
 import bitstep
@@ -57,7 +57,7 @@ def drawn(config, rng, **options):
     """Random jobs for one run of a board, which stay in range."""
     while True:     # corrections at random can make words grow
         jobs = drawn_once(config, rng, **options)
-        if not any(epoch.overflow for job in jobs for epoch in train(job)):
+        if not any(epoch.overflow for job in jobs for epoch in golden(job)):
             return jobs
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn_jobs import PACKED, PACKED_WEIGHTS, tonight
-from simulated import TestedDevice, check_models, check_ranges, compare, open_board
+from simulated import TestedDevice, check_models, check_ranges, compare, golden, open_board
 
 import bitstep
 from bitstep.cycles import Memory, count_epochs
@@ -87,7 +87,7 @@ def drawn(config, rng, **options):
             "weighted": bool(rng.integers(4))} | options
         weights = CORNERS if chosen["weighted"] and rng.integers(3) == 0 else None
         jobs = jobs_of(int(rng.integers(1, config.models + 1)), weights, config, **chosen)
-        if not any(epoch.overflow for job in jobs for epoch in train(job)):
+        if not any(epoch.overflow for job in jobs for epoch in golden(job)):
             return jobs
 
 

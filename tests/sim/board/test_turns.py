@@ -25,6 +25,7 @@ def job_of(seed, **options):
 
 
 LONG, SHORT = job_of(1, n_rows=3000), job_of(2)
+FEW_ROWS, GRADIENT = job_of(2, n_rows=9), gradient_job(FAST, n_features=5, n_rows=9)
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +121,8 @@ class ResetAfterwards(ForwardingDevice):
 
 
 @pytest.mark.parametrize(("config", "action"), [
-    (CONFIG, lambda device: device.train(SHORT)),
-    (FAST, lambda device: device.gradient(gradient_job(FAST, n_features=5, n_rows=30)))])
+    (CONFIG, lambda device: device.train(FEW_ROWS)),
+    (FAST, lambda device: device.gradient(GRADIENT))])
 def test_reset_while_results_are_read(config, action):
     """Nothing of it is taken for a result: neither models of no epoch nor counters of 0."""
     with open_board(config) as board:

@@ -44,7 +44,7 @@ def check(device, job):
     return result
 
 
-JOB = random_job(PIPELINE, n_features=40, n_rows=60, seed=1)
+JOB = random_job(PIPELINE, n_features=40, n_rows=24, seed=1)
 
 
 @pytest.mark.by_day(2)
@@ -224,7 +224,7 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     pytest.importorskip("sklearn")
     monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                         lambda port, baud: UartBoard(SYSTEM))
-    common = ["train", "breast_cancer", "--bits", "4", "--epochs", "3", "--train-rows", "400",
+    common = ["train", "breast_cancer", "--bits", "4", "--epochs", "3", "--train-rows", "100",
               "--model", "ls-svm"]
     assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(manifest),
                  "--report", str(tmp_path / "uart")]) == 0
@@ -232,7 +232,7 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     reports = [json.loads((tmp_path / name).read_text()) for name in ("uart", "golden")]
     for key in ("coef", "intercept", "history", "dataset"):
         assert reports[0][key] == reports[1][key]
-    assert reports[0]["counters"]["beats"] == 3 * 400 * 2
+    assert reports[0]["counters"]["beats"] == 3 * 100 * 2
     capsys.readouterr()
     assert main([*common[:3], "2", *common[4:], "--device", "uart", "--port", "/dev/ttyUSB0",
                  "--manifest", str(manifest)]) == 1
