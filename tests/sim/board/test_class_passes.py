@@ -166,13 +166,14 @@ def test_board_keeps_nothing_between_runs(config):
                                      **constants_of(n_features, number))
             full = full_pass(config, scale=1e-4, **{key: options[key] for key in (
                 "n_features", "n_rows", "seed")})
+            expected, models = gradient(full, 4), list(train(inner))
             lengths = [cycles_of(full), cycles_of(derivative_job(full, 4), derivatives=True)]
             for which, share in ((0, 0.5), (1, 0.3), (1, 0.6)):
                 aborted = Aborted(board, which, int(share * lengths[which]))
                 with pytest.raises(RunError, match="abort"):
                     aborted.gradient(full, derivative_planes=4)
-                check_same(board.gradient(full, derivative_planes=4), gradient(full, 4))
-                compare(board.train(inner), list(train(inner)))
+                check_same(board.gradient(full, derivative_planes=4), expected)
+                compare(board.train(inner), models)
 
 
 @pytest.mark.parametrize("registers", [

@@ -33,7 +33,7 @@ def line():
 
 def open_device(line, manifest, **options):
     return UartDevice(PIPELINE, manifest=manifest, transport=line,
-                      **{"timeout_s": 0.1, **options})
+                      **{"timeout_s": 0.03, **options})
 
 
 def check(device, job):

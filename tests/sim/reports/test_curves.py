@@ -1,5 +1,7 @@
 """Races on the simulated board: cycles of epochs, stored runs, the whole report."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -138,7 +140,8 @@ def test_report_is_resumed(tmp_path, monkeypatch):
                             contestants=(FLOAT, FOUR, Cpu(method="sgd"), Sklearn()))
     monkeypatch.setattr("bitstep_lab.races.report.experiments", lambda quick: [experiment])
     # How figures are drawn is a matter of tests/lab/races, how memory is measured of tests/lab.
-    monkeypatch.setattr("bitstep_lab.races.plots.save_figure", lambda figure, stem: None)
+    monkeypatch.setattr("bitstep_lab.races.plots.save_figure", lambda figure, stem: [
+        Path(f"{stem}.{kind}").write_text("") for kind in ("png", "svg")])
     for what in ("copy", "read"):
         measure = getattr(baselines, f"memory_{what}_ceiling")
         monkeypatch.setattr(baselines, f"memory_{what}_ceiling",
