@@ -500,7 +500,7 @@ FAULTS = [
     (ModelStuck, "bits of a model's weights", ["of each word of 32 bits", "7 (reads 1)"]),
     (NeverEnds, "training (plain)", ["made no progress"]),
     (NeverEnds, "ends with an interrupt", ["STATUS 0x1: it goes on"]),
-    (NeverEnds, "large buffer", ["did not end within 0.3 s", "it was aborted"]),
+    (NeverEnds, "large buffer", ["did not end within 0.1 s", "it was aborted"]),
     (NoAbort, "stops when it is told to", ["STATUS 0x1 before, 0x1 after", "configure the FPGA"]),
     (ReadFails, "read-only registers", ["OSError: bus error"]),
     (NoFlush, "buffers of a job", ["content of before", "flush"]),
@@ -524,7 +524,7 @@ def short_limits(monkeypatch):
 def test_fault_is_named(short_limits, monkeypatch, fault):
     if fault is NeverEnds:      # and gives no interrupt, however long it is waited for
         monkeypatch.setattr(runs, "INTERRUPT_TIMEOUT_S", 0.1)
-    report = diagnose(fault(), timeout_s=0.3 if fault is NeverEnds else 600.0)
+    report = diagnose(fault(), timeout_s=0.1 if fault is NeverEnds else 600.0)
     for title, said in (finding for kind, *finding in FAULTS if kind is fault):
         text = named(report, title)
         for part in said:
