@@ -249,10 +249,10 @@ def test_bit_centred_training(opened, loss):
     """Whole trainings by the driver of all boards, twice; rows are copied once each time."""
     device, _ = opened(BIT_PLANES)
     rng = np.random.default_rng(0)
-    features = rng.standard_normal((300, 20))
-    values = features @ rng.standard_normal(20) + 0.1 * rng.standard_normal(300)
+    features = rng.standard_normal((140, 20))
+    values = features @ rng.standard_normal(20) + 0.1 * rng.standard_normal(140)
     labels = sign_labels(np.where(values > 0, 1, -1)) if loss != Loss.LEAST_SQUARES \
-        else quantize_labels(values, 300)
+        else quantize_labels(values, 140)
     data, objective = QuantizedDataset(quantize_bit_planes(features), labels), Objective(loss=loss,
                                                                                          l2=1e-2)
     training = resolve_training(data.rows, objective, solver="bit-centred", epochs=3, planes=4)

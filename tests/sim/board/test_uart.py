@@ -47,9 +47,10 @@ def check(device, job):
 JOB = random_job(PIPELINE, n_features=40, n_rows=24, seed=1)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("options", [
-    {}, {"batch": 4, "correction_period": 8, "warm": True},
+    pytest.param({}, marks=pytest.mark.slow),       # by day test_a_repeated_start_starts_once
+    {"batch": 4, "correction_period": 8, "warm": True},
     {"label_format": LabelFormat.SIGN, "copies": 2, "epochs": 3},
 ])
 def test_same_models_as_the_golden_model(line, manifest, options):

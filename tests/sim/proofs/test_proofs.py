@@ -72,9 +72,14 @@ def test_proved_by_induction():
 def test_counterexample():
     outcome = prove(counter_property(stops=False, bounded=True, depth=12))
     assert outcome.result == FAILED
-    # With helpers 6 breaks already; without them it takes 8.
+    # With helpers 6 breaks already.
     assert outcome.detail.startswith("test_proofs.py:")
     assert outcome.detail.endswith("step 6")
+
+
+@pytest.mark.slow       # by day test_fault_that_only_a_proof_finds searches
+@NEEDS_PROVER
+def test_counterexample_without_helpers():
     outcome = prove(counter_property(stops=False, depth=12), search=True)
     assert (outcome.result, outcome.detail[-6:]) == (FAILED, "step 8")
 
@@ -184,8 +189,18 @@ def test_fault_that_only_a_proof_finds(name, place):
     assert is_broken, text
 
 
-@NEEDS_PROVER
-def test_exit_code_and_table(capsys):
+def stand_in(monkeypatch):
+    """Every property is proved at once, in this process."""
+    monkeypatch.setattr(command, "check_tools", lambda: None)
+    monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(command, "_proved", lambda name, keep: (True, "1.0", "proved"))
+
+
+@pytest.mark.parametrize("tool", [
+    "none", pytest.param("prover", marks=[NEEDS_PROVER, pytest.mark.slow])])   # as `make prove`
+def test_exit_code_and_table(monkeypatch, capsys, tool):
+    if tool == "none":
+        stand_in(monkeypatch)
     assert main(["stream-stage", "--jobs", "1"]) == 0
     assert capsys.readouterr().out.endswith("1 of 1 properties proved\n")
     assert main(["nothing"]) == 1
@@ -194,9 +209,7 @@ def test_exit_code_and_table(capsys):
 
 @pytest.mark.parametrize("arguments, left", [([], 10), (["--all"], 0), (["d2-gaps"], 0)])
 def test_slow_proofs_are_left_out_unless_asked_for(monkeypatch, capsys, arguments, left):
-    monkeypatch.setattr(command, "check_tools", lambda: None)
-    monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(command, "_proved", lambda name, keep: (True, "1.0", "proved"))
+    stand_in(monkeypatch)
     assert main(arguments) == 0
     shown = capsys.readouterr().out
     absent = [prop.name for prop in PROPERTIES if f"\n{prop.name} " not in shown]
