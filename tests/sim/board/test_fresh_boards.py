@@ -251,7 +251,8 @@ def cycles_of(sweep, stride):
 STRIDES = {"near": 18, "far": 58}
 
 
-# By day rows are read again in the pipeline whose rows have weights, and in its third run have none.
+# By day rows are read again in the pipeline whose rows may have weights; in its third run they have
+# none.
 every_config = pytest.mark.parametrize("config", [
     pytest.param(config, marks=pytest.mark.slow if config is REFETCH else (), id=config.name)
     for config in ALL])
