@@ -119,7 +119,7 @@ def test_wide_rows(config, n_features, n_rows):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_memory_that_takes_labels_slower_than_rows_come(config):
     """Rows of one feature wait for room; the counters tell for how long."""
-    job = full_pass(config, n_features=1, n_rows=1501)
+    job = full_pass(config, n_features=1, n_rows=701)
     check_full_pass(config, job, 1, memory_latency=40, memory_gbps=0.08)
     check_full_pass(config, job, 1, memory_latency=5, stall_probability=0.9)
 
@@ -159,7 +159,7 @@ def test_board_keeps_nothing_between_runs(config):
     """
     with open_board(config) as board:
         for number, n_features in enumerate([256, 1, 65]):
-            options = {"n_features": n_features, "n_rows": [130, 40, 77][number],
+            options = {"n_features": n_features, "n_rows": [70, 40, 77][number],
                        "seed": number, "loss": loss_of(config)}
             inner = random_bit_plane_job(config, planes=(6, 3), label_format=LabelFormat.INT32,
                                      correction_period=4, **options,
@@ -284,7 +284,7 @@ def classes(n_rows, n_features):
 
 
 @pytest.mark.parametrize("config, n_rows, n_features, epochs", [
-    (LOGISTIC, 400, 12, 4), (FAST, 400, 20, 4), (LINEAR, 300, 256, 2),
+    (LOGISTIC, 300, 12, 4), (FAST, 300, 20, 4), (LINEAR, 200, 256, 2),
     pytest.param(LOGISTIC, 300, 256, 2, marks=pytest.mark.slow),
     pytest.param(LINEAR, 400, 4096, 2, marks=pytest.mark.slow),
     pytest.param(LOGISTIC, 400, 4096, 2, marks=pytest.mark.slow)],

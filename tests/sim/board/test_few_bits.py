@@ -115,7 +115,7 @@ def test_words_at_the_ends_of_their_range(board, model_bits):
 def test_abort(board, cycles):
     options = {"n_features": 100, "batch": 4, "model_bits": 5, "update_bits": 5, "warm": True,
                "correction_period": 8, "proximal_period": 16}
-    long = random_job(CONFIG, n_rows=200, epochs=300, speed=0.01, **options)
+    long = random_job(CONFIG, n_rows=200, epochs=4, speed=0.01, **options)
     device = TestedDevice(board, during=lambda: device.write(0x20, 2), cycles=cycles)
     with pytest.raises(AbortedError):
         device.train(long)

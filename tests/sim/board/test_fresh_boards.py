@@ -67,6 +67,7 @@ def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
         **options)
 
 
+@functools.cache
 def short_jobs(config, beats=2):
     """A run to be cut off, and two to follow: a warm one with corrections, and another. In
     pipelines with weights of rows the other one has none.
@@ -77,7 +78,7 @@ def short_jobs(config, beats=2):
                      seed=2, weighted=config.row_weights)
     cold = short_job(config, beats=1, n_rows=8, batch=3, epochs=2, seed=3, intercept=False,
                      label_format=LabelFormat.SIGN)
-    return [Training((job,)) for job in (cut_off, warm, cold)]
+    return tuple(Training((job,)) for job in (cut_off, warm, cold))
 
 
 def few_bits_jobs():
@@ -152,6 +153,9 @@ def named(place):
         raise AssertionError(f"{place}: {error}") from error
 
 
+KNOWN = {}
+
+
 class Sweep:
     """A board for runs that are cut off, each followed by one that must be as on a new board.
 
@@ -166,10 +170,15 @@ class Sweep:
 
     def __init__(self, config, memory, runs):
         self.config, self.memory, self.runs = config, MEMORIES[memory], runs
-        self.expected = [run.written for run in runs]
         self.points = 0
-        # The first run of a new board, for each of the runs.
-        self.fresh = [self._fresh(number) for number in range(len(runs))]
+        # What each run writes, and its results as the first run of a new board. Several sweeps have
+        # the same runs, which are kept so that their id stays theirs.
+        known = id(runs), memory
+        if known not in KNOWN:
+            self.expected = [run.written for run in runs]
+            KNOWN[known] = runs, self.expected, [
+                self._fresh(number) for number in range(len(runs))]
+        _, self.expected, self.fresh = KNOWN[known]
         self.length = self.fresh[0]["CYCLES_LO"]
         self.next = itertools.cycle(range(1, len(runs)))
 
