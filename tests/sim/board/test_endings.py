@@ -258,11 +258,12 @@ def test_bus_errors_of_fine_rows(offset):
         refetches_well_again(device)
 
 
-def test_an_abort_at_any_time_of_a_refetching_run():
+@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_abort_at_any_time_of_a_refetching_run(step):
     """Among so many, some fall into a refetched row and some into a proximal step."""
     with open_tested(REFETCH) as device:
         short = dataclasses.replace(REFETCHED, epochs=REFETCHED.epochs[:1])
-        for cycles in [*range(40, 400, 13), *range(400, 1200, 61), 3001]:
+        for cycles in [*range(40, 400, 13), *range(400, 1200, 61), 3001][::step]:
             device.cycles = cycles
             device.during = lambda: device.device.write(OFFSETS["CONTROL"], Control.ABORT)
             fails(device, AbortedError, REFETCHED)

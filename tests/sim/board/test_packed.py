@@ -94,7 +94,8 @@ def test_rows_around_a_beat(several, n_features, n_rows):
 @pytest.mark.parametrize("batch", [1, 2, 3, 5, 7, 16, 64, 256, 1000])
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_batches(several, batch, count):
-    check(several, jobs_of(SEVERAL, count, n_features=3, n_rows=301, batch=batch, warm=True,
+    n_rows = 301 if batch > 50 else 121
+    check(several, jobs_of(SEVERAL, count, n_features=3, n_rows=n_rows, batch=batch, warm=True,
                            seed=batch, shared_labels=count == 2))
 
 

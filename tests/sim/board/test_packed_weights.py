@@ -116,7 +116,8 @@ def test_rows_around_a_beat(board, n_features, n_rows):
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_batches(board, batch, count):
     """Also in turns of fewer models than the pipeline has, and in second runs."""
-    check_models(board, jobs_of(count, n_rows=301, batch=batch, warm=True, seed=batch,
+    n_rows = 301 if batch > 50 else 121
+    check_models(board, jobs_of(count, n_rows=n_rows, batch=batch, warm=True, seed=batch,
                                 loss=LOSSES[batch % 4], shared_labels=count == 2))
 
 
