@@ -4,13 +4,13 @@ A covering array has a fraction of the rows of random draws: faults that a confi
 options make together are found by the row in which they meet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from covertable import make
 
-from bitstep.golden.sgd import train
+from bitstep.golden.sgd import EpochModel, train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, TrainingJob
 from bitstep.pipeline.registers import LabelFormat, Loss
@@ -79,11 +79,14 @@ def allowed_lookahead(config: PipelineConfig, beats: int) -> list[int]:
     return [d for d in range(config.lookahead + 1) if beats <= config.ahead.line_depth(d + 1)]
 
 
-def job_of(row: dict, seed: int) -> tuple[TrainingJob, int]:
-    """A job with the options of a row, and its look-ahead; all of its numbers stay in range."""
+def job_of(row: dict, seed: int, golden: Callable[[TrainingJob], Iterable[EpochModel]] = train
+           ) -> tuple[TrainingJob, int]:
+    """A job with the options of a row, and its look-ahead; all of its numbers stay in range.
+    ``golden`` gives the epochs of the golden model, and may keep them.
+    """
     for attempt in range(20):
         job, lookahead = _draw(row, seed + (attempt << 20))
-        if not any(epoch.overflow for epoch in train(job)):
+        if not any(epoch.overflow for epoch in golden(job)):
             return job, lookahead
     raise ValueError(f"Every job of {row} leaves the range of its numbers")
 
@@ -121,8 +124,9 @@ def _draw(row, seed):
     return job, job.lookahead if config.row_format == "float32" else d
 
 
-def jobs_of(config: PipelineConfig, rows: list[dict], seed: int) -> Iterator[tuple]:
-    """Rows of a configuration with their jobs: (row, job, look-ahead)."""
+def jobs_of(config: PipelineConfig, rows: list[dict], seed: int,
+            golden: Callable[[TrainingJob], Iterable[EpochModel]] = train) -> Iterator[tuple]:
+    """Rows of a configuration with their jobs: (row, job, look-ahead). See :func:`job_of`."""
     for number, row in enumerate(rows):
         if row["config"] == config:
-            yield (row, *job_of(row, seed + number))
+            yield (row, *job_of(row, seed + number, golden))

@@ -78,7 +78,7 @@ def test_rows_pass_at_the_rate_of_the_bus(n_features, planes):
     job = random_bit_plane_job(LINEAR, n_features=n_features, n_rows=1, planes=(planes,))
     layout = BitPlaneLayout(n_features)
     cycles, ideal = [], []
-    for blocks in (10, 60):
+    for blocks in (6, 26):
         n_rows = blocks * layout.block_rows
         more = random_bit_plane_job(LINEAR, n_features=n_features, n_rows=n_rows, planes=(planes,))
         _, ends = count_epochs(more)

@@ -27,10 +27,9 @@ from drawn_jobs import (
 )
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from simulated import TestedDevice, check_against_golden, lookahead_registers, open_board
+from simulated import TestedDevice, check_against_golden, golden, lookahead_registers, open_board
 
 from bitstep.devices.cpu.device import CpuDevice
-from bitstep.golden.sgd import train
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_sim.testing.covering_jobs import jobs_of
 from bitstep_sim.testing.random_jobs import random_job
@@ -52,7 +51,7 @@ def check_config(config, examples):
     @given(jobs(config), MEMORIES)
     def check(job_and_lookahead, memory):
         job, lookahead = job_and_lookahead
-        assume(not any(epoch.overflow for epoch in train(job)))
+        assume(not any(epoch.overflow for epoch in golden(job)))
         with open_board(config, **memory) as board:
             device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
             check_against_golden(device, job)
@@ -65,7 +64,7 @@ ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, WEIGHTED_REFETCH, FAS
 
 
 def check_rows(config, rows, salt=""):
-    for row, job, lookahead in jobs_of(config, rows, zlib.crc32(salt.encode())):
+    for row, job, lookahead in jobs_of(config, rows, zlib.crc32(salt.encode()), golden):
         options = {name: value for name, value in row.items() if name != "config"}
         with open_board(config, clock_hz=CLOCK_HZ, **row["memory"]) as board:
             device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
