@@ -124,8 +124,9 @@ def test_batches(board, batch, count):
 @pytest.mark.parametrize("batch, period", [(1, 1), (1, 4), (5, 5), (16, 32), (3, 300)])
 def test_corrections(board, batch, period):
     rng = np.random.default_rng(period)
+    n_rows = 300 if period == 300 else 120
     for _ in range(3):
-        check_models(board, drawn(PACKED_WEIGHTS, rng, n_features=3, n_rows=300, batch=batch,
+        check_models(board, drawn(PACKED_WEIGHTS, rng, n_features=3, n_rows=n_rows, batch=batch,
                                   correction_period=period, epochs=3, weighted=True))
 
 
