@@ -140,10 +140,10 @@ def test_cycles_of_a_batch(board):
     """Those of its beats, and of the rows without data until its last update is there: whole rows.
     None where it is quicker that every row waits.
     """
-    config, n_rows = board.config, 128
+    config = board.config
     longest = config.rows.max_beats
     for beats, batch in itertools.product([1, 2, 4, longest], [1, 2, 4, 16, 64]):
-        n_features = beats * config.rows.lanes
+        n_features, n_rows = beats * config.rows.lanes, 2 * max(batch, 16)
         jobs = [job_of(config, n_features=n_features, n_rows=rows, batch=batch, epochs=1)
                 for rows in (n_rows, 2 * n_rows)]
         short, long = (check_models(board, [job])[0].counters["cycles"] for job in jobs)
