@@ -44,7 +44,7 @@ class Line:
     """A serial line whose board answers at once, and on which Ctrl-C or an abort may come."""
 
     name = "a line without bits"
-    cycles = 1500               # between two looks at a run
+    cycles = 500                # between two looks at a run
 
     def __init__(self, device):
         self.device, self.waiting, self.looks, self.at_look = device, b"", 0, {}
@@ -95,7 +95,7 @@ class Pynq(FakePynq):
 class Stepped:
     """A simulated board whose clock runs while its status is read."""
 
-    cycles = 1500
+    cycles = 500
 
     def __init__(self, device):
         self.device, self.looks, self.at_look = device, 0, {}

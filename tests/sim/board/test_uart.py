@@ -88,9 +88,13 @@ FAULTS = [flipped, shortened, truncated, lost, with_noise]
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", ["writes", "reads"])
-def test_recovers_from_damaged_packets(line, manifest, kind, fault):
-    # Every 9th packet of a run, whatever it is: information, memory, registers, START.
-    numbers = range(1, 2000, 9 if kind == "writes" else 13)
+@pytest.mark.parametrize("steps", [
+    {"writes": 13, "reads": 25}, pytest.param({"writes": 9, "reads": 13}, marks=pytest.mark.slow)],
+    ids=["some", "more"])
+def test_recovers_from_damaged_packets(line, manifest, steps, kind, fault):
+    # Every 13th packet of a run, or every 9th, whatever it is: information, memory, registers,
+    # START.
+    numbers = range(1, 2000, steps[kind])
     device = open_device(Faulty(line, **{kind: dict.fromkeys(numbers, fault)}), manifest)
     check(device, JOB)
     assert device.link.repeated >= 10
