@@ -61,8 +61,10 @@ WEIGHTED_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=7, refetch=
 FAST_WEIGHTED_REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=3, refetch=True,
                                        proximal=True, update_interval=4, row_weights=True)
 # Configurations that share a covering array.
-COVERED = ([*CONFIGS, *WIDE], [REFETCH], [FLOAT, LOGISTIC, *TABLES], [WEIGHTED_REFETCH],
-           [FAST_WEIGHTED_REFETCH])
+COVERED = ((*CONFIGS, *WIDE), (REFETCH,), (FLOAT, LOGISTIC, *TABLES), (WEIGHTED_REFETCH,),
+           (FAST_WEIGHTED_REFETCH,))
+# By day those two whose rows are read again share one.
+COVERED_BY_DAY = (COVERED[0], (REFETCH, WEIGHTED_REFETCH), COVERED[2], COVERED[4])
 
 
 def _every_width():
@@ -204,7 +206,13 @@ def fresh_seed(name):
 
 
 @functools.lru_cache
-def covering_rows(salt="", parts=("first", "second")):
-    """Rows of arrays, in each of which every three options' values meet in other company."""
-    return [row for configs in COVERED for part in parts
-            for row in cover(configs, salt=f"{part} {salt}")]
+def _cover(configs, salt):
+    return cover(list(configs), salt=salt)
+
+
+def covering_rows(config, salt="", parts=("first", "second"), shared=COVERED):
+    """Rows of the arrays that a configuration shares, in each of which every three options' values
+    meet in other company.
+    """
+    configs = next(configs for configs in shared if config in configs)
+    return [row for part in parts for row in _cover(configs, f"{part} {salt}")]

@@ -4,13 +4,13 @@ A covering array has a fraction of the rows of random draws: faults that a confi
 options make together are found by the row in which they meet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from covertable import make
 
-from bitstep.golden.sgd import train
+from bitstep.golden.sgd import EpochModel, train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, TrainingJob
 from bitstep.pipeline.registers import LabelFormat, Loss
@@ -39,12 +39,13 @@ def cover(configs: list[PipelineConfig], *, salt: str = "") -> list[dict]:
     """Rows of values by option, with a configuration for each, ``config``.
 
     Every three values of options meet in a row, unless a configuration lacks one of them. Rows
-    go to the configurations in equal numbers, to the one that lacks most of a row's values first.
+    go to the configurations in equal numbers, to the one that lacks most of a row's values first;
+    those with weights go to configurations that have them.
 
     Parameters
     ----------
     configs : list of PipelineConfig
-        Configurations with the same options.
+        Configurations with the same options, but that some may lack weights.
     salt : str
         Another one gives other rows.
     """
@@ -61,8 +62,10 @@ def cover(configs: list[PipelineConfig], *, salt: str = "") -> list[dict]:
     counts, met = dict.fromkeys(configs, 0), {config: set() for config in configs}
     covered = []
     for row in rows:
-        least = min(counts.values())
-        config = max((config for config in configs if counts[config] == least),
+        weighted = "weighted" in row and factors["weighted"][row["weighted"]]
+        able = [config for config in configs if config.row_weights or not weighted]
+        least = min(counts[config] for config in able)
+        config = max((config for config in able if counts[config] == least),
                      key=lambda config: len(set(row.items()) - met[config]))
         counts[config] += 1
         met[config] |= set(row.items())
@@ -76,11 +79,14 @@ def allowed_lookahead(config: PipelineConfig, beats: int) -> list[int]:
     return [d for d in range(config.lookahead + 1) if beats <= config.ahead.line_depth(d + 1)]
 
 
-def job_of(row: dict, seed: int) -> tuple[TrainingJob, int]:
-    """A job with the options of a row, and its look-ahead; all of its numbers stay in range."""
+def job_of(row: dict, seed: int, golden: Callable[[TrainingJob], Iterable[EpochModel]] = train
+           ) -> tuple[TrainingJob, int]:
+    """A job with the options of a row, and its look-ahead; all of its numbers stay in range.
+    ``golden`` gives the epochs of the golden model, and may keep them.
+    """
     for attempt in range(20):
         job, lookahead = _draw(row, seed + (attempt << 20))
-        if not any(epoch.overflow for epoch in train(job)):
+        if not any(epoch.overflow for epoch in golden(job)):
             return job, lookahead
     raise ValueError(f"Every job of {row} leaves the range of its numbers")
 
@@ -118,8 +124,9 @@ def _draw(row, seed):
     return job, job.lookahead if config.row_format == "float32" else d
 
 
-def jobs_of(config: PipelineConfig, rows: list[dict], seed: int) -> Iterator[tuple]:
-    """Rows of a configuration with their jobs: (row, job, look-ahead)."""
+def jobs_of(config: PipelineConfig, rows: list[dict], seed: int,
+            golden: Callable[[TrainingJob], Iterable[EpochModel]] = train) -> Iterator[tuple]:
+    """Rows of a configuration with their jobs: (row, job, look-ahead). See :func:`job_of`."""
     for number, row in enumerate(rows):
         if row["config"] == config:
-            yield (row, *job_of(row, seed + number))
+            yield (row, *job_of(row, seed + number, golden))

@@ -46,8 +46,9 @@ def jobs(draw, config):
 
 
 @pytest.mark.parametrize("config, examples", [
-    (LINEAR, 80), (FAST, 40), pytest.param(LOGISTIC, 80, marks=pytest.mark.slow),
-    pytest.param(WIDE, 80, marks=pytest.mark.slow)], ids=lambda value: getattr(value, "name", ""))
+    (LINEAR, 24), (FAST, 16), *(pytest.param(config, 80, marks=pytest.mark.slow)
+                                for config in (LINEAR, FAST, LOGISTIC, WIDE))],
+    ids=lambda value: getattr(value, "name", ""))
 def test_any_job(config, examples):
     @fresh_seed(f"bit_planes {config.name}")
     @settings(max_examples=examples, **PROFILE)
@@ -77,7 +78,7 @@ def test_rows_pass_at_the_rate_of_the_bus(n_features, planes):
     job = random_bit_plane_job(LINEAR, n_features=n_features, n_rows=1, planes=(planes,))
     layout = BitPlaneLayout(n_features)
     cycles, ideal = [], []
-    for blocks in (10, 60):
+    for blocks in (6, 26):
         n_rows = blocks * layout.block_rows
         more = random_bit_plane_job(LINEAR, n_features=n_features, n_rows=n_rows, planes=(planes,))
         _, ends = count_epochs(more)

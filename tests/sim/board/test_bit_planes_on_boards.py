@@ -44,7 +44,7 @@ class Line:
     """A serial line whose board answers at once, and on which Ctrl-C or an abort may come."""
 
     name = "a line without bits"
-    cycles = 5000               # between two looks at a run
+    cycles = 500                # between two looks at a run
 
     def __init__(self, device):
         self.device, self.waiting, self.looks, self.at_look = device, b"", 0, {}
@@ -95,7 +95,7 @@ class Pynq(FakePynq):
 class Stepped:
     """A simulated board whose clock runs while its status is read."""
 
-    cycles = 5000
+    cycles = 500
 
     def __init__(self, device):
         self.device, self.looks, self.at_look = device, 0, {}
@@ -249,10 +249,10 @@ def test_bit_centred_training(opened, loss):
     """Whole trainings by the driver of all boards, twice; rows are copied once each time."""
     device, _ = opened(BIT_PLANES)
     rng = np.random.default_rng(0)
-    features = rng.standard_normal((300, 20))
-    values = features @ rng.standard_normal(20) + 0.1 * rng.standard_normal(300)
+    features = rng.standard_normal((140, 20))
+    values = features @ rng.standard_normal(20) + 0.1 * rng.standard_normal(140)
     labels = sign_labels(np.where(values > 0, 1, -1)) if loss != Loss.LEAST_SQUARES \
-        else quantize_labels(values, 300)
+        else quantize_labels(values, 140)
     data, objective = QuantizedDataset(quantize_bit_planes(features), labels), Objective(loss=loss,
                                                                                          l2=1e-2)
     training = resolve_training(data.rows, objective, solver="bit-centred", epochs=3, planes=4)

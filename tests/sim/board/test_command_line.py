@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from simulated import TestedDevice
 
 from bitstep.cli import main
+from bitstep.data import load
 from bitstep.training.files.checkpoint import load_checkpoint
 from bitstep.training.files.model_file import load_model
 from bitstep_sim.board.device import SimDevice
@@ -151,6 +153,10 @@ def test_bus_error_in_mid_run(tmp_path, monkeypatch, capsys, buffer, message):
 def test_ctrl_c(tmp_path):
     """The model is that of the last finished epoch, as golden has it."""
     out, report, other = (tmp_path / name for name in ("model.npz", "run.json", "golden.json"))
+    # A file is read without scikit-learn, which takes a second to import.
+    data = load("diabetes")
+    path = tmp_path / "diabetes.npz"
+    np.savez(path, X=data.features, y=data.labels)
     # Its steps do not depend on how many epochs were asked for.
     schedule = ["--solver", "sgd", "--schedule", "inverse"]
     assert train(*schedule, "--epochs", 1) == 0     # is compiled now
@@ -165,8 +171,8 @@ def test_ctrl_c(tmp_path):
         "progress.CommandWatch.__call__ = interrupt\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run(
-        [sys.executable, "-c", program, "train", "diabetes", "--quiet", *schedule, "--epochs",
-         "5000", "--out", str(out), "--report", str(report)],
+        [sys.executable, "-c", program, "train", str(path), "--device", "sim", "--quiet", *schedule,
+         "--epochs", "5000", "--out", str(out), "--report", str(report)],
         capture_output=True, text=True, timeout=120)
     assert run.returncode == 130, run.stderr
     found = report_of(report)

@@ -76,7 +76,7 @@ def test_one_beat_per_cycle_on_both_ports(board, bus_width):
 @pytest.mark.parametrize("gbps", [0.1, 0.77, 1.5, 2.3])
 @pytest.mark.parametrize("bus_width", [64, 512])
 def test_bandwidth_is_what_was_asked_for(board, bus_width, gbps):
-    beats, n_bytes = 20_000, bus_width // 8 + 16
+    beats, n_bytes = int(20_000 * min(gbps, 1)), bus_width // 8 + 16
     cycles = check(FixtureRun(board(bus_width, memory_gbps=gbps, clock_hz=100e6), beats))
     assert cycles * 10e-9 * gbps * 1e9 == pytest.approx(beats * n_bytes, rel=0.02)
 
@@ -220,7 +220,7 @@ def test_wait_calls_often(board):
     run = FixtureRun(board(faulty=True), 10, fault="hangs")
     run.start()
     times = []
-    run.device.wait(lambda: times.append(time.process_time()), timeout_s=2.0)
+    run.device.wait(lambda: times.append(time.process_time()), timeout_s=0.6)
     assert np.diff(times).max() < 0.2
     assert len(times) > 5
 

@@ -66,11 +66,16 @@ def check(config, dataset, encoding, *, loss=Loss.LEAST_SQUARES, **options):
     return found
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", DATA_SETS)
 @pytest.mark.parametrize("config, encoding", [(CONFIGS[5], "compensated"), (CONFIGS[4], "double")],
                          ids=lambda value: getattr(value, "name", value))
-def test_sim_is_golden(config, encoding, name):
-    check(config, find(name), encoding)
+@pytest.mark.parametrize("rows", [4000, pytest.param(None, marks=pytest.mark.slow)])
+def test_sim_is_golden(config, encoding, name, rows):
+    """By day the first rows, at night all."""
+    dataset = find(name)
+    check(config, dataclasses.replace(dataset, features=dataset.features[:rows],
+                                      labels=dataset.labels[:rows]), encoding)
 
 
 CLASSIFIERS = [
@@ -95,10 +100,10 @@ def test_classifiers(config, encoding, options):
     ("cadata", {}), ("cadata", {"batch": 8, "l1": 0.01, "l2": 0.001}),
     ("breast_cancer", {"loss": Loss.HINGE}), ("breast_cancer", {"loss": Loss.SQUARED_HINGE})])
 def test_floating_point_rows(name, options):
-    """As many features and rows as a small pipeline takes in a second."""
+    """As many features as a small pipeline takes, and rows of a tenth of a second."""
     dataset = find(name)
-    dataset = dataclasses.replace(dataset, features=dataset.features[:4000, :FLOAT.max_features],
-                                  labels=dataset.labels[:4000], feature_names=None)
+    dataset = dataclasses.replace(dataset, features=dataset.features[:1200, :FLOAT.max_features],
+                                  labels=dataset.labels[:1200], feature_names=None)
     check(FLOAT, dataset, "float", **options)
 
 

@@ -106,9 +106,10 @@ def check_width(config, seeds):
     assert wrong > 0, "no row needed to be fetched again"
 
 
+@pytest.mark.parametrize("seeds", [6, pytest.param(15, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("config", [REFETCH, WEIGHTED_REFETCH], ids=lambda config: config.name)
-def test_no_decision_is_wrong(config):
-    check_width(config, 15)
+def test_no_decision_is_wrong(config, seeds):
+    check_width(config, seeds)
 
 
 @pytest.mark.slow

@@ -6,11 +6,10 @@ import itertools
 import numpy as np
 import pytest
 from drawn_jobs import EVERY_CYCLE, allowed_lookahead, losses
-from simulated import TestedDevice, check_models, open_board
+from simulated import TestedDevice, check_models, golden, open_board
 
 from bitstep.cycles import count_epochs
 from bitstep.devices.cpu.device import CpuDevice
-from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import BadConfigurationError, DeviceError
@@ -99,7 +98,7 @@ def draw(config, rng):
 
 
 def stays_in_range(jobs):
-    return not any(epoch.overflow for job in jobs for epoch in train(job))
+    return not any(epoch.overflow for job in jobs for epoch in golden(job))
 
 
 def check_many(board, seed, count):
@@ -121,8 +120,9 @@ def check_many(board, seed, count):
             done += 1
 
 
-def test_drawn_jobs(board):
-    check_many(board, 0, 80)
+@pytest.mark.parametrize("count", [30, pytest.param(80, marks=pytest.mark.slow)])
+def test_drawn_jobs(board, count):
+    check_many(board, 0, count)
 
 
 @pytest.mark.parametrize("beats, batch", list(itertools.product([1, 2, 3, 5], BATCHES)))
@@ -140,10 +140,10 @@ def test_cycles_of_a_batch(board):
     """Those of its beats, and of the rows without data until its last update is there: whole rows.
     None where it is quicker that every row waits.
     """
-    config, n_rows = board.config, 640
+    config = board.config
     longest = config.rows.max_beats
     for beats, batch in itertools.product([1, 2, 4, longest], [1, 2, 4, 16, 64]):
-        n_features = beats * config.rows.lanes
+        n_features, n_rows = beats * config.rows.lanes, 2 * max(batch, 16)
         jobs = [job_of(config, n_features=n_features, n_rows=rows, batch=batch, epochs=1)
                 for rows in (n_rows, 2 * n_rows)]
         short, long = (check_models(board, [job])[0].counters["cycles"] for job in jobs)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from drawn_jobs import FEW_BITS as CONFIG
 from drawn_jobs import allowed_lookahead, losses
-from simulated import TestedDevice, check_models, open_board
+from simulated import TestedDevice, check_models, golden, open_board
 
 from bitstep.devices.cpu.device import CpuDevice
-from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import AbortedError, BadConfigurationError, DeviceError
@@ -38,7 +37,7 @@ def board():
 
 def check(board, job, lookahead=None):
     """Models of golden, counters of the cycle model; False for a job that leaves its range."""
-    if any(epoch.overflow for epoch in train(job)):
+    if any(epoch.overflow for epoch in golden(job)):
         return False
     check_models(board, [job], lookahead=lookahead)
     return True
@@ -74,8 +73,9 @@ def check_many(board, seed, count):
         check(board, job, int(rng.choice(allowed)) if rng.random() < 0.3 else None)
 
 
-def test_drawn_jobs(board):
-    check_many(board, 0, 60)
+@pytest.mark.parametrize("count", [24, pytest.param(60, marks=pytest.mark.slow)])
+def test_drawn_jobs(board, count):
+    check_many(board, 0, count)
 
 
 @pytest.mark.parametrize("bits", range(2, 17))
@@ -115,7 +115,7 @@ def test_words_at_the_ends_of_their_range(board, model_bits):
 def test_abort(board, cycles):
     options = {"n_features": 100, "batch": 4, "model_bits": 5, "update_bits": 5, "warm": True,
                "correction_period": 8, "proximal_period": 16}
-    long = random_job(CONFIG, n_rows=200, epochs=300, speed=0.01, **options)
+    long = random_job(CONFIG, n_rows=200, epochs=4, speed=0.01, **options)
     device = TestedDevice(board, during=lambda: device.write(0x20, 2), cycles=cycles)
     with pytest.raises(AbortedError):
         device.train(long)

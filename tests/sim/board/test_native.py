@@ -27,7 +27,7 @@ from drawn_jobs import (
 
 from bitstep.devices.cpu.device import CpuDevice
 
-JOBS = 12
+JOBS = 12               # by day half of them
 
 
 def draw(config, rng):
@@ -59,15 +59,16 @@ def outcome(device, job):
 
 
 @pytest.mark.covering(1)
+@pytest.mark.parametrize("jobs", [JOBS // 2, pytest.param(JOBS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("memory", [{}, {"memory_gbps": 0.4}, {"memory_latency": 100}],
                          ids=["plain", "narrow", "far"])
 @pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, LARGE,
                                     WEIGHTED_REFETCH], ids=lambda config: config.name)
-def test_models_and_counters(config, memory):
+def test_models_and_counters(config, memory, jobs):
     rng = np.random.default_rng(int(os.environ["BITSTEP_TEST_SEED"]))
     with SimDevice(config, **memory) as board:
         native = CpuDevice(config, **memory)
-        for _ in range(JOBS):
+        for _ in range(jobs):
             job = draw(config, rng)
             (expected, ending), (result, own_ending) = outcome(board, job), outcome(native, job)
             assert own_ending == ending

@@ -127,25 +127,26 @@ def test_range_of_a_correction(board, word, coefficient, expected, rows, period)
 
 
 @pytest.mark.by_day(2)
+@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("config, speed", [
     *((CONFIG, speed) for speed in (3, 30, 1000)), (REFETCH, 1000), (FLOAT, 1000),
     (WEIGHTED_REFETCH, 1000)],
     ids=lambda value: value.name if isinstance(value, PipelineConfig) else str(value))
-def test_random_jobs_that_diverge(config, speed):
+def test_random_jobs_that_diverge(config, speed, examples):
     """Steps that are too large by far, from the second epoch on."""
     kinds = set()
     with open_board(config) as board:
-        diverge(board, speed, kinds)
+        diverge(board, speed, kinds, examples)
     assert speed < 30 or any(kinds), "no job left its range"
 
 
-def diverge(board, speed, kinds):
+def diverge(board, speed, kinds, examples):
     """Random jobs; adds what overflowed in each to ``kinds``."""
 
     # What is drawn depends on the modules that are loaded, and may have too small steps only.
     @example((random_job(board.config, n_features=5, n_rows=40, seed=1), 0))
     @fresh_seed(f"diverging {board.config.name}")
-    @settings(max_examples=60, **PROFILE)
+    @settings(max_examples=examples, **PROFILE)
     @given(jobs(board.config))
     def diverging(job_and_lookahead):
         job, _ = job_and_lookahead
@@ -156,17 +157,21 @@ def diverge(board, speed, kinds):
     diverging()
 
 
-@fresh_seed("corrections that leave the range")
-@settings(max_examples=60, **PROFILE)
-@given(st.data())
-def test_random_corrections_that_leave_the_range(data):
-    with open_board(CONFIG) as device:
-        job, _ = data.draw(jobs(CONFIG))
-        mantissa = data.draw(st.sampled_from([1 << 8, 1 << 12, 1 << 17]))
-        epochs = tuple(dataclasses.replace(entry, correction_mantissa=mantissa,
-                                           correction_shift=1 + number % 2)
-                       for number, entry in enumerate(job.epochs))
-        check(device, dataclasses.replace(job, epochs=epochs))
+@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_random_corrections_that_leave_the_range(examples):
+    @fresh_seed("corrections that leave the range")
+    @settings(max_examples=examples, **PROFILE)
+    @given(st.data())
+    def leaving(data):
+        with open_board(CONFIG) as device:
+            job, _ = data.draw(jobs(CONFIG))
+            mantissa = data.draw(st.sampled_from([1 << 8, 1 << 12, 1 << 17]))
+            epochs = tuple(dataclasses.replace(entry, correction_mantissa=mantissa,
+                                               correction_shift=1 + number % 2)
+                           for number, entry in enumerate(job.epochs))
+            check(device, dataclasses.replace(job, epochs=epochs))
+
+    leaving()
 
 
 # Losses, floating-point rows and fine rows: K is mantissa 2^(label_shift - 8 shift).

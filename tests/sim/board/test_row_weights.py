@@ -12,6 +12,7 @@ from simulated import (
     TestedDevice,
     check_against_golden,
     check_models,
+    golden,
     lookahead_registers,
     open_board,
 )
@@ -182,7 +183,7 @@ def check_again(board, job, lookahead):
     """Models of golden, counters of the cycle model; rows that were fetched again."""
     device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
     are_equal(*counters_of(board.config, job, lookahead, {}, check_against_golden(device, job)))
-    return [epoch.refetched_rows for epoch in train(job)]
+    return [epoch.refetched_rows for epoch in golden(job)]
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 3])
@@ -203,7 +204,7 @@ def test_corner_weights_of_rows_that_are_read_again(again, lookahead, open_share
     job = hinge_job(again, open_share=open_share, weights=weights)
     assert sum(check_again(again, job, lookahead)) > 0
     if weights == [0]:
-        assert all((epoch.model == job.model).all() for epoch in train(job))
+        assert all((epoch.model == job.model).all() for epoch in golden(job))
 
 
 @pytest.mark.parametrize("lookahead", [0, 3])

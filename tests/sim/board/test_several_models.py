@@ -53,8 +53,9 @@ def test_labels_and_steps(board, count, label_format):
 @pytest.mark.parametrize("shared_labels", [False, True])
 @pytest.mark.parametrize("batch, period", [(1, 0), (1, 2), (64, 0), (256, 256)])
 def test_batches_and_corrections(board, batch, period, shared_labels):
-    jobs = random_jobs(CONFIG, 4, n_features=256, n_rows=300, batch=batch, warm=True, seed=batch,
-                       correction_period=period, shared_labels=shared_labels)
+    n_rows = 300 if batch > 1 else 90
+    jobs = random_jobs(CONFIG, 4, n_features=256, n_rows=n_rows, batch=batch, warm=True,
+                       seed=batch, correction_period=period, shared_labels=shared_labels)
     check(board, jobs)
 
 
@@ -186,7 +187,8 @@ def test_interrupt_loses_no_model(board):
 
 @pytest.mark.parametrize("cycles", [30, 300, 900])
 def test_abort(board, cycles):
-    jobs = random_jobs(CONFIG, 4, n_features=30, n_rows=200, epochs=300, warm=True,
+    # An epoch takes 800 cycles and more; the keys of 300 epochs take a third of a second.
+    jobs = random_jobs(CONFIG, 4, n_features=30, n_rows=200, epochs=4, warm=True,
                        correction_period=8)
     device = TestedDevice(board, during=lambda: device.write(0x20, 2), cycles=cycles)
     with pytest.raises(AbortedError):

@@ -25,6 +25,7 @@ def job_of(seed, **options):
 
 
 LONG, SHORT = job_of(1, n_rows=3000), job_of(2)
+FEW_ROWS, GRADIENT = job_of(2, n_rows=9), gradient_job(FAST, n_features=5, n_rows=9)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_left_run_is_stopped(board):
     check_models(board, [SHORT])
 
 
-@pytest.mark.parametrize("length", [1, 100])
+@pytest.mark.parametrize("length", [1, pytest.param(100, marks=pytest.mark.slow)])
 def test_reset_under_a_run_is_noticed_soon(board, length):
     """Before its first epoch is done, too."""
     started = time.monotonic()
@@ -119,16 +120,20 @@ class ResetAfterwards(ForwardingDevice):
         return self.device.read(offset)
 
 
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("config", "action"), [
-    (CONFIG, lambda device: device.train(SHORT)),
-    (FAST, lambda device: device.gradient(gradient_job(FAST, n_features=5, n_rows=30)))])
-def test_reset_while_results_are_read(config, action):
-    """Nothing of it is taken for a result: neither models of no epoch nor counters of 0."""
+    (CONFIG, lambda device: device.train(FEW_ROWS)),
+    (FAST, lambda device: device.gradient(GRADIENT))])
+def test_reset_while_results_are_read(config, action, step):
+    """Nothing of it is taken for a result: neither models of no epoch nor counters of 0. By day
+    before every third read, the first and the last ones.
+    """
     with open_board(config) as board:
         device = ResetAfterwards(board)
         action(device)
         assert device.reads > 40
-        for number in range(1, device.reads + 1):
+        for number in sorted({*range(1, device.reads + 1, step), 2, device.reads - 1,
+                              device.reads}):
             board.board.reset()
             device.reads, device.chosen = 0, number
             with pytest.raises(DeviceError, match=r"is gone .*the board was reset"):

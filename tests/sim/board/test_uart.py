@@ -33,7 +33,7 @@ def line():
 
 def open_device(line, manifest, **options):
     return UartDevice(PIPELINE, manifest=manifest, transport=line,
-                      **{"timeout_s": 0.1, **options})
+                      **{"timeout_s": 0.03, **options})
 
 
 def check(device, job):
@@ -44,12 +44,13 @@ def check(device, job):
     return result
 
 
-JOB = random_job(PIPELINE, n_features=40, n_rows=60, seed=1)
+JOB = random_job(PIPELINE, n_features=40, n_rows=24, seed=1)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("options", [
-    {}, {"batch": 4, "correction_period": 8, "warm": True},
+    pytest.param({}, marks=pytest.mark.slow),       # by day test_a_repeated_start_starts_once
+    {"batch": 4, "correction_period": 8, "warm": True},
     {"label_format": LabelFormat.SIGN, "copies": 2, "epochs": 3},
 ])
 def test_same_models_as_the_golden_model(line, manifest, options):
@@ -87,9 +88,13 @@ FAULTS = [flipped, shortened, truncated, lost, with_noise]
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", ["writes", "reads"])
-def test_recovers_from_damaged_packets(line, manifest, kind, fault):
-    # Every 9th packet of a run, whatever it is: information, memory, registers, START.
-    numbers = range(1, 2000, 9 if kind == "writes" else 13)
+@pytest.mark.parametrize("steps", [
+    {"writes": 13, "reads": 25}, pytest.param({"writes": 9, "reads": 13}, marks=pytest.mark.slow)],
+    ids=["some", "more"])
+def test_recovers_from_damaged_packets(line, manifest, steps, kind, fault):
+    # Every 13th packet of a run, or every 9th, whatever it is: information, memory, registers,
+    # START.
+    numbers = range(1, 2000, steps[kind])
     device = open_device(Faulty(line, **{kind: dict.fromkeys(numbers, fault)}), manifest)
     check(device, JOB)
     assert device.link.repeated >= 10
@@ -224,7 +229,7 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     pytest.importorskip("sklearn")
     monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                         lambda port, baud: UartBoard(SYSTEM))
-    common = ["train", "breast_cancer", "--bits", "4", "--epochs", "3", "--train-rows", "400",
+    common = ["train", "breast_cancer", "--bits", "4", "--epochs", "3", "--train-rows", "100",
               "--model", "ls-svm"]
     assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(manifest),
                  "--report", str(tmp_path / "uart")]) == 0
@@ -232,7 +237,7 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     reports = [json.loads((tmp_path / name).read_text()) for name in ("uart", "golden")]
     for key in ("coef", "intercept", "history", "dataset"):
         assert reports[0][key] == reports[1][key]
-    assert reports[0]["counters"]["beats"] == 3 * 400 * 2
+    assert reports[0]["counters"]["beats"] == 3 * 100 * 2
     capsys.readouterr()
     assert main([*common[:3], "2", *common[4:], "--device", "uart", "--port", "/dev/ttyUSB0",
                  "--manifest", str(manifest)]) == 1

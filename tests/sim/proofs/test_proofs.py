@@ -14,6 +14,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep_sim.proofs import __main__ as command
+from bitstep_sim.proofs import prover
 from bitstep_sim.proofs.__main__ import PROPERTIES, _breaks, _proved, find, main
 from bitstep_sim.proofs.formal import Property, inside
 from bitstep_sim.proofs.mutation import Mutation, mutated
@@ -23,6 +24,7 @@ from bitstep_sim.proofs.prover import (
     REACHED,
     UNKNOWN,
     UNREACHED,
+    Outcome,
     ProverError,
     prove,
     reach,
@@ -60,6 +62,7 @@ def counter_property(*, stops, **options):
     return Property("counter", "Counter", "at most 7", build, NO_CHANGE, **options)
 
 
+@pytest.mark.slow       # by day the property of test_what_is_reached is proved so
 @NEEDS_PROVER
 def test_proved_by_induction():
     assert prove(counter_property(stops=True)).result == PROVED
@@ -69,9 +72,14 @@ def test_proved_by_induction():
 def test_counterexample():
     outcome = prove(counter_property(stops=False, bounded=True, depth=12))
     assert outcome.result == FAILED
-    # With helpers 6 breaks already; without them it takes 8.
+    # With helpers 6 breaks already.
     assert outcome.detail.startswith("test_proofs.py:")
     assert outcome.detail.endswith("step 6")
+
+
+@pytest.mark.slow       # by day test_fault_that_only_a_proof_finds searches
+@NEEDS_PROVER
+def test_counterexample_without_helpers():
     outcome = prove(counter_property(stops=False, depth=12), search=True)
     assert (outcome.result, outcome.detail[-6:]) == (FAILED, "step 8")
 
@@ -102,13 +110,17 @@ def test_what_is_reached(monkeypatch, numbers, expected):
 
     prop = Property("counter", "Counter", "", build, NO_CHANGE, depth=2, reaches_at=8)
     monkeypatch.setattr(command, "find", lambda name: prop)
+    if numbers != (3, 5):       # the claim is that of (3, 5), so it is proved once
+        monkeypatch.setattr(command, "prove", lambda prop, keep: Outcome(PROVED, 1.0))
     is_proved, _, text = _proved("counter", None)
     assert re.match(expected, text), text
     assert is_proved == (max(numbers) <= 5)
 
 
 @NEEDS_PROVER
-@pytest.mark.parametrize(("number", "expected"), [(3, REACHED), (9, REACHED), (20, UNREACHED)])
+@pytest.mark.parametrize(("number", "expected"), [
+    (3, REACHED), *(pytest.param(*case, marks=pytest.mark.slow)
+                    for case in ((9, REACHED), (20, UNREACHED)))])
 def test_the_first_cycle_that_is_looked_at_changes_no_result(number, expected):
     """Before it, after it, and after the last one."""
     def build(s):
@@ -120,8 +132,11 @@ def test_the_first_cycle_that_is_looked_at_changes_no_result(number, expected):
     assert reach(prop).result == expected
 
 
-@NEEDS_PROVER
-def test_every_property_claims_to_reach_something():
+@pytest.mark.parametrize("tool", [
+    "none", pytest.param("prover", marks=[NEEDS_PROVER, pytest.mark.slow])])
+def test_every_property_claims_to_reach_something(monkeypatch, tool):
+    if tool == "none":      # whatever it finds
+        monkeypatch.setattr(prover, "_reach", lambda prop, folder: (REACHED, ""))
     with pytest.raises(ProverError, match="counter must claim to reach something"):
         reach(counter_property(stops=True))
 
@@ -144,11 +159,21 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
+@pytest.fixture(scope="module")
+def sources():
+    """A copy of the sources, with a fault that is none."""
+    with mutated(NO_CHANGE) as folder:
+        yield folder / "bitstep_hw"
+
+
 @pytest.mark.parametrize("prop", PROPERTIES, ids=lambda prop: prop.name)
-def test_mutations_follow_the_source(prop):
+def test_mutations_follow_the_source(prop, sources):
     for mutation in prop.mutations:
-        with mutated(mutation) as folder:
-            assert mutation.new in (folder / "bitstep_hw" / mutation.file).read_text()
+        path = sources / mutation.file
+        text = path.read_text("utf-8")
+        mutation.apply(sources)
+        assert mutation.new in path.read_text("utf-8")
+        path.write_text(text, "utf-8")
 
 
 @pytest.mark.by_day(1)     # `make prove-mutations` has all of them
@@ -164,8 +189,18 @@ def test_fault_that_only_a_proof_finds(name, place):
     assert is_broken, text
 
 
-@NEEDS_PROVER
-def test_exit_code_and_table(capsys):
+def stand_in(monkeypatch):
+    """Every property is proved at once, in this process."""
+    monkeypatch.setattr(command, "check_tools", lambda: None)
+    monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(command, "_proved", lambda name, keep: (True, "1.0", "proved"))
+
+
+@pytest.mark.parametrize("tool", [
+    "none", pytest.param("prover", marks=[NEEDS_PROVER, pytest.mark.slow])])   # as `make prove`
+def test_exit_code_and_table(monkeypatch, capsys, tool):
+    if tool == "none":
+        stand_in(monkeypatch)
     assert main(["stream-stage", "--jobs", "1"]) == 0
     assert capsys.readouterr().out.endswith("1 of 1 properties proved\n")
     assert main(["nothing"]) == 1
@@ -174,9 +209,7 @@ def test_exit_code_and_table(capsys):
 
 @pytest.mark.parametrize("arguments, left", [([], 10), (["--all"], 0), (["d2-gaps"], 0)])
 def test_slow_proofs_are_left_out_unless_asked_for(monkeypatch, capsys, arguments, left):
-    monkeypatch.setattr(command, "check_tools", lambda: None)
-    monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(command, "_proved", lambda name, keep: (True, "1.0", "proved"))
+    stand_in(monkeypatch)
     assert main(arguments) == 0
     shown = capsys.readouterr().out
     absent = [prop.name for prop in PROPERTIES if f"\n{prop.name} " not in shown]

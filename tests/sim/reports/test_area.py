@@ -1,5 +1,6 @@
 """The pipelines whose area is counted, and how."""
 
+import functools
 from dataclasses import asdict
 
 import pytest
@@ -11,6 +12,15 @@ from bitstep_sim.reports.area import options
 
 SMALL = {"bits": 8, "max_features": 8, "lookahead": 0, "minibatch": False, "corrections": False}
 CELLS = {"LUT6": 5, "SRL16E": 1, "RAM32M": 2, "FDRE": 7, "RAMB36E1": 1, "RAMB18E1": 3, "DSP48E1": 4}
+
+
+verilog_of = functools.cache(xc7.verilog_of)
+
+
+@pytest.fixture(autouse=True)
+def verilog_made_once(monkeypatch):
+    """Tests of one pipeline elaborate it once."""
+    monkeypatch.setattr(xc7, "verilog_of", verilog_of)
 
 
 @pytest.fixture

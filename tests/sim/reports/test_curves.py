@@ -1,5 +1,7 @@
 """Races on the simulated board: cycles of epochs, stored runs, the whole report."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from bitstep.quantization import quantize
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.train import train_model
+from bitstep_lab import baselines
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn, several_models
 from bitstep_lab.races.experiments import Experiment
@@ -136,6 +139,14 @@ def test_report_is_resumed(tmp_path, monkeypatch):
                             model="linreg", profile="pynq-z1", epochs=3,
                             contestants=(FLOAT, FOUR, Cpu(method="sgd"), Sklearn()))
     monkeypatch.setattr("bitstep_lab.races.report.experiments", lambda quick: [experiment])
+    # How figures are drawn is a matter of tests/lab/races, how memory is measured of tests/lab.
+    monkeypatch.setattr("bitstep_lab.races.plots.save_figure", lambda figure, stem: [
+        Path(f"{stem}.{kind}").write_text("") for kind in ("png", "svg")])
+    for what in ("copy", "read"):
+        measure = getattr(baselines, f"memory_{what}_ceiling")
+        monkeypatch.setattr(baselines, f"memory_{what}_ceiling",
+                            lambda n_bytes, threads, measure=measure: measure(
+                                n_bytes >> 8, threads=threads))
     lines = []
 
     def stop(line):

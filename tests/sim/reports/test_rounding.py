@@ -33,6 +33,7 @@ def test_defaults_learn_as_float64_does(pictures, model, batch):
     assert 0.97 < ratio < 1.01
 
 
+@pytest.mark.by_day(1)
 def test_nearest_is_another_rounding(pictures):
     """With a range as wide as it once was, rounding to nearest loses what the dither keeps."""
     features, digits = pictures
