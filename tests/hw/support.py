@@ -164,9 +164,9 @@ def trace(dut, cycles, outputs, *, tail=40, **constant):
         Values of the outputs in each cycle, of the tail too.
     """
     recorded = []
-    strobes = {name for cycle in cycles for name, value in cycle.items()
-               if not isinstance(value, (list, tuple, np.ndarray, dict))
-               and len(getattr(dut, name)) == 1}
+    scalars = {name for cycle in cycles for name, value in cycle.items()
+               if not isinstance(value, (list, tuple, np.ndarray, dict))}
+    strobes = {name for name in scalars if len(getattr(dut, name)) == 1}
     quiet = dict.fromkeys(strobes, 0)
     quiet.update({"slot": {"valid": 0}} if any("slot" in cycle for cycle in cycles) else {})
 

@@ -68,6 +68,7 @@ AHEAD = [PipelineConfig(bits=bits, max_features=40, lookahead=16, update_interva
              (5, {"codebooks": True}), (2, {}), (1, {}))]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("config", AHEAD, ids=lambda config: config.name)
 def test_rows_with_weights_that_look_ahead(config):
     assert _failures([config]) == {}

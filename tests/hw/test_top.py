@@ -10,7 +10,7 @@ import sys
 from threading import Thread
 
 import pytest
-from amaranth import Module, tracer
+from amaranth import Module
 from amaranth.back import rtlil
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -44,62 +44,48 @@ def fresh():
 
 @functools.cache
 def plain():
-    """Identity, RTLIL and cells of the top that nothing has changed; each netlist takes seconds."""
+    """Identity and RTLIL of the top that nothing has changed; its netlist takes seconds."""
     top._netlist_of.cache_clear()
-    return identity(CONFIG), rtlil_of(CONFIG), cells(Top(CONFIG))
+    return identity(CONFIG), rtlil_of(CONFIG)
 
 
-@pytest.mark.parametrize("seed", ["1", pytest.param("2", marks=pytest.mark.slow)])
-def test_identity_has_128_bits_and_is_the_same_in_every_process(seed):
-    """Also where Python orders sets and dictionaries in another way."""
-    code = ("from bitstep.pipeline.config import PipelineConfig\n"
-            "from bitstep_hw.top import identity\n"
-            f"print(identity(PipelineConfig(**{CONFIG.to_dict()!r})))")
-    number, *_ = plain()
+# Amaranth reads names of signals from Python's bytecode, which other versions have otherwise.
+NAME_NOTHING = """
+from amaranth import tracer
+name_of = tracer.get_var_name
+
+def name_nothing(depth=2, default=None):
+    return name_of(depth + 1) if default is None else default
+
+tracer.get_var_name = name_nothing
+"""
+
+
+@pytest.mark.parametrize("seed, code", [
+    ("1", NAME_NOTHING), *(pytest.param(seed, code, marks=pytest.mark.slow)
+                           for seed, code in (("1", ""), ("2", ""), ("0", NAME_NOTHING)))],
+    ids=["1-unnamed", "1", "2", "0-unnamed"])
+def test_identity_has_128_bits_and_is_the_same_in_every_process(seed, code):
+    """Also where Python orders sets and dictionaries in another way, and where signals have other
+    names, which the text of the netlist shows.
+    """
+    code += ("from bitstep.pipeline.config import PipelineConfig\n"
+             "from bitstep_hw.top import identity, rtlil_of\n"
+             f"config = PipelineConfig(**{CONFIG.to_dict()!r})\n"
+             "print(identity(config), rtlil_of(config), sep='\\n', end='')\n")
+    number, text = plain()
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                            check=True, env={**os.environ, "PYTHONHASHSEED": seed})
-    assert int(shown.stdout) == number
+    found, _, its_text = shown.stdout.partition("\n")
+    assert int(found) == number
+    assert (its_text != text) == ("name_nothing" in code)
     assert 0 <= number < 1 << IDENTITY_BITS
 
 
-@pytest.mark.parametrize("change", [
-    {"proximal": True}, *(pytest.param(change, marks=pytest.mark.slow)
-                          for change in ({"bits": 5}, {"max_features": 300}))])
+@pytest.mark.slow       # by day every simulated board is found by its pipeline's identity
+@pytest.mark.parametrize("change", [{"proximal": True}, {"bits": 5}, {"max_features": 300}])
 def test_another_pipeline_has_another_identity(change):
     assert identity(dataclasses.replace(CONFIG, **change)) != plain()[0]
-
-
-def test_names_of_signals_change_no_identity(monkeypatch):
-    """Amaranth reads them from Python's bytecode, which other versions of Python have otherwise."""
-    (number, text, _), name_of = plain(), tracer.get_var_name
-    top._netlist_of.cache_clear()
-
-    def name_nothing(depth=2, default=None):
-        return name_of(depth + 1) if default is None else default
-
-    monkeypatch.setattr(tracer, "get_var_name", name_nothing)
-    assert rtlil_of(CONFIG) != text
-    assert identity.__wrapped__(CONFIG) == number
-
-
-def check_identity(config, number, text, of_zero):
-    """As if the netlist were made again with the identity that the first netlist gave."""
-    assert number == int.from_bytes(hashlib.sha256(of_zero.encode()).digest()[:16], "little")
-    numbered, netlist = top._emitted(Top(config, number=number))
-    assert text == numbered
-    assert top._cells(netlist) != of_zero
-
-
-def test_a_netlist_has_its_identity():
-    """Which is that of the top without a number, and that is one with the number 0."""
-    assert inspect.signature(Top).parameters["number"].default == 0
-    check_identity(CONFIG, *plain())
-
-
-@pytest.mark.slow
-def test_a_netlist_of_several_models_has_its_identity():
-    config = dataclasses.replace(CONFIG, models=2)
-    check_identity(config, identity(config), rtlil_of(config), cells(Top(config, number=0)))
 
 
 class Registers(wiring.Component):
@@ -115,6 +101,32 @@ class Registers(wiring.Component):
         wiring.connect(m, wiring.flipped(self.s_axi), bank.bus)
         m.d.comb += bank.identity.eq(self.number)
         return m
+
+
+def check_identity(config, number, text, of_zero):
+    """As if the netlist were made again with the identity that the first netlist gave."""
+    assert number == int.from_bytes(hashlib.sha256(of_zero.encode()).digest()[:16], "little")
+    numbered, netlist = top._emitted(top.Top(config, number=number))
+    assert text == numbered
+    assert top._cells(netlist) != of_zero
+
+
+def test_a_netlist_has_its_identity(monkeypatch):
+    """Which is that of the top without a number, and that is one with the number 0. By day of a top
+    of the registers alone, where the number is; the number of a pipeline's is what the driver reads
+    on every simulated board.
+    """
+    assert inspect.signature(Top).parameters["number"].default == 0
+    monkeypatch.setattr(top, "Top", Registers)
+    monkeypatch.setattr(top, "identity", identity.__wrapped__)
+    check_identity(CONFIG, top.identity(CONFIG), rtlil_of(CONFIG), cells(Registers(CONFIG)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [1, 2])
+def test_a_netlist_of_a_pipeline_has_its_identity(models):
+    config = dataclasses.replace(CONFIG, models=models)
+    check_identity(config, identity(config), rtlil_of(config), cells(Top(config)))
 
 
 def test_a_constant_of_the_library_that_the_hardware_has_changes_the_identity(monkeypatch):

@@ -44,8 +44,9 @@ from bitstep_hw.boards.vivado.results import check_handoff, period_ns, utilizati
 from bitstep_hw.boards.vivado.sources import DECISIVE, SOURCES, code, digest, sources
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
 from bitstep_hw.boards.zynq import BOARDS, REGISTERS_BYTES
-from bitstep_hw.top import Top, identity
+from bitstep_hw.top import Top
 from bitstep_sim.board.verilator import find_verilator
+from bitstep_sim.board.verilog import identity
 from bitstep_sim.pynq_board.handoff import make_handoff
 
 VERILOG_OF = "bitstep_hw.boards.vivado.sources.verilog_of"

@@ -53,30 +53,38 @@ def parameters(module):
             for entry in module.findall("PARAMETERS/PARAMETER")}
 
 
+@cache
+def graft(name, registers):
+    """Bytes of the real .hwh of a family, with a peripheral that goes by the names of the pipeline;
+    to write XML takes long.
+    """
+    family = next(board.family for board in BOARDS.values() if board.family.name == name)
+    root = ElementTree.fromstring(text_of(family.name))
+    old = {processing_system(root, family).get("INSTANCE"): family.instance,
+           PERIPHERALS[family.name]: IP_INSTANCE}
+    for element in root.iter():
+        instance = element.get("INSTANCE")
+        if instance in old:
+            element.set("INSTANCE", old[instance])
+        if element.tag == "MEMRANGE" and instance == PERIPHERALS[family.name]:
+            element.set("BASEVALUE", f"0x{family.registers_address:08X}")
+    module = root.find(f".//MODULE[@INSTANCE='{IP_INSTANCE}']")
+    assert module is not None
+    module.set("VLNV", IP_VLNV)
+    for place in module.iter("REGISTERS"):
+        if registers != "theirs":
+            first = place[0]
+            place[:] = [_renamed(first, entry) for entry in
+                        (REGISTERS if registers == "ours" else ())]
+    return ElementTree.tostring(root, "utf-8", xml_declaration=True)
+
+
 @pytest.fixture
 def grafted(tmp_path):
-    """Makes a .hwh of the real one, with a peripheral that goes by the names of the pipeline."""
+    """Makes a .hwh of the real one, with such a peripheral."""
     def make(board, registers="theirs"):
-        family = board.family
-        root = ElementTree.fromstring(text_of(family.name))
-        old = {processing_system(root, family).get("INSTANCE"): family.instance,
-               PERIPHERALS[family.name]: IP_INSTANCE}
-        for element in root.iter():
-            instance = element.get("INSTANCE")
-            if instance in old:
-                element.set("INSTANCE", old[instance])
-            if element.tag == "MEMRANGE" and instance == PERIPHERALS[family.name]:
-                element.set("BASEVALUE", f"0x{family.registers_address:08X}")
-        module = root.find(f".//MODULE[@INSTANCE='{IP_INSTANCE}']")
-        assert module is not None
-        module.set("VLNV", IP_VLNV)
-        for place in module.iter("REGISTERS"):
-            if registers != "theirs":
-                first = place[0]
-                place[:] = [_renamed(first, entry) for entry in
-                            (REGISTERS if registers == "ours" else ())]
         path = tmp_path / "bitstep.hwh"
-        ElementTree.ElementTree(root).write(path, "utf-8", xml_declaration=True)
+        path.write_bytes(graft(board.family.name, registers))
         return path
 
     return make

@@ -22,14 +22,14 @@ from bitstep_lab.many_machines.boards import Setting, pass_seconds, speedups, st
 from bitstep_lab.many_machines.clusters import local_cluster
 from bitstep_lab.many_machines.sets import generated, optimum
 
+SETTING = Setting("pynq-z2", 100_000, 20, 1.0)
+
+
 @pytest.fixture(autouse=True)
 def _forked_workers():
     """Their processes have imported what those that are spawned take two seconds to import."""
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         yield
-
-
-SETTING = Setting("pynq-z2", 100_000, 20, 1.0)
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 from simulated import TestedDevice, check_against_golden, golden, lookahead_registers, open_board
 
 from bitstep.devices.cpu.device import CpuDevice
+from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_sim.testing.covering_jobs import jobs_of
 from bitstep_sim.testing.random_jobs import random_job
@@ -142,13 +143,15 @@ def test_board_keeps_nothing_of_losses_and_steps(config):
                 weighted=config.row_weights and number % 4 != 2))
 
 
-def test_counts_of_more_than_16_bits():
+# What golden gives takes longer than all else.
+@pytest.mark.parametrize("peer", [CpuDevice, pytest.param(GoldenDevice, marks=pytest.mark.slow)])
+def test_counts_of_more_than_16_bits(peer):
     """Rows of an epoch, of a batch and of a period, and fours of rows (of the dither)."""
     config, batch = CONFIGS[5], (1 << 16) + 500
     job = random_job(config, n_features=3, n_rows=4 * batch + 77, batch=batch,
                      correction_period=batch, epochs=1, seed=1)
-    with CpuDevice(config) as cpu:      # as golden, in a fraction of the time
-        expected = cpu.train(job)
+    with peer(config) as device:
+        expected = device.train(job)
     with open_board(config) as board:
         found = board.train(job)
     np.testing.assert_array_equal(found.models, expected.models)

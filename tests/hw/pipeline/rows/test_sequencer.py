@@ -203,12 +203,13 @@ def check_twice(wanted, update_interval, stall, number):
         cycles = [cycle for cycle, *_ in epoch.slots]
         if stall == 0.0:
             assert cycles == earliest(epoch, config)
+        before = []         # the last cycle of each row
         for row, slots in enumerate(epoch.grouped):
             first_cycle, last_cycle = slots[0][0], slots[-1][0]
-            before = [epoch.grouped[other][-1][0] for other in range(row)]
             assert row <= epoch.lookahead \
                 or first_cycle >= before[row - epoch.lookahead - 1] + config.latency
             assert not before or last_cycle >= before[-1] + update_interval
+            before.append(last_cycle)
         assert epoch.done >= cycles[-1] + config.latency - 1
         assert epoch.done <= cycles[-1] + config.latency + 1
         entered = {cycle for cycle, fields, *_ in epoch.slots if not fields["idle_row"]}
