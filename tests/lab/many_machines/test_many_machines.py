@@ -13,7 +13,7 @@ pytest.importorskip("distributed")
 pytest.importorskip("sklearn")
 pytest.importorskip("numba")
 
-import dask
+import dask.config
 
 from bitstep.data.dataset import DataError
 from bitstep_lab.many_machines import __main__ as lab
