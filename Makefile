@@ -51,7 +51,7 @@ libpython: $(VENV)/.stamp
 	$(PYTHON)) \
 	$(refuse)
 
-# WITH, more extras, of which each would take pip as long again to look for the others.
+# WITH: more extras. One call of pip is faster than one for each.
 $(VENV)/.stamp: pyproject.toml | tools $(BIN)/python
 	$(PIP) -e '.[$(subst $() ,$(,),$(strip dev $(WITH)))]'
 	@touch $@ $(WITH:%=$@-%)
@@ -85,7 +85,7 @@ test-slow: $(VENV)/.stamp $(VENV)/.stamp-bitstream ## the other tests: more widt
 
 # Each of them ends, whatever became of those before. First what needs more than pip installs, so
 # that its absence shows at once; last what takes longest.
-NIGHT := lint test-arm test-wheel test-pynq test-torch-slow prove-all prove-mutations coverage-rtl \
+NIGHT := test-arm test-wheel test-pynq lint test-torch-slow prove-all prove-mutations coverage-rtl \
 	coverage-jobs test-slow coverage-faults
 
 night:                          ## all that takes long, with a table at the end; a night
@@ -122,7 +122,7 @@ ARCH ?= armhf
 test-arm: $(VENV)/.stamp        ## what a board needs, on 32-bit ARM by qemu: digests and tests
 	$(BIN)/python tests/arm/environments.py --arch $(ARCH)
 
-# TYPED, folders whose types are checked; default: all. Tests take two thirds of the time.
+# TYPED: folders whose types are checked, by default all. Those of tests take half of the time.
 lint: $(VENV)/.stamp site       ## ruff, pyright, and the site of the documentation, strict
 	$(BIN)/ruff check .
 	$(BIN)/pyright $(TYPED)

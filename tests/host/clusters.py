@@ -8,9 +8,6 @@ from distributed import LocalCluster
 FAST = {
     # What a lost worker, or a scheduler that is gone, makes a test wait for.
     "distributed.comm.timeouts.connect": "5s", "distributed.scheduler.allowed-failures": 1,
-    # A worker that is forked has imported what a spawned one takes two seconds to import. Commands
-    # in processes of their own start workers as users have them.
-    "distributed.worker.multiprocessing-method": "forkserver",
     # A cluster that lives as long as all tests would take 12 % of a core to watch itself, not 2 %.
     "distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms",
     "distributed.admin.system-monitor.interval": "5s"}

@@ -56,7 +56,7 @@ def test_lanes_without_a_feature(row_format, bits, update_interval):
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2,
                             update_interval=update_interval, max_features=128)
     for n_features in (config.rows.lanes + 1, 2 * config.rows.lanes - 1):
-        check(config, n_features=n_features, n_rows=9, epochs=1, seed=bits)
+        check(config, n_features=n_features, n_rows=9, seed=bits)
 
 
 @pytest.mark.by_day(2)
@@ -143,8 +143,8 @@ def test_refetching(bits, cell, lookahead, update_interval, weighted):
                             refetch=True, proximal=True, row_weights=weighted, **SMALL)
     check(config, n_features=min(config.rows.lanes + 1, 15), n_rows=60, epochs=2, loss=Loss.HINGE,
           cell_half_levels=cell, correction_period=7, warm=True, stall=0.2, weighted=weighted)
-    check(config, n_features=15, n_rows=40, epochs=1 if weighted else 2, loss=Loss.HINGE,
-          cell_half_levels=cell, proximal_period=9, warm=True)
+    check(config, n_features=15, n_rows=40, epochs=2, loss=Loss.HINGE, cell_half_levels=cell,
+          proximal_period=9, warm=True)
 
 
 @pytest.mark.parametrize("lookahead, update_interval, epochs", [

@@ -13,8 +13,6 @@ pytest.importorskip("distributed")
 pytest.importorskip("sklearn")
 pytest.importorskip("numba")
 
-import dask.config
-
 from bitstep.data.dataset import DataError
 from bitstep_lab.many_machines import __main__ as lab
 from bitstep_lab.many_machines import contestants, sets
@@ -23,13 +21,6 @@ from bitstep_lab.many_machines.clusters import local_cluster
 from bitstep_lab.many_machines.sets import generated, optimum
 
 SETTING = Setting("pynq-z2", 100_000, 20, 1.0)
-
-
-@pytest.fixture(autouse=True)
-def _forked_workers():
-    """Their processes have imported what those that are spawned take two seconds to import."""
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        yield
 
 
 @pytest.mark.slow
