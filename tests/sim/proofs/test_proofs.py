@@ -207,6 +207,14 @@ def test_exit_code_and_table(monkeypatch, capsys, tool):
     assert capsys.readouterr().err == "No property has 'nothing' in its name or component\n"
 
 
+def test_a_property_that_is_not_proved_fails_the_command(monkeypatch, capsys):
+    stand_in(monkeypatch)
+    monkeypatch.setattr(command, "_proved", lambda name, keep: (
+        name != "queue-stage", "1.0", "as told"))
+    assert main(["stage"]) == 1
+    assert capsys.readouterr().out.endswith("1 of 2 properties proved\n")
+
+
 @pytest.mark.parametrize("arguments, left", [([], 10), (["--all"], 0), (["d2-gaps"], 0)])
 def test_slow_proofs_are_left_out_unless_asked_for(monkeypatch, capsys, arguments, left):
     stand_in(monkeypatch)
