@@ -220,7 +220,7 @@ def test_wait_calls_often(board):
     run = FixtureRun(board(faulty=True), 10, fault="hangs")
     run.start()
     times = []
-    run.device.wait(lambda: times.append(time.process_time()), timeout_s=0.6)
+    run.device.wait(lambda: times.append(time.process_time()), timeout_s=2.0)
     assert np.diff(times).max() < 0.2
     assert len(times) > 5
 
