@@ -165,11 +165,11 @@ bitstream-check: $(VENV)/.stamp ## that the sources give what bitstreams/ says, 
 
 PROVER := $(VENV)/.stamp $(VENV)/.stamp-formal
 
-prove: $(PROVER)                ## proofs of the RTL, with limits on time; some minutes
+prove: $(PROVER)                ## proofs of the RTL, with limits on time; some minutes, but of netlists that changed alone
 	$(BIN)/python -m bitstep_sim.proofs --jobs $(JOBS)
 
-prove-all: $(PROVER)            ## all proofs, those that take longest among them
-	$(BIN)/python -m bitstep_sim.proofs --all --jobs $(JOBS)
+prove-all: $(PROVER)            ## all proofs anew, those that take longest among them
+	$(BIN)/python -m bitstep_sim.proofs --all --anew --jobs $(JOBS)
 
 prove-mutations: $(PROVER)      ## that each proof breaks by faults in the RTL; some minutes
 	$(BIN)/python -m bitstep_sim.proofs --mutations --jobs $(JOBS)

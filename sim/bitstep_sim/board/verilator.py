@@ -79,8 +79,9 @@ def _place() -> Path:
 
 def _not_kept(error: OSError) -> ToolError:
     name = "BITSTEP_CACHE" if os.environ.get("BITSTEP_CACHE") else "XDG_CACHE_HOME"
-    return ToolError(f"The simulated board cannot be kept in {_place()} ({error.strerror}): free "
-                     f"some space there, or name another folder (the environment variable {name})")
+    return ToolError(f"What bitstep compiles or proves cannot be kept in {_place()} "
+                     f"({error.strerror}): free some space there, or name another folder (the "
+                     f"environment variable {name})")
 
 
 def cache_folder() -> Path:

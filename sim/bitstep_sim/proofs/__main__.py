@@ -1,6 +1,7 @@
 """``python -m bitstep_sim.proofs``: prove every property but the slow ones and find runs that reach
-what it claims; print a table, exit with 1 if one is not proved or not reached. ``--mutations``:
-show that each property breaks by each of its faults in the RTL.
+what it claims; print a table, exit with 1 if one is not proved or not reached. What was proved
+before of the same design by the same prover is not proved again, but by ``--anew`` or ``--keep``.
+``--mutations``: show that each property breaks by each of its faults in the RTL.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+from bitstep_sim.board.verilator import ToolError
 from bitstep_sim.proofs import axi, pipelines, queues, ranges, registers, slots, streams
 from bitstep_sim.proofs.formal import Property
 from bitstep_sim.proofs.mutation import Mutation, mutated
@@ -60,7 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
             running = {pool.submit(_breaks, prop.name, mutation): prop
                        for prop in chosen for mutation in prop.mutations}
         else:
-            running = {pool.submit(_proved, prop.name, options.keep): prop for prop in chosen}
+            running = {pool.submit(_proved, prop.name, options.keep, options.anew): prop
+                       for prop in chosen}
         for future in as_completed(running):
             prop, (is_good, seconds, text) = running[future], future.result()
             good, tasks = good + is_good, tasks + 1
@@ -95,6 +98,8 @@ def _parser():
                         help="the slow ones, too, which take longest")
     parser.add_argument("--mutations", action="store_true",
                         help="faults for each property, each of which must break it")
+    parser.add_argument("--anew", action="store_true",
+                        help="what was proved before, too")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
     parser.add_argument("--keep", type=Path, help="folder for designs, logs and traces")
     # One fault in a process of its own, which this command starts itself.
@@ -102,22 +107,25 @@ def _parser():
     return parser
 
 
-def _proved(name: str, keep: Path | None) -> tuple[bool, str, str]:
+def _proved(name: str, keep: Path | None, anew: bool) -> tuple[bool, str, str]:
     """Prove a property, and find runs that reach what it claims: True if both is done, seconds of
     both, and the result in words.
     """
+    anew = anew or keep is not None
     try:
         prop = find(name)
-        outcome = prove(prop, keep=keep and keep / name)
+        outcome = prove(prop, keep=keep and keep / name, anew=anew)
         seconds, text = outcome.seconds, f"{outcome.result} {outcome.detail}".strip()
+        text += " before" * outcome.earlier
         if outcome.result != PROVED or prop.wires:
             return outcome.result == PROVED, f"{seconds:.1f}", text
-        outcome = reach(prop, keep=keep and keep / f"{name}-reach")
-    except (ProverError, LookupError) as error:
+        outcome = reach(prop, keep=keep and keep / f"{name}-reach", anew=anew)
+    except (ProverError, ToolError, LookupError) as error:
         return False, "", f"error: {error}"
     seconds += outcome.seconds
     text += f", {outcome.detail}" if outcome.result == REACHED else \
         f", {outcome.result}: {outcome.detail}"
+    text += " before" * outcome.earlier
     return outcome.result == REACHED, f"{seconds:.1f}", text
 
 

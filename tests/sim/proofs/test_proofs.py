@@ -111,8 +111,8 @@ def test_what_is_reached(monkeypatch, numbers, expected):
     prop = Property("counter", "Counter", "", build, NO_CHANGE, depth=2, reaches_at=8)
     monkeypatch.setattr(command, "find", lambda name: prop)
     if numbers != (3, 5):       # the claim is that of (3, 5), so it is proved once
-        monkeypatch.setattr(command, "prove", lambda prop, keep: Outcome(PROVED, 1.0))
-    is_proved, _, text = _proved("counter", None)
+        monkeypatch.setattr(command, "prove", lambda prop, keep, anew: Outcome(PROVED, 1.0))
+    is_proved, _, text = _proved("counter", None, anew=True)
     assert re.match(expected, text), text
     assert is_proved == (max(numbers) <= 5)
 
@@ -139,6 +139,107 @@ def test_every_property_claims_to_reach_something(monkeypatch, tool):
         monkeypatch.setattr(prover, "_reach", lambda prop, folder: (REACHED, ""))
     with pytest.raises(ProverError, match="counter must claim to reach something"):
         reach(counter_property(stops=True))
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """What a prover is asked that proves all, by its calls, with an empty cache."""
+    calls = []
+
+    def answer(result):
+        return lambda prop, folder: (calls.append((folder / "design.il").read_text()),
+                                     (result, ""))[1]
+
+    monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(prover, "_prover", lambda: "of this version")
+    for name, result in (("_prove", PROVED), ("_structure", PROVED), ("_reach", REACHED)):
+        monkeypatch.setattr(prover, name, answer(result))
+        getattr(prover, name).__name__ = name
+    return calls
+
+
+def reaching(limit=5, line=0, **options):
+    """A property whose assertion stands in one of two lines."""
+    def build(s):
+        dut = Counter(stops=True)
+        s.add(dut)
+        if line:
+            s.check(dut.o <= limit)
+        else:
+            s.check(dut.o <= limit)
+        s.reach(dut.o == 3)
+    return Property("counter", "Counter", "", build, NO_CHANGE, **options)
+
+
+def test_what_was_proved_is_not_proved_again(asked):
+    for earlier in (False, True):
+        for ask, result in ((prove, PROVED), (reach, REACHED)):
+            outcome = ask(reaching(), anew=False)
+            assert (outcome.result, outcome.earlier) == (result, earlier)
+    assert outcome.detail == "1 reached"
+    assert prove(reaching(line=1), anew=False).earlier
+    assert len(asked) == 2
+    assert not prove(reaching()).earlier        # by default it is
+
+
+@pytest.mark.parametrize("change", [
+    {"limit": 6}, {"depth": 2}, {"bounded": True, "skip": 1}, {"wires": (("a", "b"),)}, "prover"])
+def test_what_differs_is_proved(asked, monkeypatch, change):
+    options = {"bounded": True} if "skip" in change else {}
+    prove(reaching(**options), anew=False)
+    if change == "prover":
+        monkeypatch.setattr(prover, "_prover", lambda: "of the next version")
+        change = {}
+    assert not prove(reaching(**change), anew=False).earlier
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("change", [{"reaches_at": 9}, {"reaches_from": 3}])
+def test_what_differs_is_reached(asked, change):
+    reach(reaching(), anew=False)
+    assert not reach(reaching(**change), anew=False).earlier
+
+
+@pytest.mark.parametrize("result", [FAILED, UNKNOWN, "timeout"])
+def test_what_is_not_proved_is_asked_again(asked, monkeypatch, result):
+    def refuse(prop, folder):
+        asked.append(folder)
+        return result, "somewhere"
+
+    monkeypatch.setattr(prover, "_prove", refuse)
+    for number in (1, 2):
+        assert prove(reaching(), anew=False).result == result
+        assert len(asked) == number
+
+
+@pytest.mark.parametrize("options, calls", [([], 0), (["--anew"], 1), (["--keep"], 1)])
+def test_command_proves_anew(asked, monkeypatch, capsys, tmp_path, options, calls):
+    monkeypatch.setattr(command, "check_tools", lambda: None)
+    monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
+    arguments = ["queue-stage", "--jobs", "1"]
+    assert main(arguments) == 0
+    assert len(asked) == 2
+    assert "proved, " in capsys.readouterr().out
+    assert main([*arguments, *options, *[str(tmp_path / "kept")] * ("--keep" in options)]) == 0
+    assert len(asked) == 2 + 2 * calls
+    shown = capsys.readouterr().out
+    assert bool(re.search(r"proved before, \d reached before\n", shown)) == (not calls)
+
+
+def test_a_cache_that_cannot_be_written(asked, monkeypatch):
+    monkeypatch.setattr(command, "find", lambda name: reaching())
+    monkeypatch.setenv("BITSTEP_CACHE", "/proc/nowhere")
+    is_proved, _, text = _proved("counter", None, anew=False)
+    assert not is_proved
+    assert text.startswith("error: What bitstep compiles or proves cannot be kept in /proc/nowhere")
+
+
+@NEEDS_PROVER
+def test_versions_of_the_prover():
+    versions = prover._prover()
+    assert re.search(r"^Yosys \d", versions)
+    assert re.search(r"^Z3 version \d", versions, re.MULTILINE)
+    assert "smtbmc" in versions
 
 
 @NEEDS_PROVER
@@ -193,7 +294,7 @@ def stand_in(monkeypatch):
     """Every property is proved at once, in this process."""
     monkeypatch.setattr(command, "check_tools", lambda: None)
     monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(command, "_proved", lambda name, keep: (True, "1.0", "proved"))
+    monkeypatch.setattr(command, "_proved", lambda name, keep, anew: (True, "1.0", "proved"))
 
 
 @pytest.mark.parametrize("tool", [
@@ -209,7 +310,7 @@ def test_exit_code_and_table(monkeypatch, capsys, tool):
 
 def test_a_property_that_is_not_proved_fails_the_command(monkeypatch, capsys):
     stand_in(monkeypatch)
-    monkeypatch.setattr(command, "_proved", lambda name, keep: (
+    monkeypatch.setattr(command, "_proved", lambda name, keep, anew: (
         name != "queue-stage", "1.0", "as told"))
     assert main(["stage"]) == 1
     assert capsys.readouterr().out.endswith("1 of 2 properties proved\n")
