@@ -16,7 +16,7 @@ from bitstep.options.types import Integer, Number
 from bitstep.options.types import or_auto as or_auto
 from bitstep.pipeline.encodings import encoding_of
 from bitstep.pipeline.parts.formats import BIT_PLANES, FLOAT_BITS
-from bitstep.quantization.labels import MAX_CLASSES, distinct
+from bitstep.quantization.labels import MAX_CLASSES, broken_class, distinct
 from bitstep.writing import first_of
 
 
@@ -147,10 +147,9 @@ def task_of(request: Request, source: str, name: str, task: str, labels: np.ndar
     if len(found) > MAX_CLASSES:
         raise ValueError(f"{name}: the labels take {len(found)} values, more than the "
                          f"{MAX_CLASSES} classes that {model} accepts; use --model linreg")
-    broken = found[found != np.rint(found)]
-    if len(found) > 2 and len(broken):
+    if (broken := broken_class(found)) is not None:
         raise ValueError(f"{name}: labels of more than two classes must be whole numbers, not "
-                         f"{broken[0]:g}; use --model linreg if they are values, or number the "
+                         f"{broken:g}; use --model linreg if they are values, or number the "
                          "classes")
     return "classification"
 

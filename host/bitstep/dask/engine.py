@@ -328,5 +328,12 @@ class DaskShards(Shards):
     def close(self) -> None:
         """Close the devices of the workers, and let the shards go."""
         self._futures.clear()
-        with suppress(Exception):       # workers may be gone; what remains, closes with them
-            self._engine.client.run(close_devices, on_error="ignore", nanny=False)
+        client = self._engine.client
+
+        async def closed() -> None:
+            await asyncio.wait_for(client.run(close_devices, on_error="ignore", nanny=False),
+                                   self._engine.timeout_s)
+
+        if client.status == "running":      # else Dask first waits for a scheduler that is gone
+            with suppress(Exception):       # workers may be gone; what remains, closes with them
+                client.sync(closed)

@@ -88,10 +88,14 @@ class SoftwareDevice(Device):
         """Do what is not part of a run and its time limit, such as compiling."""
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, overflowed: bool) -> RunResult:
-        """Result of a run with these finished epochs, and maybe one that overflowed after them."""
+        """Result of a run with these finished epochs, and maybe one that overflowed after them: a
+        pipeline reads it to its end, and counts on.
+        """
         counters = dict.fromkeys(COUNTER_NAMES) | {
-            "beats": beats_read(job, len(epochs)), "overflows": int(overflowed),
-            "refetched_rows": sum(epoch.refetched_rows for epoch in epochs)}
+            "beats": beats_read(job, len(epochs) + overflowed),
+            "overflows": None if overflowed else 0,
+            "refetched_rows": None if overflowed and job.cell_half_levels else
+            sum(epoch.refetched_rows for epoch in epochs)}
         return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
                        job.n_features, counters)
 

@@ -286,6 +286,16 @@ def distinct(values: np.ndarray) -> np.ndarray:
     return found
 
 
+def broken_class(classes: np.ndarray) -> float | None:
+    """The least of more than two classes that is no whole number: such labels are the values of a
+    regression. None if there is no such class.
+    """
+    if len(classes) < 3 or classes.dtype.kind != "f":
+        return None
+    broken = classes[classes != np.rint(classes)]
+    return float(broken[0]) if len(broken) else None
+
+
 def _pack(values: np.ndarray, label_format: LabelFormat,
           integers: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Stored labels, whose integers are made for a block at a time."""

@@ -1,5 +1,6 @@
 """What is lost while a model is trained: workers, scheduler, client; and Ctrl-C."""
 
+import asyncio
 import os
 import pickle
 import signal
@@ -196,11 +197,32 @@ def when_first(name, act, monkeypatch):
 
 
 def test_scheduler_that_ends(monkeypatch):
-    cluster = make_cluster(n_workers=1)
+    """Workers are not asked to close their devices: Dask would wait for the scheduler first."""
+    cluster, run, asked = make_cluster(n_workers=1), Client.run, []
+
+    def watched(self, *arguments, **options):
+        asked.append(self.status)
+        return run(self, *arguments, **options)
+
     with dask.config.set(FAST), Client(cluster, set_as_default=False, timeout=3) as client:
         when_first("inner-passes", lambda engine: cluster.close(timeout=10), monkeypatch)
+        monkeypatch.setattr(Client, "run", watched)
         with pytest.raises(DeviceError, match=r"The scheduler tcp.* is gone, or has dropped this"):
             model_of(client).fit(ROWS, LABELS)
+        assert not asked
+
+
+def test_devices_are_closed_in_time(client, monkeypatch):
+    """A scheduler that has just ended seems to run; then the call ends with the time limit."""
+    given, wait = [], asyncio.wait_for
+
+    def refused(awaited, timeout):
+        given.append(timeout)
+        return wait(awaited, 0 if timeout == 45.0 else timeout)
+
+    monkeypatch.setattr("bitstep.dask.engine.asyncio.wait_for", refused)
+    assert model_of(client, timeout=45.0).fit(ROWS, LABELS).n_iter_ == 3
+    assert given.count(45.0) == 1
 
 
 def test_client_that_was_closed(cluster, monkeypatch):

@@ -121,6 +121,16 @@ def test_epoch_keys_differ():
     assert epoch_keys(7, 3, 5) == [epoch_key(7, epoch) for epoch in range(3, 8)]
 
 
+@pytest.mark.parametrize("seed, epoch, key", [
+    (0, 0, 0x1E3F1835), (1, 0, 0xB5B4A1EE), (0, 1, 0x4233DC34), (7, 3, 0x38E00E3A),
+    (0xFFFF_FFFF, 0xFFFF_FFFF, 0xF4B42AF1)])
+def test_key_of_an_epoch(seed, epoch, key):
+    """First words of Threefry-2x32-20 with key (seed, 1) and counter (epoch, 0), of a program of
+    its own that has the published vectors.
+    """
+    assert epoch_key(seed, epoch) == key
+
+
 def test_keys_are_no_dithers():
     """The words that are keys belong to another key of the generator than any row's bits."""
     seed = 5

@@ -110,7 +110,9 @@ def test_counters_hold_the_epochs_that_were_given_up():
     given_up = sum(one.counters["beats"] or 0 for one in model.restarts)
     assert given_up > 0
     assert (model.counters["beats"] or 0) == (plain.counters["beats"] or 0) + given_up
-    assert model.counters["overflows"] == len(model.restarts)
+    assert model.counters["cycles"] == sum(
+        one["cycles"] or 0 for one in (plain.counters, *(one.counters for one in model.restarts)))
+    assert model.counters["overflows"] is None      # nobody knows how often a board would count
 
 
 @pytest.mark.parametrize("device", ["golden", "cpu"])

@@ -2,13 +2,28 @@
 
 import errno
 import os
+import re
+import subprocess
 
 import pytest
+from drawn_jobs import (
+    CONFIGS,
+    EVERY_CYCLE,
+    FEW_BITS,
+    FLOAT,
+    LOGISTIC,
+    PACKED,
+    PACKED_WEIGHTS,
+    REFETCH,
+    SEVERAL,
+    TABLES,
+    WIDE,
+)
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw import top
+from bitstep_hw import TOP, top
 from bitstep_sim.board import code, verilog
-from bitstep_sim.board.verilator import ToolError
+from bitstep_sim.board.verilator import ToolError, find_verilator
 
 CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=0, minibatch=False, corrections=False)
 
@@ -76,3 +91,27 @@ def test_a_cache_that_cannot_be_made(monkeypatch):
     with pytest.raises(ToolError, match=r"cannot be kept in /proc/nowhere/bitstep \(No such file .*"
                        r"\): .* \(the environment variable XDG_CACHE_HOME\)$"):
         verilog.identity.__wrapped__(CONFIG)
+
+
+# Of style, as Yosys writes; and of what is left of a part that is used elsewhere.
+STYLE = {"ASCRANGE", "CASEINCOMPLETE", "DECLFILENAME", "PROCASSINIT", "SYMRSVDWORD", "UNSIGNED",
+         "UNUSEDSIGNAL", "WIDTHEXPAND", "WIDTHTRUNC"}
+
+
+@pytest.mark.parametrize("config", [
+    REFETCH, *(pytest.param(config, marks=pytest.mark.slow) for config in (
+        *CONFIGS, WIDE[1], FLOAT, LOGISTIC, *TABLES, FEW_BITS, SEVERAL, PACKED, PACKED_WEIGHTS,
+        *EVERY_CYCLE))], ids=lambda config: config.name)
+def test_others_read_the_verilog(config, tmp_path):
+    """Verilator finds no wire that nothing drives, no latch and no process that never runs: with an
+    odd number of lanes a word has none, and a simulator of four states would have shown X.
+    """
+    verilator = find_verilator()
+    (tmp_path / "top.v").write_text(verilog.generate(config, flat=False), "utf-8")
+    ended = subprocess.run(
+        [*verilator.command, "--lint-only", "-Wall", "-Wno-fatal", "--top-module", TOP,
+         tmp_path / "top.v"], capture_output=True, text=True, env=verilator.environment)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    found = set(re.findall(r"^%Warning-(\w+)", ended.stderr, re.MULTILINE))
+    assert "UNUSEDSIGNAL" in found      # it looked
+    assert not found - STYLE

@@ -57,8 +57,9 @@ class CpuDevice(SoftwareDevice):
     """The golden model's integers in compiled loops: the same models, bit for bit, at native speed.
 
     Rows are read as they are stored, so a job needs no more memory than they do. Time is checked
-    every few milliseconds. The counters are those of the pipeline, by :mod:`bitstep.cycles`; of
-    a run that overflowed, only those that the golden model knows.
+    every few milliseconds. The counters are those of the pipeline, by :mod:`bitstep.cycles`, but
+    for ``overflows`` of a run that left its range; of such a run that fetches rows again, only
+    those that the golden model knows.
 
     Parameters
     ----------
@@ -131,15 +132,15 @@ class CpuDevice(SoftwareDevice):
         return IntegerModel(job, self.config.ahead.of_rows(job.beats))
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, overflowed: bool) -> RunResult:
-        """Result of a run, with the pipeline's counters unless it overflowed or there is no such
-        pipeline.
+        """Result of a run, with the pipeline's counters unless there is no such pipeline, or nobody
+        knows which rows it fetches again after an overflow.
         """
         known = super().result(job, epochs, overflowed=overflowed)
-        if overflowed or missing_rounding(job, self.config):
+        if missing_rounding(job, self.config) or (overflowed and job.cell_half_levels):
             return known
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         count = counting(job, self.memory, config=self.config, epochs=len(epochs),
-                         open_rows=opened)
+                         overflowed=overflowed, open_rows=opened)
         # Of bit planes and of rows that are fetched again most cycles are simulated, which takes
         # longer than most trainings.
         return replace(known, counters=Counters(functools.partial(_counters, count)),

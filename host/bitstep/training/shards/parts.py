@@ -26,6 +26,7 @@ from bitstep.quantization import (
     scaler_of_ranges,
     sign_labels,
 )
+from bitstep.quantization.labels import broken_class
 from bitstep.training.copies import spread
 from bitstep.training.shards.shard import Shard
 from bitstep.training.shards.summed import class_labels
@@ -99,6 +100,8 @@ class Part:
                 raise DataError(f"{self.where}: targets must be finite, not "
                                 f"{targets.reshape(len(targets), -1)[bad]} (row {bad[0]} of the "
                                 "part); remove the row")
+        elif targets.dtype.kind == "c":
+            raise DataError(f"{self.where}: labels must be numbers or names, not {targets.dtype}")
         elif targets.dtype.kind == "f" and not np.isfinite(targets).all():
             row = int(np.argmin(np.isfinite(targets)))
             raise DataError(f"{self.where}: labels must be finite, not {targets[row]} (row {row} "
@@ -196,7 +199,8 @@ def summarize(part: Part, classes: bool, left_out: Sequence[Any] = ()) -> Summar
         known = np.unique(part.targets)
         if len(known) > MAX_CLASSES:
             raise DataError(f"{part.where}: a classification must have at most {MAX_CLASSES} "
-                            f"classes, but labels take {len(known)} values; train a regression")
+                            f"classes, but labels take {len(known)} values; train a regression "
+                            "if they are values")
         sums = tuple(class_sums(part.targets, part.weights, known))
         part = part.taken(left_out)
     count = len(part.targets)
@@ -441,7 +445,7 @@ def shard_plan_of(summary: Summary, kind: str, class_weights: ClassWeights | Non
     Raises
     ------
     DataError
-        If a classification has one class.
+        If a classification has one class, or labels are the values of a regression.
     """
     classes, factors, left_out = summary.classes, None, ()
     if class_weights is not None:
@@ -454,7 +458,10 @@ def shard_plan_of(summary: Summary, kind: str, class_weights: ClassWeights | Non
                         f"{classes.tolist()[0]!r}")
     if len(classes) > MAX_CLASSES:
         raise DataError(f"A classification must have at most {MAX_CLASSES} classes, but labels "
-                        f"take {len(classes)} values; train a regression")
+                        f"take {len(classes)} values; train a regression if they are values")
+    if (broken := broken_class(classes)) is not None:
+        raise DataError("Labels of more than two classes must be whole numbers, not "
+                        f"{broken:g}; train a regression if they are values, or number the classes")
     low, high = summary.target_low, summary.target_high
     if not options.get("fit_intercept", True):
         high = np.maximum(-low, high)

@@ -115,6 +115,7 @@ class ModelStore(wiring.Component):
             old = delay(m, read.data[lane], config.clock.memory_wait, name=f"old_{lane}")
             olds.append(old)
             if lane >= config.rows.lanes:    # a word without a lane stays 0
+                m.d.comb += write.data[lane].eq(0)
                 continue
             group = lane // _SHARERS
             updated, word, excess = self._updated(

@@ -156,6 +156,7 @@ def test_empty_parts_are_no_shards():
     ([["x", "y"]], [1.0], False, "Some: features must be numbers"),
     ([[1.0, 2.0]], ["x"], False, "Some: targets must be numbers"),
     ([[1.0, 2.0]], [np.nan], True, "Some: labels must be finite"),
+    ([[1.0, 2.0]], [1j], True, "Some: labels must be numbers or names, not complex128"),
     ([[1.0, 2.0]], [[1.0, 2.0]], True, "Some: labels of classes must have one column, not 2")])
 def test_bad_parts(features, targets, classes, message):
     with pytest.raises(DataError, match=message):
@@ -185,6 +186,21 @@ def test_parts_that_do_not_fit_each_other():
 def test_one_class_in_all_parts():
     with pytest.raises(DataError, match="must have two classes, but every label is 1"):
         shard_plan_of(merge([summarize(Part("One", X, np.ones(442, int)), True)]), "minmax")
+
+
+@pytest.mark.parametrize("labels, broken", [
+    ([1.0, 2.0, 2.5, 0.25], "0.25"), ([-1.5, 0.0, 3.0, 3.0], "-1.5"), ([0.5, 1.5, 1.5, 0.5], None),
+    ([3.0, 1.0, 2.0, 1.0], None), ([3, 1, 2, 1], None), (["a", "b", "c", "a"], None)])
+def test_values_are_no_classes(labels, broken):
+    """As on one machine: more than two must be whole; they may be in different parts."""
+    summary = merge([summarize(Part("Part", X[:2], np.array(two)), True)
+                     for two in (labels[:2], labels[2:])])
+    if broken is None:
+        assert shard_plan_of(summary, "minmax").classes.tolist() == sorted(set(labels))
+        return
+    with pytest.raises(DataError, match="Labels of more than two classes must be whole numbers, "
+                                        f"not {broken}; train a regression"):
+        shard_plan_of(summary, "minmax")
 
 
 def test_parts_that_change():
