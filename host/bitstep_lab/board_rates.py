@@ -50,7 +50,7 @@ def board_rate(facts: BoardFacts, config: PipelineConfig, n_features: int) -> tu
         labels=np.broadcast_to(np.zeros(1, np.uint8), (4 * ROWS,)), label_format=LabelFormat.INT32,
         label_shift=0, intercept_level=config.rows.intercept_limit, batch=batch_of(config),
         correction_period=0, coefficients=none, model=none, epochs=(EpochSteps(1, 1),))
-    memory = Memory(round(LATENCY_S * clock_hz), facts.memory_gbps * 1e9 / clock_hz)
+    memory = Memory.of(clock_hz, round(LATENCY_S * clock_hz), facts.memory_gbps)
     counters, _ = count_epochs(job, memory)
     cycles, n_bytes = counters["cycles"], counters["bytes_read"]
     assert cycles is not None

@@ -201,7 +201,7 @@ def board_seconds(board: BoardFacts, n_rows: int, n_features: int) -> float | No
         label_format=LabelFormat.INT16, label_shift=0, intercept_level=0,
         batch=automatic_batch(n_rows), correction_period=0, coefficients=none, model=none,
         epochs=(EpochSteps(1, 1),) * automatic_epochs(n_rows))
-    memory = Memory(round(LATENCY_S * clock_hz), board.memory_gbps * 1e9 / clock_hz)
+    memory = Memory.of(clock_hz, round(LATENCY_S * clock_hz), board.memory_gbps)
     cycles = count_epochs(job, memory)[0]["cycles"]
     assert cycles is not None
     return cycles / clock_hz

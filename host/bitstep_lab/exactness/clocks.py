@@ -23,8 +23,7 @@ class Clock:
 
     def __init__(self, device: Any, profile: Profile):
         self.device, self.clock_hz = device, profile.clock_hz
-        self.memory = Memory(profile.memory_latency, None if profile.memory_gbps is None
-                             else profile.memory_gbps * 1e9 / profile.clock_hz)
+        self.memory = Memory.of(profile.clock_hz, profile.memory_latency, profile.memory_gbps)
         self.seconds = 0.0
         self.answers: list[Any] = []
 

@@ -46,7 +46,7 @@ def pass_seconds(board: str, n_rows: int, n_features: int) -> float:
     facts = FACTS[board]
     config, clock_hz = facts.bit_plane_config(), 1e6 * facts.clock_mhz
     layout, none = BitPlaneLayout(n_features), np.zeros(n_features, np.int32)
-    memory = Memory(round(LATENCY_S * clock_hz), facts.memory_gbps * 1e9 / clock_hz)
+    memory = Memory.of(clock_hz, round(LATENCY_S * clock_hz), facts.memory_gbps)
     seconds = 0.0
     for epochs, period in (((EpochSteps(1, 1, planes=PLANES),), 0),
                            (tuple(EpochSteps(1, 1, planes=planes) for planes in INNER), 32)):

@@ -177,9 +177,8 @@ class _Entry:
 
     def _counted(self, model: TrainedModel) -> tuple[TrainedModel, np.ndarray]:
         """The model with the counters of passes of several outputs, and cycles as :meth:`train`."""
-        gbps = self.board["memory_gbps"]
-        memory = Memory(self.board["memory_latency"],
-                        gbps and gbps * 1e9 / self.board["clock_hz"])
+        memory = Memory.of(self.board["clock_hz"], self.board["memory_latency"],
+                           self.board["memory_gbps"])
         jobs = [made.job for made in plans_of(self.outputs, self.config, self.objective,
                                               self.training)]
         counters, ends = count_passes(jobs, self.pipeline, memory)

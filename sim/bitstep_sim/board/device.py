@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bitstep.checks import check_integer, is_number
+from bitstep.cycles import Memory
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control
@@ -70,23 +72,30 @@ class SimDevice(RegisterDevice):
     config : PipelineConfig
         The pipeline.
     clock_hz : float
-        What ``memory_gbps`` and reports of speed refer to; the simulation takes its own time.
+        What ``memory_gbps`` and reports of speed refer to, below 1e12; the simulation takes its own
+        time.
     memory_latency : int
-        Cycles from an address to its data.
+        Cycles from an address to its data, 1 to 100,000.
     memory_gbps : float or None
-        Memory bandwidth in 10^9 bytes per second, shared by all ports; None does not limit it.
+        Memory bandwidth in 10^9 bytes per second, 0.01 to 1e6, shared by all ports; None does not
+        limit it.
     stall_probability : float
-        Probability, per cycle and bus channel, that the memory does nothing.
+        Probability, per cycle and bus channel, that the memory does nothing; below 1.
     stall_seed : int
-        Seed of these stalls.
+        Seed of these stalls, from 0 to 2**64 - 1.
     wave : path or None
         FST file to write; use it for short runs, it makes the simulation many times slower.
     memory_bytes : int
-        Size of the memory.
+        Size of the memory, at least 1.
     progress : callable, optional
         Called with lines of text while something is generated or compiled.
     verilog : str or None
         RTL of a top to use instead of the pipeline's.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
 
     Attributes
     ----------
@@ -103,8 +112,12 @@ class SimDevice(RegisterDevice):
                  stall_probability: float = 0.0, stall_seed: int = 0,
                  wave: str | Path | None = None, memory_bytes: int = MEMORY_BYTES,
                  progress: Callable[[str], None] | None = None, verilog: str | None = None):
-        if not clock_hz > 0:
-            raise ValueError(f"Clock must be above 0 Hz, not {clock_hz}")
+        memory = Memory.of(clock_hz, memory_latency, memory_gbps)
+        if not is_number(stall_probability, 0) or stall_probability >= 1:
+            raise ValueError("stall_probability must be a number of at least 0 and below 1, not "
+                             f"{stall_probability!r}")
+        check_integer("stall_seed", stall_seed, 0, (1 << 64) - 1)
+        check_integer("memory_bytes", memory_bytes, 1)
         self.config = config
         self.clock_hz = clock_hz
         self.identity = identity(config)
@@ -114,8 +127,8 @@ class SimDevice(RegisterDevice):
         library = verilator.build(verilog, trace=wave is not None, progress=progress,
                                   label=config.name)
         self.board = Board(
-            library, memory_bytes=memory_bytes, latency=memory_latency,
-            bytes_per_cycle=None if memory_gbps is None else memory_gbps * 1e9 / clock_hz,
+            library, memory_bytes=memory_bytes, latency=memory.latency,
+            bytes_per_cycle=memory.bytes_per_cycle,
             stall_probability=stall_probability, stall_seed=stall_seed, wave=wave)
         self._allocator = Allocator(BASE, memory_bytes)
         self._buffers: list[SimBuffer] = []

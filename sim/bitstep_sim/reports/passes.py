@@ -86,8 +86,7 @@ def cycles_of(jobs: list[TrainingJob], models: int, memory: Memory) -> tuple[int
 def lines(case: Case, profile: str, config: PipelineConfig) -> list[tuple[str, ...]]:
     """Lines of the table: one model alone, and the case with some numbers of models a pass."""
     board = PROFILES[profile]
-    rate = board.memory_gbps and board.memory_gbps * 1e9 / board.clock_hz
-    memory = Memory(board.memory_latency, rate)
+    memory = Memory.of(board.clock_hz, board.memory_latency, board.memory_gbps)
     jobs = jobs_of(case, config)
     (_, one), (_, first), found = cycles_of(jobs[:1], 1, memory), cycles_of(jobs, 1, memory), []
     for models in PASSES:

@@ -411,10 +411,15 @@ def test_ends_of_epochs():
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"memory_gbps": 1e-6}, "memory_gbps must be between 0.01 and 1e\\+06, not 1e-06"),
-    ({"clock_hz": 1e300}, "clock_hz must be between 0 and 1e\\+12, not 1e\\+300"),
-    ({"memory_gbps": 1e300}, "memory_gbps must be between"),
-    ({"memory_latency": 10 ** 7}, "memory_latency must be from 1 to 100000 cycles, not 10000000")])
+    ({"memory_gbps": 1e-6},
+     "memory_gbps must be None or a number between 0.01 and 1e\\+06, not 1e-06"),
+    ({"clock_hz": 1e300}, "clock_hz must be a number between 0 and 1e\\+12, not 1e\\+300"),
+    ({"memory_gbps": 1e300}, "memory_gbps must be None or a number between"),
+    ({"clock_hz": "1e8"}, "clock_hz must be a number between 0 and 1e\\+12, not '1e8'"),
+    ({"memory_gbps": "fast"}, "memory_gbps must be None or a number between .*, not 'fast'"),
+    ({"memory_latency": 1.5}, "memory_latency must be an integer from 1 to 100000, not 1.5"),
+    ({"memory_latency": 10 ** 7},
+     "memory_latency must be an integer from 1 to 100000, not 10000000")])
 def test_memory_that_takes_hours_to_count(options, message):
     with pytest.raises(ValueError, match=message):
         CpuDevice(PipelineConfig(), **options)

@@ -27,7 +27,7 @@ def board(request):
     devices = []
 
     def make(bus_width=64, **options):
-        devices.append(fixture_device(bus_width, memory_bytes=64 * MIB, **options))
+        devices.append(fixture_device(bus_width, **{"memory_bytes": 64 * MIB} | options))
         return devices[-1]
 
     yield make
@@ -305,10 +305,18 @@ def test_close(board):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"memory_latency": 0}, "Memory latency must be at least 1 cycle, not 0"),
-    ({"memory_gbps": 0}, "Memory bandwidth must be above 0, not 0.0"),
-    ({"stall_probability": 1}, "Stall probability must be at least 0 and below 1, not 1"),
-    ({"clock_hz": 0}, "Clock must be above 0 Hz, not 0"),
+    ({"memory_latency": 0}, "memory_latency must be an integer from 1 to 100000, not 0"),
+    ({"memory_latency": 1.5}, "memory_latency must be an integer from 1 to 100000, not 1.5"),
+    ({"memory_latency": 10 ** 9}, "memory_latency must be an integer from 1 to 100000"),
+    ({"memory_gbps": -1}, "memory_gbps must be None or a number between 0.01 and .*, not -1$"),
+    ({"memory_gbps": float("inf")}, "memory_gbps must be None or a number between .*, not inf"),
+    ({"stall_probability": 1}, "stall_probability must be a number of at least 0 and below 1"),
+    ({"stall_probability": "x"}, "stall_probability must be a number .*, not 'x'"),
+    ({"stall_seed": 1 << 64}, "stall_seed must be an integer from 0 to 18446744073709551615"),
+    ({"memory_bytes": 0}, "memory_bytes must be an integer of at least 1, not 0"),
+    ({"memory_bytes": 1.5e6}, "memory_bytes must be an integer of at least 1, not 1500000.0"),
+    ({"clock_hz": 0}, "clock_hz must be a number between 0 and 1e.12, not 0"),
+    ({"clock_hz": float("inf")}, "clock_hz must be a number between 0 and 1e.12, not inf"),
 ])
 def test_bad_options(board, options, message):
     with pytest.raises(ValueError, match=message):

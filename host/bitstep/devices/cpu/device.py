@@ -30,12 +30,7 @@ from bitstep.pipeline.device import Run, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.needs import missing_rounding
-from bitstep.pipeline.parts.widths import (
-    MAX_CLOCK_MHZ,
-    MAX_MEMORY_LATENCY,
-    MEMORY_GBPS,
-    SHIFT_UNIT,
-)
+from bitstep.pipeline.parts.widths import SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Overflow
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -85,22 +80,12 @@ class CpuDevice(SoftwareDevice):
 
     def __init__(self, config: PipelineConfig, *, clock_hz: float = 100e6,
                  memory_latency: int = 20, memory_gbps: float | None = None):
-        if not 0 < clock_hz < 1e6 * MAX_CLOCK_MHZ:
-            raise ValueError(f"clock_hz must be between 0 and {1e6 * MAX_CLOCK_MHZ:g}, not "
-                             f"{clock_hz}")
-        if not 1 <= memory_latency <= MAX_MEMORY_LATENCY:
-            raise ValueError(f"memory_latency must be from 1 to {MAX_MEMORY_LATENCY} cycles, not "
-                             f"{memory_latency}")
-        low, high = MEMORY_GBPS
-        if memory_gbps is not None and not low < memory_gbps < high:
-            raise ValueError(f"memory_gbps must be between {low:g} and {high:g}, not {memory_gbps}")
+        self.memory = Memory.of(clock_hz, memory_latency, memory_gbps)
         super().__init__(config)
         self.clock_hz = clock_hz
         self.workers = available_cores()
         self._interrupted = threading.Event()
         self._decoded = DecodedRows()
-        self.memory = Memory(memory_latency,
-                             None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)
 
     def end_jobs(self, on: bool) -> None:
         """End the jobs in all threads, or let them run again."""
