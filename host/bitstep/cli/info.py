@@ -63,9 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
         _check_no_pipeline(arguments)
         _show_file(arguments.file, arguments)
     else:
+        config = configuration(arguments)       # first, so that a wrong one shows nothing else
         _show(versions())
         print()
-        _show_configuration(configuration(arguments))
+        _show_configuration(config)
     return 0
 
 

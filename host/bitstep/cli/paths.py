@@ -31,8 +31,10 @@ def check_writable(*paths: str | None, sources: Sequence[str] = (),
         if path is None:
             continue
         full = Path(path).resolve()
-        if not path or full.is_dir():
-            raise UsageError(f"{path or repr(path)} cannot be written: it is a folder")
+        if not path:
+            raise UsageError("'' cannot be written: it names no file")
+        if full.is_dir():
+            raise UsageError(f"{path} cannot be written: it is a folder")
         # Replacing /dev/null would be a bad surprise, and so would /dev/stdout: where standard
         # output goes to a file, that is what the name leads to.
         folder = Path(path).parent.resolve()

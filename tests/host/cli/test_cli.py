@@ -353,7 +353,7 @@ def test_closed_streams(numbers, tmp_path, closed):
     (["--copies", "256"], "must be an integer from 1 to 255, not '256'"),
     (["--out", "/no/such/folder/m.npz"], "cannot be written: there is no folder /no/such/folder"),
     (["--out", "/"], "cannot be written: it is a folder"),
-    (["--out", ""], "'' cannot be written"),
+    (["--out", ""], "'' cannot be written: it names no file"),
     (["--out", "/dev/null"], "cannot be written: it is no regular file"),
     (["--out", "/dev/stdout"], "/dev/stdout cannot be written: it is no regular file"),
     (["--report", "/dev/fd/1"], "/dev/fd/1 cannot be written: it is no regular file"),
@@ -560,6 +560,14 @@ def test_info_of_one_thing(others, capsys):
     with pytest.raises(SystemExit):
         main(["info", "breast_cancer" if len(others) == 1 else others[0], others[-1]])
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_info_of_no_pipeline(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["info", "--update-interval", "6"])
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "update_interval" in shown.err or "--update-interval" in shown.err
 
 
 def test_info_of_a_model(numbers, tmp_path, capsys):

@@ -59,7 +59,9 @@ class CpuDevice(SoftwareDevice):
     Parameters
     ----------
     config : PipelineConfig
-        Pipeline whose limits apply to the jobs, and whose cycles are counted.
+        Pipeline whose limits apply to the jobs, and whose cycles are counted: of each job as of a
+        run of its own, however many models the pipeline trains at a time
+        (:func:`bitstep.cycles.count_epochs` counts them together, ``others``).
     clock_hz : float
         Clock that ``memory_gbps`` and reports of speed refer to, below 1e12.
     memory_latency : int
