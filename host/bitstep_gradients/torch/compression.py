@@ -32,7 +32,8 @@ class Compression(Aggregator):
         Codecs of some parameters: by the parameter itself, or by a pattern of names
         (``"fc1.*"``), which needs :meth:`register`.
     process_group : torch.distributed.ProcessGroup, optional
-        Group of the ranks; :meth:`register` takes the model's, and None is the default group.
+        Group of the ranks; None: :meth:`register` takes the model's. ``register_comm_hook`` does
+        not tell it: None is the default group there, whatever the model's is.
     **settings
         ``exchange``, ``error_feedback``, ``warmup_steps``, ``min_size``, ``on_bad``, ``update_at``
         and ``seed`` of :class:`bitstep_gradients.exchange.Aggregator`, and options of the codec.
@@ -68,7 +69,8 @@ class Compression(Aggregator):
         self._buckets: list[tuple[Any, Any]] = []   # with their futures, until the last one
 
     def register(self, model) -> None:
-        """Make this the communication hook of a model, with the names of its parameters.
+        """Make this the communication hook of a model, with the names of its parameters and its
+        process group (unless ``process_group`` was given).
 
         Parameters
         ----------
@@ -215,9 +217,12 @@ def _raise_after_backward(error: Exception) -> None:
 def hook(state: Compression, bucket):
     """Communication hook: ``ddp_model.register_comm_hook(state, hook)``.
 
+    It is told neither names nor process group; :meth:`Compression.register` takes both.
+
     Parameters
     ----------
     state : Compression
+        With ``process_group`` for a model that has one.
     bucket : torch.distributed.GradBucket
 
     Returns

@@ -352,13 +352,27 @@ def two_models(rank):
 
 
 def subgroup(rank):
-    """A process group of its own, of this rank alone."""
-    groups = [dist.new_group([one]) for one in range(2)]
-    model, compression = hooked(network(process_group=groups[rank]), "none")
-    plain = layers()
+    """A process group of its own, of this rank alone: told by the model, and to the state."""
+    group = [dist.new_group([one]) for one in range(2)][rank]
+    plain, found = layers(), []
     plain(batch(rank, 0, columns=40)).square().mean().backward()
     expected = [one.grad.numpy().copy() for one in plain.parameters()]
-    return expected, backward(model, rank), compression.traffic.total().sent
+    for told, registers in ((None, True), (group, True), (group, False)):
+        model, compression = network(process_group=group), Compression("none", process_group=told)
+        if registers:
+            compression.register(model)
+        else:
+            model.register_comm_hook(compression, bitstep_gradients.torch.hook)
+        found.append((backward(model, rank), compression.traffic.total().sent))
+    return expected, found
+
+
+def subgroup_that_no_one_tells(rank):
+    """A hook is not told the model's group: without it, the averages are those of all ranks."""
+    group = [dist.new_group([one]) for one in range(2)][rank]
+    model = network(process_group=group)
+    model.register_comm_hook(Compression("none"), bitstep_gradients.torch.hook)
+    return backward(network(), rank), backward(model, rank)
 
 
 def transport(rank):
@@ -379,4 +393,4 @@ CASES = {case.__name__: case for case in (
     complex_numbers, not_finite, joined, after_an_error, going_on_after_an_error, skipped,
     scale_that_changes, overrides, pattern_without_names, parameter_of_another_model,
     model_not_registered, no_ddp, bad_key, overrides_without_values, registered_twice,
-    two_models, subgroup, transport)}
+    two_models, subgroup, subgroup_that_no_one_tells, transport)}

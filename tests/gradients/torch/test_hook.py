@@ -170,10 +170,19 @@ def test_overrides(ranks):
 
 def test_group_of_one(ranks):
     for rank in ranks:
-        expected, found, sent = rank["subgroup"]
+        expected, found = rank["subgroup"]
+        assert len(found) == 3
+        for averages, sent in found:
+            assert close(averages, expected, 1e-6)
+            assert sent == 0
+    assert not equal(ranks[0]["subgroup"][0], ranks[1]["subgroup"][0])
+
+
+def test_hook_is_not_told_the_group(ranks):
+    """As docs/gradients.md says: the group must be given to the state then."""
+    for rank in ranks:
+        expected, found = rank["subgroup_that_no_one_tells"]
         assert close(found, expected, 1e-6)
-        assert sent == 0
-    assert not equal(ranks[0]["subgroup"][1], ranks[1]["subgroup"][1])
 
 
 def test_transport(ranks):
