@@ -10,6 +10,7 @@ from tests.gradients.ranks import RanksFailed, run_ranks
 from bitstep_gradients import AdaQs, ErrorFeedback, make_codec
 from bitstep_gradients.codecs.uniform import Dqsg
 from bitstep_gradients.control.dq_sgd import DqSgd
+from bitstep_gradients.errors import ExchangeError
 from bitstep_gradients.exchange import EXCHANGES, Aggregator
 from bitstep_gradients.exchange.adapting import default_updates
 
@@ -401,6 +402,23 @@ def test_gradients_without_names():
         run_ranks(2, work)
     assert "vectors must be a dictionary" in str(failed.value.errors[1])
     assert "rank 1 failed" in str(failed.value.errors[0])
+
+
+def test_rank_without_gradients_tells_so():
+    """Its word ends the step of the others, and all go on with the same step."""
+    def work(transport):
+        aggregator = Aggregator("dqsg", error_feedback=0.5)
+        for step in range(3):
+            if step != 1:
+                averages(aggregator, transport, step)
+            elif transport.rank == 1:
+                aggregator.tell_failure(transport)
+            else:
+                with pytest.raises(ExchangeError, match="rank 1 failed before it sent anything"):
+                    averages(aggregator, transport, step)
+        return aggregator.step
+
+    assert run_ranks(3, work, timeout_s=5) == [2] * 3
 
 
 def test_codecs_that_adapt_hear_all_ranks():

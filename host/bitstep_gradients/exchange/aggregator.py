@@ -156,6 +156,17 @@ class Aggregator:
         self.step += 1
         return averages
 
+    def tell_failure(self, transport: Transport) -> None:
+        """Take part in a step with the word that this rank has failed and has no gradients, in
+        place of :meth:`average`: the others raise ExchangeError and do not wait.
+
+        Parameters
+        ----------
+        transport : Transport
+        """
+        self.traffic.begin_step()
+        agree(transport, self.traffic, FAILED, 0)
+
     def _refuse(self, statuses, bad) -> None:
         self.n_skipped += 1
         if self.on_bad == "error":

@@ -102,8 +102,6 @@ def test_saved_before_the_first_step(ranks):
 
 
 @pytest.mark.parametrize("case, kind, text", [
-    ("sparse", "TypeError", "make its layer with sparse=False"),
-    ("complex_numbers", "TypeError", "not torch.complex64"),
     ("not_finite", "ValueError", "on rank 1 they have NaN or infinity"),
     ("joined", "ValueError", "on rank 1 they have NaN or infinity"),
     ("pattern_without_names", "ValueError", "call register(ddp_model)"),
@@ -118,6 +116,28 @@ def test_errors(ranks, case, kind, text):
     for rank in ranks:
         assert rank[case][0] == kind
         assert text in rank[case][1]
+
+
+@pytest.mark.parametrize("case, text", [("sparse", "make its layer with sparse=False"),
+                                        ("complex_numbers", "not torch.complex64")])
+def test_gradients_that_are_refused(ranks, case, text):
+    """Each pass ends with the same error, on both ranks, and leaves no gradients."""
+    for rank in ranks:
+        for (errors, is_finite), step in rank[case]:
+            assert [kind for kind, _ in errors] == ["TypeError"] * 2
+            assert all(text in found for _, found in errors)
+            assert (is_finite, step) == (False, 0)
+
+
+@pytest.mark.parametrize("case, kind, text", [
+    ("sparse_on_one_rank", "TypeError", "make its layer with sparse=False"),
+    ("one_rank_not_registered", "ValueError", "the registered model does not have")])
+def test_failure_of_one_rank_ends_the_other_at_once(ranks, case, kind, text):
+    for rank, (expected, part) in enumerate((("ExchangeError", "rank 1 failed"), (kind, text))):
+        errors, is_finite = ranks[rank][case]
+        assert len(errors) == (1 if case == "sparse_on_one_rank" else 2)
+        assert all(found == expected and part in message for found, message in errors)
+        assert not is_finite
 
 
 def test_a_new_model_after_an_error(ranks):
