@@ -223,7 +223,8 @@ class Aggregator:
         entries = [Entry(name, number, shapes[name], codec)
                    for number, (name, codec) in enumerate(chosen.items())]
         if self._loaded is not None:
-            restore_entries(self._loaded, entries, transport.rank, transport.world_size)
+            restore_entries(self._loaded, entries, self.exchange, transport.rank,
+                            transport.world_size)
             self._loaded = None
         self._entries = entries
         self._plain = [Entry(entry.name, entry.number, entry.shape, make_codec("none"))
@@ -247,8 +248,8 @@ class Aggregator:
         if self._loaded is not None:
             return dict(self._loaded)
         rank, n_ranks = self._place or (None, None)
-        return {"step": self.step, "seed": self.seed, "rank": rank, "n_ranks": n_ranks,
-                "tensors": saved_entries(self._entries)}
+        return {"step": self.step, "seed": self.seed, "exchange": repr(self.exchange),
+                "rank": rank, "n_ranks": n_ranks, "tensors": saved_entries(self._entries)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state, before or after the first step.
@@ -257,8 +258,8 @@ class Aggregator:
         ----------
         state : mapping
             A result of :meth:`state_dict`, of the same seed, codecs and tensors. A state with error
-            feedback must be this rank's own; any other can be that of another rank. After one of
-            before the first step, the next step is the first.
+            feedback must be this rank's own, of the same exchange; any other can be that of another
+            rank or exchange. After one of before the first step, the next step is the first.
 
         Raises
         ------
@@ -277,7 +278,7 @@ class Aggregator:
         if not state["tensors"]:
             self._entries, self._loaded, self._place = [], None, None
         elif self._place is not None:
-            restore_entries(state, self._entries, *self._place)
+            restore_entries(state, self._entries, self.exchange, *self._place)
         else:
             self._loaded = dict(state)
         self.step = state["step"]
