@@ -11,6 +11,8 @@ from torch.nn.parallel import DistributedDataParallel  # type: ignore
 
 import bitstep_gradients.torch
 from bitstep_gradients import ErrorFeedback, make_codec
+from bitstep_gradients.exchange import Count
+from bitstep_gradients.exchange.transport import gathered_sizes
 from bitstep_gradients.torch import Compression, TorchTransport
 
 
@@ -423,6 +425,45 @@ def transport(rank):
     return found
 
 
+def counted(rank):
+    """Bytes to and from the other rank in steps, as ``traffic`` has them and as the tensors of the
+    collectives do; the same of gathered messages of some lengths.
+    """
+    bytes_of, real = Count(), (dist.all_gather, dist.all_to_all_single)
+
+    def all_gather(tensors, own, group=None):
+        bytes_of.add(own.numel(), sum(one.numel() for one in tensors) - own.numel())
+        real[0](tensors, own, group=group)
+
+    def all_to_all_single(coming, own, coming_sizes, sizes, group=None):
+        assert (coming_sizes[rank], sizes[rank]) == (0, 0)
+        bytes_of.add(own.numel(), coming.numel())
+        real[1](coming, own, coming_sizes, sizes, group=group)
+
+    found, gathered, own = [], [], TorchTransport()
+    dist.all_gather, dist.all_to_all_single = all_gather, all_to_all_single
+    try:
+        for exchange in ("all_gather", "two-phase"):
+            for codec in ("none", "dqsg", "alq"):
+                model, compression = network(), Compression(codec, exchange=exchange)
+                compression.register(model)
+                for step in range(2):
+                    bytes_of.sent = bytes_of.received = 0
+                    backward(model, rank, step)
+                    total = compression.traffic.step_total()
+                    found.append(((total.sent, total.received),
+                                  (bytes_of.sent, bytes_of.received)))
+        for lengths in ((0, 0), (8, 3), (9, 9), (0, 9), (5, 100_000)):
+            messages = [bytes(length) for length in lengths]
+            bytes_of.sent = bytes_of.received = 0
+            own.all_gather(messages[rank])
+            sizes = gathered_sizes(own, messages)
+            gathered.append(((sizes[rank], sizes[1 - rank]), (bytes_of.sent, bytes_of.received)))
+    finally:
+        dist.all_gather, dist.all_to_all_single = real
+    return found, gathered
+
+
 CASES = {case.__name__: case for case in (
     uncompressed, parameter_without_dimensions, types, near_the_largest_number, views,
     unused_parameters, accumulation, same_as_numpy, saved_before_the_first_step, sparse,
@@ -430,4 +471,4 @@ CASES = {case.__name__: case for case in (
     going_on_after_an_error, skipped, scale_that_changes, overrides, pattern_without_names,
     parameter_of_another_model, model_not_registered, one_rank_not_registered, no_ddp, bad_key,
     overrides_without_values, registered_twice, two_models, subgroup,
-    subgroup_that_no_one_tells, transport)}
+    subgroup_that_no_one_tells, transport, counted)}

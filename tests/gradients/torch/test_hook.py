@@ -209,6 +209,15 @@ def test_transport(ranks):
     assert len(ranks[0]["transport"]) == len(ranks[1]["transport"]) == 6
 
 
+def test_bytes_are_counted_as_they_are_sent(ranks):
+    for rank in ranks:
+        found, gathered = rank["counted"]
+        assert len(found) == 12
+        assert len(gathered) == 5
+        for counted, real in found + gathered:
+            assert counted == real
+
+
 def test_every_case_is_looked_at(ranks):
     with open(__file__, encoding="utf-8") as file:
         text = file.read()
