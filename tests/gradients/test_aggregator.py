@@ -11,9 +11,10 @@ from tests.gradients.ranks import RanksFailed, run_ranks
 from bitstep_gradients import AdaQs, ErrorFeedback, make_codec
 from bitstep_gradients.codecs.uniform import Dqsg
 from bitstep_gradients.control.dq_sgd import DqSgd
-from bitstep_gradients.errors import ExchangeError
+from bitstep_gradients.errors import DivergenceError, ExchangeError
 from bitstep_gradients.exchange import EXCHANGES, Aggregator, TwoPhase
 from bitstep_gradients.exchange.adapting import default_updates
+from bitstep_gradients.exchange.entries import SECOND_PHASE
 
 SHAPES = {"a.weight": (50, 60), "a.bias": (50,), "b.weight": (10, 50), "b.bias": (10,)}
 
@@ -295,11 +296,35 @@ def test_damaged_residual_of_the_last_tensor_changes_no_other():
             for one in tensors.values():
                 one["residual"] = np.zeros_like(one["residual"])
         last[3]["residual"][:] = np.nan
-        with pytest.raises(ValueError, match="tensor 3 must be finite"):
+        with pytest.raises(ValueError, match=r"tensor b\.bias must be finite"):
             aggregator.load_state_dict(state)
         assert repr(aggregator.state_dict()) == before
 
     run_ranks(1, work)
+
+
+@pytest.mark.parametrize("exchange, phase, text", [
+    ("all_gather", 0, r"residual of tensor a\.weight has grown to 100000 times"),
+    ("two-phase", 0, r"residual of tensor a\.weight has grown to 100000 times"),
+    ("two-phase", 1, r"residual of tensor a\.weight \(its average, which the owner sends\) has")])
+def test_residual_that_grows_tells_its_tensor(exchange, phase, text):
+    """On all ranks: the others are told the error of the rank that it belongs to."""
+    def work(transport):
+        aggregator = Aggregator("dqsg", exchange=exchange, error_feedback=True)
+        averages(aggregator, transport, 0)
+        state = aggregator.state_dict()
+        for tensor, one in state["tensors"]["a.weight"]["state"]["tensors"].items():
+            if tensor >= SECOND_PHASE * phase and transport.rank == 1:
+                one["residual"] += np.float32(1e12)
+        aggregator.load_state_dict(state)
+        averages(aggregator, transport, 1)
+
+    with pytest.raises(RanksFailed) as failed:
+        run_ranks(2, work, timeout_s=5)
+    errors = failed.value.errors
+    assert isinstance(errors[1], DivergenceError)
+    assert isinstance(errors[0], ExchangeError)
+    assert all(re.search(text, str(errors[rank])) for rank in range(2))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Container, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from bitstep_gradients.control.feedback import ErrorFeedback
 from bitstep_gradients.exchange.adapting import adapt, default_updates, due_codecs, postpone
 from bitstep_gradients.exchange.agreement import FAILED, FINITE, NOT_FINITE, agree, fingerprint
 from bitstep_gradients.exchange.choices import SMALL, CodecChoice
-from bitstep_gradients.exchange.entries import MAX_RANKS, MAX_TENSORS, Entry
+from bitstep_gradients.exchange.entries import MAX_RANKS, MAX_TENSORS, Entry, name_of_piece
 from bitstep_gradients.exchange.saving import restore_entries, saved_entries
 from bitstep_gradients.exchange.schemes import EXCHANGES, Exchange, TwoPhase
 from bitstep_gradients.exchange.traffic import Traffic
@@ -222,6 +223,9 @@ class Aggregator:
         chosen = self._choice.for_tensors(sizes, codecs)
         entries = [Entry(name, number, shapes[name], codec)
                    for number, (name, codec) in enumerate(chosen.items())]
+        for entry in entries:
+            if isinstance(entry.codec, ErrorFeedback):
+                entry.codec.name_of = partial(name_of_piece, entry.name)
         if self._loaded is not None:
             restore_entries(self._loaded, entries, self.exchange, transport.rank,
                             transport.world_size)
