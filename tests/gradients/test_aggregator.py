@@ -1,5 +1,6 @@
 """State of an exchange: restored runs, skipped steps, choices of codecs, codecs that adapt."""
 
+import re
 from copy import deepcopy
 from typing import Any
 
@@ -10,8 +11,10 @@ from tests.gradients.ranks import RanksFailed, run_ranks
 from bitstep_gradients import AdaQs, ErrorFeedback, make_codec
 from bitstep_gradients.codecs.uniform import Dqsg
 from bitstep_gradients.control.dq_sgd import DqSgd
-from bitstep_gradients.exchange import EXCHANGES, Aggregator
+from bitstep_gradients.errors import DivergenceError, ExchangeError
+from bitstep_gradients.exchange import EXCHANGES, Aggregator, TwoPhase
 from bitstep_gradients.exchange.adapting import default_updates
+from bitstep_gradients.exchange.entries import SECOND_PHASE
 
 SHAPES = {"a.weight": (50, 60), "a.bias": (50,), "b.weight": (10, 50), "b.bias": (10,)}
 
@@ -192,6 +195,81 @@ def test_state_of_another_rank():
         load(state)
 
 
+OF_FEEDBACK = {"codec": "dqsg", "bits": 4, "bucket_size": 64, "error_feedback": 0.5}
+
+
+def load(state, is_open, **settings):
+    """Load a state of rank 0 of 2 on rank 0, before its first step or after it, and go on."""
+    def work(transport):
+        aggregator = Aggregator(**settings)
+        if is_open:
+            averages(aggregator, transport, 0)
+        if transport.rank == 0:
+            aggregator.load_state_dict(state)
+        else:
+            aggregator.step = 1
+        averages(aggregator, transport, 1)
+
+    run_ranks(2, work, timeout_s=5)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("settings, text", [
+    ({"exchange": "all_gather"}, ("feedback of <exchange two-phase, .*>, and this has <exchange "
+                                  "all_gather, .*Give the same exchange")),
+    ({"exchange": TwoPhase(precision="float32")}, "and this has .*precision='float32'"),
+    ({"bits": 3}, r"state of a\.weight is of .*parameter=7.* the model has .*parameter=3, "),
+    ({"bucket_size": 32}, "bucket_size=64, .* the model has .*bucket_size=32, .*same settings"),
+    ({"payload": "huffman"}, "payload='fixed'.* the model has .*payload='huffman'"),
+    ({"error_feedback": 0.25}, "weight=0.5, and the model has .* weight=0.25; give")])
+def test_state_of_other_settings(settings, text, is_open):
+    state = saved(exchange="two-phase", **OF_FEEDBACK)
+    same = {"exchange": "two-phase", **OF_FEEDBACK}
+    load(state, is_open, **same)
+    with pytest.raises(RanksFailed) as failed:
+        load(state, is_open, **{**same, **settings})
+    assert isinstance(failed.value.errors[0], ValueError)
+    assert re.search(text, str(failed.value.errors[0]))
+
+
+def test_state_without_error_feedback_fits_every_exchange():
+    for exchange, other in (EXCHANGES, reversed(EXCHANGES)):
+        load(saved(exchange=exchange), False, codec="dqsg", exchange=other)
+    with pytest.raises(RanksFailed, match=r"parameter=1.* the model has .*parameter=7"):
+        load(saved(), False, codec="dqsg", bits=4)
+    with pytest.raises(RanksFailed, match=r"parameter=8.* the model has .*parameter=16"):
+        load(saved(codec="alq"), False, codec="alq", bits=4)
+
+
+def test_older_state_that_does_not_tell_its_settings():
+    state = saved(exchange="two-phase", **OF_FEEDBACK)
+    del state["exchange"]
+    for one in state["tensors"].values():
+        del one["settings"]
+    load(state, False, exchange="two-phase", **OF_FEEDBACK)
+    load(state, True, exchange="two-phase", **OF_FEEDBACK)
+
+
+class Turning(Adapting):
+    """A codec whose number in the header, and so its text, follows its state."""
+
+    @property
+    def parameter(self):
+        return 2 + int(self.total > 0)
+
+
+def test_text_of_a_codec_may_follow_its_state():
+    settings = {"codec": Turning(), "update_at": (0, 1)}
+    state = saved(**settings)
+
+    def work(transport):
+        aggregator = Aggregator(**settings)
+        aggregator.load_state_dict(state)
+        averages(aggregator, transport, 1)
+
+    run_ranks(2, work)
+
+
 def test_error_while_loading_changes_nothing():
     """The last tensor's state does not fit: the first keeps its own."""
     def work(transport):
@@ -218,11 +296,35 @@ def test_damaged_residual_of_the_last_tensor_changes_no_other():
             for one in tensors.values():
                 one["residual"] = np.zeros_like(one["residual"])
         last[3]["residual"][:] = np.nan
-        with pytest.raises(ValueError, match="tensor 3 must be finite"):
+        with pytest.raises(ValueError, match=r"tensor b\.bias must be finite"):
             aggregator.load_state_dict(state)
         assert repr(aggregator.state_dict()) == before
 
     run_ranks(1, work)
+
+
+@pytest.mark.parametrize("exchange, phase, text", [
+    ("all_gather", 0, r"residual of tensor a\.weight has grown to 100000 times"),
+    ("two-phase", 0, r"residual of tensor a\.weight has grown to 100000 times"),
+    ("two-phase", 1, r"residual of tensor a\.weight \(its average, which the owner sends\) has")])
+def test_residual_that_grows_tells_its_tensor(exchange, phase, text):
+    """On all ranks: the others are told the error of the rank that it belongs to."""
+    def work(transport):
+        aggregator = Aggregator("dqsg", exchange=exchange, error_feedback=True)
+        averages(aggregator, transport, 0)
+        state = aggregator.state_dict()
+        for tensor, one in state["tensors"]["a.weight"]["state"]["tensors"].items():
+            if tensor >= SECOND_PHASE * phase and transport.rank == 1:
+                one["residual"] += np.float32(1e12)
+        aggregator.load_state_dict(state)
+        averages(aggregator, transport, 1)
+
+    with pytest.raises(RanksFailed) as failed:
+        run_ranks(2, work, timeout_s=5)
+    errors = failed.value.errors
+    assert isinstance(errors[1], DivergenceError)
+    assert isinstance(errors[0], ExchangeError)
+    assert all(re.search(text, str(errors[rank])) for rank in range(2))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
@@ -401,6 +503,23 @@ def test_gradients_without_names():
         run_ranks(2, work)
     assert "vectors must be a dictionary" in str(failed.value.errors[1])
     assert "rank 1 failed" in str(failed.value.errors[0])
+
+
+def test_rank_without_gradients_tells_so():
+    """Its word ends the step of the others, and all go on with the same step."""
+    def work(transport):
+        aggregator = Aggregator("dqsg", error_feedback=0.5)
+        for step in range(3):
+            if step != 1:
+                averages(aggregator, transport, step)
+            elif transport.rank == 1:
+                aggregator.tell_failure(transport)
+            else:
+                with pytest.raises(ExchangeError, match="rank 1 failed before it sent anything"):
+                    averages(aggregator, transport, step)
+        return aggregator.step
+
+    assert run_ranks(3, work, timeout_s=5) == [2] * 3
 
 
 def test_codecs_that_adapt_hear_all_ranks():

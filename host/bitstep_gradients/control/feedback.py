@@ -1,5 +1,6 @@
 """Error feedback: what a message lost is added to the next gradient."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
@@ -79,6 +80,11 @@ class ErrorFeedback(Wrapped):
     ------
     TypeError, ValueError
         For something else than a codec, one that has error feedback, or a weight outside its range.
+
+    Attributes
+    ----------
+    name_of : callable
+        Name of a tensor by its number, for errors.
     """
 
     def __init__(self, codec: Codec, *, weight: float = 1.0):
@@ -88,6 +94,7 @@ class ErrorFeedback(Wrapped):
         if not is_number(weight) or not 0 < weight <= 1:
             raise ValueError(f"weight must be greater than 0 and at most 1, not {weight!r}")
         self.weight = float(weight)
+        self.name_of: Callable[[int], str] = "tensor {}".format
         self._entries: dict[int, Entry] = {}
         self._rank: int | None = None
 
@@ -122,9 +129,9 @@ class ErrorFeedback(Wrapped):
         if residual is None:
             residual = np.zeros(values.shape, np.float32)
         if residual.shape != values.shape:
-            raise ValueError(f"tensor {key.tensor} has a residual of shape {residual.shape}, and "
-                             f"the vector has {values.shape}; give every tensor a number of its "
-                             "own, or call reset() if the model has changed")
+            raise ValueError(f"{self.name_of(key.tensor)} has a residual of shape "
+                             f"{residual.shape}, and the vector has {values.shape}; give every "
+                             "tensor a number of its own, or call reset() if the model has changed")
         weight = np.float32(self.weight)
         corrected = _clipped(values, weight * residual)
         message = self.codec.encode(corrected, key, side)
@@ -135,9 +142,9 @@ class ErrorFeedback(Wrapped):
         pending = _clipped((np.float32(1) - weight) * residual, lost)
         if sum_of_squares(pending) > GROWTH * largest:
             raise DivergenceError(
-                f"the residual of tensor {key.tensor} has grown to {GROWTH**0.5:g} times the "
-                "largest gradient: a message loses more than it sends; take more levels, smaller "
-                f"buckets, or a weight below 2 / (1 + gamma) instead of {self.weight:g} "
+                f"the residual of {self.name_of(key.tensor)} has grown to {GROWTH**0.5:g} times "
+                "the largest gradient: a message loses more than it sends; take more levels, "
+                f"smaller buckets, or a weight below 2 / (1 + gamma) instead of {self.weight:g} "
                 "(docs/gradients.md)")
         if entry.step != key.step:
             entry.keep()
@@ -224,14 +231,22 @@ class ErrorFeedback(Wrapped):
         if set(state) != {"codec", "tensors"}:
             raise ValueError("the state of error feedback has codec and tensors, not "
                              f"{', '.join(map(str, state)) or 'nothing'}")
-        restored = {int(tensor): Entry(_restored(tensor, one["residual"]),
+        restored = {int(tensor): Entry(self._restored(tensor, one["residual"]),
                                        None if one["pending"] is None
-                                       else _restored(tensor, one["pending"]), int(one["step"]),
+                                       else self._restored(tensor, one["pending"]),
+                                       int(one["step"]),
                                        float(one["largest"]),       # older states have no before
                                        float(one.get("before", one["largest"])))
                     for tensor, one in state["tensors"].items()}
         self.codec.load_state_dict(state["codec"])
         self._entries, self._rank = restored, None
+
+    def _restored(self, tensor: Any, values: Any) -> np.ndarray:
+        residual = np.array(values, np.float32)
+        if not np.isfinite(residual).all():
+            raise ValueError(f"the residual of {self.name_of(int(tensor))} must be finite; the "
+                             "state is damaged")
+        return residual
 
 
 def residual_bound(gamma: float, weight: float = 1.0, *, unbiased: bool = True) -> float:
@@ -267,10 +282,3 @@ def _clipped(first: np.ndarray, second: "np.ndarray | np.float32") -> np.ndarray
     """Sum in float32, clipped where it would be infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(np.clip(first + second, -LARGEST, LARGEST), np.float32)
-
-
-def _restored(tensor: object, values: Any) -> np.ndarray:
-    residual = np.array(values, np.float32)
-    if not np.isfinite(residual).all():
-        raise ValueError(f"the residual of tensor {tensor} must be finite; the state is damaged")
-    return residual

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Container, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from bitstep_gradients.control.feedback import ErrorFeedback
 from bitstep_gradients.exchange.adapting import adapt, default_updates, due_codecs, postpone
 from bitstep_gradients.exchange.agreement import FAILED, FINITE, NOT_FINITE, agree, fingerprint
 from bitstep_gradients.exchange.choices import SMALL, CodecChoice
-from bitstep_gradients.exchange.entries import MAX_RANKS, MAX_TENSORS, Entry
+from bitstep_gradients.exchange.entries import MAX_RANKS, MAX_TENSORS, Entry, name_of_piece
 from bitstep_gradients.exchange.saving import restore_entries, saved_entries
 from bitstep_gradients.exchange.schemes import EXCHANGES, Exchange, TwoPhase
 from bitstep_gradients.exchange.traffic import Traffic
@@ -156,6 +157,17 @@ class Aggregator:
         self.step += 1
         return averages
 
+    def tell_failure(self, transport: Transport) -> None:
+        """Take part in a step with the word that this rank has failed and has no gradients, in
+        place of :meth:`average`: the others raise ExchangeError and do not wait.
+
+        Parameters
+        ----------
+        transport : Transport
+        """
+        self.traffic.begin_step()
+        agree(transport, self.traffic, FAILED, 0)
+
     def _refuse(self, statuses, bad) -> None:
         self.n_skipped += 1
         if self.on_bad == "error":
@@ -211,8 +223,12 @@ class Aggregator:
         chosen = self._choice.for_tensors(sizes, codecs)
         entries = [Entry(name, number, shapes[name], codec)
                    for number, (name, codec) in enumerate(chosen.items())]
+        for entry in entries:
+            if isinstance(entry.codec, ErrorFeedback):
+                entry.codec.name_of = partial(name_of_piece, entry.name)
         if self._loaded is not None:
-            restore_entries(self._loaded, entries, transport.rank, transport.world_size)
+            restore_entries(self._loaded, entries, self.exchange, transport.rank,
+                            transport.world_size)
             self._loaded = None
         self._entries = entries
         self._plain = [Entry(entry.name, entry.number, entry.shape, make_codec("none"))
@@ -236,8 +252,8 @@ class Aggregator:
         if self._loaded is not None:
             return dict(self._loaded)
         rank, n_ranks = self._place or (None, None)
-        return {"step": self.step, "seed": self.seed, "rank": rank, "n_ranks": n_ranks,
-                "tensors": saved_entries(self._entries)}
+        return {"step": self.step, "seed": self.seed, "exchange": repr(self.exchange),
+                "rank": rank, "n_ranks": n_ranks, "tensors": saved_entries(self._entries)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state, before or after the first step.
@@ -246,8 +262,8 @@ class Aggregator:
         ----------
         state : mapping
             A result of :meth:`state_dict`, of the same seed, codecs and tensors. A state with error
-            feedback must be this rank's own; any other can be that of another rank. After one of
-            before the first step, the next step is the first.
+            feedback must be this rank's own, of the same exchange; any other can be that of another
+            rank or exchange. After one of before the first step, the next step is the first.
 
         Raises
         ------
@@ -266,7 +282,7 @@ class Aggregator:
         if not state["tensors"]:
             self._entries, self._loaded, self._place = [], None, None
         elif self._place is not None:
-            restore_entries(state, self._entries, *self._place)
+            restore_entries(state, self._entries, self.exchange, *self._place)
         else:
             self._loaded = dict(state)
         self.step = state["step"]

@@ -4,7 +4,7 @@ import zlib
 
 from bitstep_gradients.errors import ExchangeError, MessageError
 from bitstep_gradients.exchange.traffic import Traffic
-from bitstep_gradients.exchange.transport import Transport
+from bitstep_gradients.exchange.transport import Transport, gathered_sizes
 
 FINITE, NOT_FINITE, FAILED = 0, 1, 2
 _SIZE = 5               # bytes: the status, and the facts
@@ -41,10 +41,10 @@ def agree(transport: Transport, traffic: Traffic, status: int, facts: int) -> li
         rank's, has other facts.
     """
     messages = transport.all_gather(_message(status, facts, transport.rank))
-    for rank, message in enumerate(messages):
+    for rank, size in enumerate(gathered_sizes(transport, messages)):
         own = rank == transport.rank
-        traffic.add_frame([], [], len(message) + transport.overhead,
-                          sent=transport.world_size - 1 if own else 0, received=0 if own else 1)
+        traffic.add_frame([], [], size, sent=transport.world_size - 1 if own else 0,
+                          received=0 if own else 1)
     strange = [rank for rank, message in enumerate(messages)
                if len(message) != _SIZE or message[0] > FAILED]
     if strange and status != FAILED:

@@ -14,7 +14,7 @@ from bitstep_gradients.exchange.frames import (
     split_frame,
 )
 from bitstep_gradients.exchange.traffic import Traffic
-from bitstep_gradients.exchange.transport import Transport
+from bitstep_gradients.exchange.transport import Transport, gathered_sizes
 from bitstep_gradients.keys import Key
 from bitstep_gradients.wire.header import bound
 
@@ -53,11 +53,11 @@ def gather(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Pie
     check_frames(frames, error)
     rows = [_bound(row, split_frame(frame, len(row), rank), key, rank)
             for rank, (frame, row) in enumerate(zip(frames, pieces, strict=True))]
+    sizes = gathered_sizes(transport, frames)
     for rank, (row, messages) in enumerate(zip(pieces, rows, strict=True)):
         own = rank == transport.rank
-        traffic.add_frame(_names(row), messages, len(frames[rank]) + transport.overhead,
-                          sent=transport.world_size - 1 if own else 0, received=0 if own else 1,
-                          own=own)
+        traffic.add_frame(_names(row), messages, sizes[rank], own=own,
+                          sent=transport.world_size - 1 if own else 0, received=0 if own else 1)
     return rows
 
 

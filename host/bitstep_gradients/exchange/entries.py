@@ -103,6 +103,12 @@ class Piece:
         return self.entry.side.reshape(-1)[self.start:self.stop]
 
 
+def name_of_piece(name: str, tensor: int) -> str:
+    """Name of a piece of the tensor ``name`` by its number in a key, for errors."""
+    owned = " (its average, which the owner sends)" if tensor >= SECOND_PHASE else ""
+    return f"tensor {name}{owned}"
+
+
 def cut(entries: Sequence[Entry], n_ranks: int) -> list[list[Piece]]:
     """Cut tensors into slices.
 

@@ -6,23 +6,31 @@ from typing import Any
 
 import numpy as np
 
+from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.feedback import ErrorFeedback
 from bitstep_gradients.exchange.entries import Entry
+from bitstep_gradients.exchange.schemes import Exchange
 
 
 def saved_entries(entries: Sequence[Entry]) -> dict[str, Any]:
-    """States of tensors by name: the name of the codec, its state, shape, side information, and
-    if its update is late.
+    """States of tensors by name: the name of the codec, its settings, its state, shape, side
+    information, and if its update is late.
     """
     return {entry.name: {
-        "codec": entry.codec.name, "shape": list(entry.shape),
+        "codec": entry.codec.name, "settings": _settings(entry.codec), "shape": list(entry.shape),
         "has_feedback": isinstance(entry.codec, ErrorFeedback), "state": entry.codec.state_dict(),
         "side": None if entry.side is None else entry.side.copy(), "is_late": entry.is_late}
         for entry in entries}
 
 
-def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: int,
-                    n_ranks: int) -> None:
+def _settings(codec: Codec) -> str:
+    """Settings of a codec as text, the same in every process: ranks compare the first part."""
+    weight = f", weight={codec.weight!r}" if isinstance(codec, ErrorFeedback) else ""
+    return f"{codec!r}{weight}"
+
+
+def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], exchange: Exchange,
+                    rank: int, n_ranks: int) -> None:
     """Restore states of tensors; all of them or, after an error, none.
 
     Parameters
@@ -30,13 +38,14 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: in
     state : mapping
         See :meth:`bitstep_gradients.exchange.Aggregator.state_dict`.
     entries : sequence of Entry
+    exchange : Exchange
     rank, n_ranks : int
         Of the process that restores.
 
     Raises
     ------
     ValueError
-        For other tensors or codecs, or error feedback of another rank or number of ranks.
+        For other tensors or codecs, or error feedback of another exchange, rank or number of ranks.
     """
     saved = state["tensors"]
     if list(saved) != [entry.name for entry in entries]:
@@ -53,6 +62,11 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: in
         raise ValueError(f"the state has the error feedback of rank {state['rank']} of "
                          f"{state['n_ranks']}, and this is rank {rank} of {n_ranks}; save the "
                          "state of every rank, and load its own on each")
+    scheme = state.get("exchange", repr(exchange))          # older states do not tell
+    if has_feedback and scheme != repr(exchange):
+        raise ValueError(f"the state has the error feedback of {scheme}, and this has {exchange}; "
+                         "residuals belong to what an exchange sends. Give the same exchange, or "
+                         "load no state: residuals and codecs begin anew then")
     codecs = []
     for entry in entries:
         one = saved[entry.name]
@@ -61,7 +75,18 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: in
         if stored != own:
             raise ValueError(f"the state of {entry.name} has codec, shape and error feedback "
                              f"{stored}, and the model has {own}; give the same settings")
-        deepcopy(entry.codec).load_state_dict(one["state"])     # an error changes nothing
+        restored, error = deepcopy(entry.codec), None           # an error changes nothing
+        try:
+            restored.load_state_dict(one["state"])
+        except ValueError as failure:
+            error = failure
+        found = _settings(restored)         # of the same state: a codec's text may depend on it
+        if one.get("settings", found) != found:                 # older states do not tell
+            raise ValueError(f"the state of {entry.name} is of {one['settings']}, and the model "
+                             f"has {found}; give the same settings, or load no state: residuals "
+                             "and codecs begin anew then") from error
+        if error is not None:
+            raise error
         codecs.append((entry, one))
     for entry, one in codecs:
         entry.codec.load_state_dict(one["state"])

@@ -8,7 +8,11 @@ from bitstep.checks import check_integer
 
 
 class Transport(Protocol):
-    """Collective operations on bytes. Every rank must call the same ones in the same order."""
+    """Collective operations on bytes. Every rank must call the same ones in the same order.
+
+    A transport may have an integer ``short``, too: messages of an ``all_gather`` that all have at
+    most so many bytes travel within the overhead.
+    """
 
     rank: int
     world_size: int
@@ -21,6 +25,12 @@ class Transport(Protocol):
     def all_to_all(self, messages: Sequence[bytes]) -> list[bytes]:
         """Send message i to rank i; return what each rank sent here, in their order."""
         ...
+
+
+def gathered_sizes(transport: Transport, messages: Sequence[bytes]) -> list[int]:
+    """Bytes that each message of an ``all_gather`` costs from its rank to one other rank."""
+    is_within = max(map(len, messages)) <= getattr(transport, "short", 0)
+    return [transport.overhead + (0 if is_within else len(one)) for one in messages]
 
 
 class ThreadTransport:

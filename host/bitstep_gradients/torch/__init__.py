@@ -1,7 +1,7 @@
 """Gradients of few bits in torch's DistributedDataParallel; needs torch.
 
     state = bitstep_gradients.torch.Compression("dqsg", bits=4)
-    ddp_model.register_comm_hook(state, bitstep_gradients.torch.hook)
+    state.register(ddp_model)
 """
 
 try:

@@ -32,7 +32,8 @@ class Compression(Aggregator):
         Codecs of some parameters: by the parameter itself, or by a pattern of names
         (``"fc1.*"``), which needs :meth:`register`.
     process_group : torch.distributed.ProcessGroup, optional
-        Group of the ranks; :meth:`register` takes the model's, and None is the default group.
+        Group of the ranks; None: :meth:`register` takes the model's. ``register_comm_hook`` does
+        not tell it: None is the default group there, whatever the model's is.
     **settings
         ``exchange``, ``error_feedback``, ``warmup_steps``, ``min_size``, ``on_bad``, ``update_at``
         and ``seed`` of :class:`bitstep_gradients.exchange.Aggregator`, and options of the codec.
@@ -66,9 +67,11 @@ class Compression(Aggregator):
         self._names: dict[int, str] = {}            # by the identity of a parameter
         self._is_registered = False
         self._buckets: list[tuple[Any, Any]] = []   # with their futures, until the last one
+        self._refused: TypeError | None = None      # of one of these buckets
 
     def register(self, model) -> None:
-        """Make this the communication hook of a model, with the names of its parameters.
+        """Make this the communication hook of a model, with the names of its parameters and its
+        process group (unless ``process_group`` was given).
 
         Parameters
         ----------
@@ -108,13 +111,17 @@ class Compression(Aggregator):
         Raises
         ------
         ValueError, TypeError, bitstep_gradients.ExchangeError
-            See :meth:`bitstep_gradients.exchange.Aggregator.average`.
+            At the end of the backward pass, and on all ranks: for sparse or complex gradients; see
+            :meth:`bitstep_gradients.exchange.Aggregator.average`.
         """
-        if bucket.index() == 0:
-            self._buckets.clear()       # of a step that an error ended
+        if bucket.index() == 0:         # what is left is of a step that an error ended
+            self._buckets, self._refused = [], None
         buffer = bucket.buffer()
-        for tensor in (buffer, *bucket.parameters()):   # buffers hold complex numbers as pairs
-            check_tensor(tensor)
+        try:
+            for tensor in (buffer, *bucket.parameters()):   # buffers hold complex numbers as pairs
+                check_tensor(tensor)
+        except TypeError as error:      # the other ranks hear of it in the exchange
+            self._refused = self._refused or error
         on_gpu = buffer.device.type != "cpu"
         future = torch.futures.Future(devices=[buffer.device] if on_gpu else None)
         self._buckets.append((bucket, future))
@@ -137,9 +144,10 @@ class Compression(Aggregator):
                 for name, gradient in self._named(buckets):
                     gradient.copy_(in_range(averages[name], gradient.dtype))
             for bucket, future in buckets:
+                buffer = bucket.buffer()
                 if averages is None:
-                    bucket.buffer().fill_(float("nan"))
-                future.set_result(bucket.buffer())
+                    (buffer._values() if buffer.is_sparse else buffer).fill_(float("nan"))
+                future.set_result(buffer)
 
     def _named(self, buckets):
         """Names of the buckets' parameters, and their gradients."""
@@ -149,14 +157,22 @@ class Compression(Aggregator):
 
     def _averages(self, buckets):
         """Averages of gradients by name, as tensors; None if the step is skipped."""
-        gradients = dict(self._named(buckets))
-        averages = self.average(
-            TorchTransport(self.process_group, buckets[0][0].buffer().device),
-            # In the order of the model's parameters.
-            {name: to_vector(gradients[name]) for name in self._parameters if name in gradients},
-            codecs=self._own_codecs())
+        transport = TorchTransport(self.process_group, buckets[0][0].buffer().device)
+        try:
+            vectors, codecs = self._vectors(buckets), self._own_codecs()
+        except Exception:
+            self.tell_failure(transport)
+            raise
+        averages = self.average(transport, vectors, codecs=codecs)
         return None if averages is None else {name: torch.from_numpy(one)
                                               for name, one in averages.items()}
+
+    def _vectors(self, buckets):
+        """Gradients by name, in the order of the model's parameters. Raise what a bucket met."""
+        if self._refused is not None:
+            raise self._refused
+        gradients = dict(self._named(buckets))
+        return {name: to_vector(gradients[name]) for name in self._parameters if name in gradients}
 
     def _name(self, parameter) -> str:
         """Name of a parameter: the model's, or its place in the first step."""
@@ -215,9 +231,12 @@ def _raise_after_backward(error: Exception) -> None:
 def hook(state: Compression, bucket):
     """Communication hook: ``ddp_model.register_comm_hook(state, hook)``.
 
+    It is told neither names nor process group; :meth:`Compression.register` takes both.
+
     Parameters
     ----------
     state : Compression
+        With ``process_group`` for a model that has one.
     bucket : torch.distributed.GradBucket
 
     Returns

@@ -26,7 +26,7 @@ class TorchTransport:
         Where the tensors of the collectives live: the CPU for gloo, this rank's GPU for nccl.
     """
 
-    overhead = SLOT
+    overhead, short = SLOT, SHORT
 
     def __init__(self, group=None, device="cpu"):
         self.rank, self.world_size = dist.get_rank(group), dist.get_world_size(group)

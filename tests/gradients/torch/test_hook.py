@@ -102,8 +102,6 @@ def test_saved_before_the_first_step(ranks):
 
 
 @pytest.mark.parametrize("case, kind, text", [
-    ("sparse", "TypeError", "make its layer with sparse=False"),
-    ("complex_numbers", "TypeError", "not torch.complex64"),
     ("not_finite", "ValueError", "on rank 1 they have NaN or infinity"),
     ("joined", "ValueError", "on rank 1 they have NaN or infinity"),
     ("pattern_without_names", "ValueError", "call register(ddp_model)"),
@@ -118,6 +116,28 @@ def test_errors(ranks, case, kind, text):
     for rank in ranks:
         assert rank[case][0] == kind
         assert text in rank[case][1]
+
+
+@pytest.mark.parametrize("case, text", [("sparse", "make its layer with sparse=False"),
+                                        ("complex_numbers", "not torch.complex64")])
+def test_gradients_that_are_refused(ranks, case, text):
+    """Each pass ends with the same error, on both ranks, and leaves no gradients."""
+    for rank in ranks:
+        for (errors, is_finite), step in rank[case]:
+            assert [kind for kind, _ in errors] == ["TypeError"] * 2
+            assert all(text in found for _, found in errors)
+            assert (is_finite, step) == (False, 0)
+
+
+@pytest.mark.parametrize("case, kind, text", [
+    ("sparse_on_one_rank", "TypeError", "make its layer with sparse=False"),
+    ("one_rank_not_registered", "ValueError", "the registered model does not have")])
+def test_failure_of_one_rank_ends_the_other_at_once(ranks, case, kind, text):
+    for rank, (expected, part) in enumerate((("ExchangeError", "rank 1 failed"), (kind, text))):
+        errors, is_finite = ranks[rank][case]
+        assert len(errors) == (1 if case == "sparse_on_one_rank" else 2)
+        assert all(found == expected and part in message for found, message in errors)
+        assert not is_finite
 
 
 def test_a_new_model_after_an_error(ranks):
@@ -170,14 +190,32 @@ def test_overrides(ranks):
 
 def test_group_of_one(ranks):
     for rank in ranks:
-        expected, found, sent = rank["subgroup"]
+        expected, found = rank["subgroup"]
+        assert len(found) == 3
+        for averages, sent in found:
+            assert close(averages, expected, 1e-6)
+            assert sent == 0
+    assert not equal(ranks[0]["subgroup"][0], ranks[1]["subgroup"][0])
+
+
+def test_hook_is_not_told_the_group(ranks):
+    """As docs/gradients.md says: the group must be given to the state then."""
+    for rank in ranks:
+        expected, found = rank["subgroup_that_no_one_tells"]
         assert close(found, expected, 1e-6)
-        assert sent == 0
-    assert not equal(ranks[0]["subgroup"][1], ranks[1]["subgroup"][1])
 
 
 def test_transport(ranks):
     assert len(ranks[0]["transport"]) == len(ranks[1]["transport"]) == 6
+
+
+def test_bytes_are_counted_as_they_are_sent(ranks):
+    for rank in ranks:
+        found, gathered = rank["counted"]
+        assert len(found) == 12
+        assert len(gathered) == 5
+        for counted, real in found + gathered:
+            assert counted == real
 
 
 def test_every_case_is_looked_at(ranks):
