@@ -65,8 +65,12 @@ def part_score(local: Any, source: Sequence[Any]) -> PartScore:
     weights = np.ones(n_rows) if part.weights is None else part.weights
     weight = float(weights.sum())
     if classes:
-        return PartScore(n_rows, weight, float(accuracy_score(
-            targets, predicted, sample_weight=weights, normalize=False)))
+        try:
+            good = accuracy_score(targets, predicted, sample_weight=weights, normalize=False)
+        except ValueError as error:     # numbers beside names
+            raise DataError(f"{part.where}: labels must be of the kind that the model was trained "
+                            f"on, {predicted.dtype}, not {targets.dtype} ({error})") from error
+        return PartScore(n_rows, weight, float(good))
     if not weight:
         return PartScore(n_rows, weight)
     mean = np.average(targets, axis=0, weights=weights)

@@ -144,3 +144,10 @@ def test_a_data_frame_with_labels_in_memory(client, kept):
     model = fitted(client, kept, LowPrecisionRegressor, framed, X, Y)
     with pytest.raises(DataError, match=r"y must be a dask.array or a dask.dataframe, not ndarray"):
         model.score(framed(X, 200), Y)
+
+
+def test_labels_of_another_kind_name_their_partition(client, kept):
+    model = fitted(client, kept, LowPrecisionClassifier, chunked, ROWS, NUMBERS)
+    with pytest.raises(DataError, match=r"Partition \d: labels must be of the kind that the model "
+                       r"was trained on, int64, not <U10 "):
+        model.score(chunked(ROWS, 100), chunked(NAMES, 100))
