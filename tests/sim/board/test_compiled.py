@@ -26,8 +26,8 @@ MIB = 1 << 20
 def board(request):
     devices = []
 
-    def make(bus_width=64, **options):
-        devices.append(fixture_device(bus_width, **{"memory_bytes": 64 * MIB} | options))
+    def make(bus_width=64, memory_bytes=64 * MIB, **options):
+        devices.append(fixture_device(bus_width, memory_bytes=memory_bytes, **options))
         return devices[-1]
 
     yield make
