@@ -75,11 +75,11 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
     except RangeOverflowError as error:
         return {**result, "status": str(error)}
     counters = report_counters(model.counters)
+    fetched = counters["refetched_rows"] if contestant.refetch else None
     return {**result, "status": "ok",
             **race.judged(model.coefs, model.intercepts, model.weights),
             **_measured(counters, cycles, profile.clock_hz),
-            "refetched": counters["refetched_rows"] / (counters["beats"] // beats)
-            if contestant.refetch else None}
+            "refetched": None if fetched is None else fetched / (counters["beats"] // beats)}
 
 
 def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, Any]:

@@ -58,6 +58,24 @@ def test_models(tmp_path, capsys, model, loss, bits, encoding):
     assert right > 0.94
 
 
+@pytest.mark.parametrize("bits", [3, 4])
+def test_training_that_starts_again_tells_what_is_known(tmp_path, capsys, bits):
+    """Of a run that left its range: its cycles, unless it fetches rows again."""
+    path = tmp_path / "run.json"
+    assert main(["train", "breast_cancer", "--model", "svm", "--bits", str(bits), "--step", "50",
+                 "--epochs", "2", "--device", "cpu", "--report", str(path),
+                 *["--no-refetch"] * (bits == 4)]) == 0
+    found = json.loads(path.read_text())
+    assert found["restarts"]
+    counters, shown = found["counters"], capsys.readouterr().out
+    assert counters["overflows"] is None
+    assert counters["beats"] > 2 * 569
+    assert ("Pipeline, by the cycle model" in shown) == (counters["cycles"] is not None) \
+        == (bits == 4)
+    assert ("how many rows were read again is not known" in shown) \
+        == (counters["refetched_rows"] is None) == (bits == 3)
+
+
 def test_refetched_rows(tmp_path, capsys):
     """The line on refetching; it uses every row as a training at 16 bits would."""
     options = ("breast_cancer", "--model", "svm", "--epochs", 20, "--schedule", "inverse", "--bits")

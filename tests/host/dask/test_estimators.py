@@ -61,7 +61,7 @@ def test_several_targets_and_columns_in_chunks(client):
     expected = train_parts(ordinary(model), make_parts(X, targets, [0, 221, 442]), shard_rows=100)
     np.testing.assert_array_equal(model.coef_, expected.coefs[-1])
     assert model.n_shards_ == 6
-    predicted = model.predict(chunked(X, 221, 221))
+    predicted = model.predict(da.from_array(X, chunks=(221, 5)))
     assert predicted.shape == (442, 2)
     np.testing.assert_allclose(predicted.compute(scheduler=client), X @ model.coef_.T
                                + model.intercept_)
