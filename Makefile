@@ -165,7 +165,7 @@ bitstream-check: $(VENV)/.stamp ## that the sources give what bitstreams/ says, 
 
 PROVER := $(VENV)/.stamp $(VENV)/.stamp-formal
 
-prove: $(PROVER)                ## proofs of the RTL, with limits on time; some minutes, but of netlists that changed alone
+prove: $(PROVER)                ## proofs of the RTL, with limits on time; some minutes, seconds if proved before
 	$(BIN)/python -m bitstep_sim.proofs --jobs $(JOBS)
 
 prove-all: $(PROVER)            ## all proofs anew, those that take longest among them

@@ -246,8 +246,11 @@ def test_older_state_that_does_not_tell_its_settings():
     del state["exchange"]
     for one in state["tensors"].values():
         del one["settings"]
-    load(state, False, exchange="two-phase", **OF_FEEDBACK)
-    load(state, True, exchange="two-phase", **OF_FEEDBACK)
+    for is_open in (False, True):
+        load(state, is_open, exchange="two-phase", **OF_FEEDBACK)
+    # What it does tell is compared.
+    with pytest.raises(RanksFailed, match="codec, shape and error feedback"):
+        load(state, True, exchange="two-phase", **{**OF_FEEDBACK, "codec": "qsgd"})
 
 
 class Turning(Adapting):

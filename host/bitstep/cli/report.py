@@ -215,8 +215,8 @@ def _refetched(report):
     visited = counters["beats"] // config.rows.beats(report["dataset"]["n_features"])
     rows = counters["refetched_rows"]
     if rows is None:
-        return ("Refetching: yes; how many rows were read again is not known, since a run left its "
-                "range.")
+        return ("Refetching: yes; the number of rows that were read again is not known, since a "
+                "run left its range.")
     return (f"Refetching: {rows:,} of {visited:,} rows ({100 * rows / visited:.2f} %) were read "
             "again with 16 bits a value.")
 

@@ -24,7 +24,9 @@ def saved_entries(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _settings(codec: Codec) -> str:
-    """Settings of a codec as text, the same in every process: ranks compare the first part."""
+    """Settings of a codec as text, which is the same in every process: its ``repr``, and the weight
+    of error feedback.
+    """
     weight = f", weight={codec.weight!r}" if isinstance(codec, ErrorFeedback) else ""
     return f"{codec!r}{weight}"
 

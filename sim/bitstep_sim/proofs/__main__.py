@@ -1,6 +1,6 @@
 """``python -m bitstep_sim.proofs``: prove every property but the slow ones and find runs that reach
-what it claims; print a table, exit with 1 if one is not proved or not reached. What was proved
-before of the same design by the same prover is not proved again, but by ``--anew`` or ``--keep``.
+what it claims; print a table, exit with 1 if one is not proved or not reached. What the
+same prover has proved of the same design is not proved again without ``--anew`` or ``--keep``.
 ``--mutations``: show that each property breaks by each of its faults in the RTL.
 """
 
@@ -99,7 +99,7 @@ def _parser():
     parser.add_argument("--mutations", action="store_true",
                         help="faults for each property, each of which must break it")
     parser.add_argument("--anew", action="store_true",
-                        help="what was proved before, too")
+                        help="prove again what was proved before")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
     parser.add_argument("--keep", type=Path, help="folder for designs, logs and traces")
     # One fault in a process of its own, which this command starts itself.

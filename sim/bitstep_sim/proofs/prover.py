@@ -62,8 +62,7 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False,
     search : bool
         Only look for a run from the start that breaks the claim, without helpers.
     anew : bool
-        If false, the property is taken as proved where it was before, of the same design by the
-        same prover.
+        If false, a good result that the same prover gave before for the same design is taken.
 
     Raises
     ------
@@ -130,7 +129,7 @@ def _run_on(surrounding, prop, keep, run, anew) -> tuple[str, str, bool]:
 
 
 def _key(design, prop, run) -> str:
-    """Digest of all that a result depends on. Where a line of the source stands is no part."""
+    """Digest of all that a result depends on, without files and lines of the source."""
     digest = hashlib.sha256()
     asked = (run.__name__, prop.wires, prop.bounded, prop.depth, prop.skip, prop.reaches_from,
              prop.reaches_within)

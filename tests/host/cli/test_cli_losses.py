@@ -72,7 +72,7 @@ def test_training_that_starts_again_tells_what_is_known(tmp_path, capsys, bits):
     assert counters["beats"] > 2 * 569
     assert ("Pipeline, by the cycle model" in shown) == (counters["cycles"] is not None) \
         == (bits == 4)
-    assert ("how many rows were read again is not known" in shown) \
+    assert ("number of rows that were read again is not known" in shown) \
         == (counters["refetched_rows"] is None) == (bits == 3)
 
 

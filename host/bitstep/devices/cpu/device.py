@@ -119,8 +119,9 @@ class CpuDevice(SoftwareDevice):
         return IntegerModel(job, self.config.ahead.of_rows(job.beats))
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, overflowed: bool) -> RunResult:
-        """Result of a run, with the pipeline's counters unless there is no such pipeline, or nobody
-        knows which rows it fetches again after an overflow.
+        """Result of a run, with the pipeline's counters if there is such a pipeline. A run that
+        fetches rows again and overflows has the golden model's: which rows it fetches then is not
+        known.
         """
         known = super().result(job, epochs, overflowed=overflowed)
         if missing_rounding(job, self.config) or (overflowed and job.cell_half_levels):
