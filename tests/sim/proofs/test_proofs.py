@@ -185,7 +185,8 @@ def test_what_was_proved_is_not_proved_again(asked):
 @pytest.mark.parametrize("change", [
     {"limit": 6}, {"depth": 2}, {"bounded": True, "skip": 1}, {"wires": (("a", "b"),)}, "prover"])
 def test_what_differs_is_proved(asked, monkeypatch, change):
-    options = {"bounded": True} if "skip" in change else {}
+    options = {"bounded": True} if "skip" in change else \
+        {"wires": (("a", "c"),)} if "wires" in change else {}
     prove(reaching(**options), anew=False)
     if change == "prover":
         monkeypatch.setattr(prover, "_prover", lambda: "of the next version")
