@@ -208,15 +208,20 @@ def _restarted(report):
 
 
 def _refetched(report):
-    """Share of the visited rows that were read again, as a sentence."""
+    """Share of the visited rows that were read again, as a sentence. A run that left its range has
+    beats of rows that it did not visit.
+    """
     if not report["config"]["refetch"]:
         return "Refetching: no; every row was used as quantized."
     counters, config = report["counters"], PipelineConfig(**report["config"]["pipeline"])
-    visited = counters["beats"] // config.rows.beats(report["dataset"]["n_features"])
     rows = counters["refetched_rows"]
     if rows is None:
         return ("Refetching: yes; the number of rows that were read again is not known, since a "
                 "run left its range.")
+    if report.get("restarts"):
+        return (f"Refetching: {rows:,} rows were read again with 16 bits a value, those of runs "
+                "that left their range among them.")
+    visited = counters["beats"] // config.rows.beats(report["dataset"]["n_features"])
     return (f"Refetching: {rows:,} of {visited:,} rows ({100 * rows / visited:.2f} %) were read "
             "again with 16 bits a value.")
 

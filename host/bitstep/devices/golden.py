@@ -11,8 +11,8 @@ class GoldenDevice(SoftwareDevice):
     """The golden model in NumPy: no clock, no tools needed, the same models.
 
     Runs jobs on :mod:`bitstep.golden`. Models and errors are those of every other device, bit for
-    bit. Of the counters it knows ``beats``, and ``overflows`` and ``refetched_rows`` unless the
-    run left its range; the others are None. Time is checked between epochs.
+    bit. Of the counters it knows ``beats``, ``overflows`` and ``refetched_rows``, unless the run
+    left its range; the others are None. Time is checked between epochs.
 
     Parameters
     ----------

@@ -89,10 +89,10 @@ class SoftwareDevice(Device):
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, overflowed: bool) -> RunResult:
         """Result of a run with these finished epochs, and maybe one that overflowed after them: a
-        pipeline reads it to its end, and counts on.
+        pipeline reads it to its end, counts on, and takes rows of epochs to come into its queue.
         """
         counters = dict.fromkeys(COUNTER_NAMES) | {
-            "beats": beats_read(job, len(epochs) + overflowed),
+            "beats": None if overflowed else beats_read(job, len(epochs)),
             "overflows": None if overflowed else 0,
             "refetched_rows": None if overflowed and job.cell_half_levels else
             sum(epoch.refetched_rows for epoch in epochs)}

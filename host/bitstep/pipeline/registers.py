@@ -86,7 +86,7 @@ def _pair(name, offset, access, text):
 
 COUNTERS = (
     ("CYCLES", "Clock cycles from start to done"),
-    ("BEATS", "Row beats that entered the pipeline"),
+    ("BEATS", "Row beats that entered the pipeline, those that wait in its queue among them"),
     ("BYTES_READ", "Bytes accepted on all read buses"),
     ("STALL_ROWS", "Cycles without a row beat to read"),
     ("STALL_LABELS", "Cycles without a label"),

@@ -53,8 +53,8 @@ class CpuDevice(SoftwareDevice):
 
     Rows are read as they are stored, so a job needs no more memory than they do. Time is checked
     every few milliseconds. The counters are those of the pipeline, by :mod:`bitstep.cycles`, but
-    for ``overflows`` of a run that left its range; of such a run that fetches rows again, only
-    those that the golden model knows.
+    for ``overflows`` of a run that left its range; all are None of such a run that fetches rows
+    again.
 
     Parameters
     ----------
@@ -120,8 +120,7 @@ class CpuDevice(SoftwareDevice):
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, overflowed: bool) -> RunResult:
         """Result of a run, with the pipeline's counters if there is such a pipeline. A run that
-        fetches rows again and overflows has the golden model's: which rows it fetches then is not
-        known.
+        fetches rows again and overflows has none: which rows it fetches then is not known.
         """
         known = super().result(job, epochs, overflowed=overflowed)
         if missing_rounding(job, self.config) or (overflowed and job.cell_half_levels):
