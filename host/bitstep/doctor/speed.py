@@ -5,14 +5,12 @@ from bitstep.devices.driver import RegisterRun
 from bitstep.doctor.jobs import difference, expected_of, make_job
 from bitstep.doctor.session import Session
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.results import stall_cycles, waits_text
 
 SHARE = 0.85                # of a port that a healthy memory fills
 BYTES = 1 << 20             # of the rows, at most
 # At most, for the golden model takes time and memory on a board.
 FEATURES, ROWS, VALUES = 1024, 4096, 1 << 20
-WAITS = {"stall_rows": "for rows from the memory", "stall_labels": "for labels",
-         "stall_lookahead": "for updates (look-ahead)", "stall_recursion": "for the recursion",
-         "flush": "for the last updates of an epoch", "model_io": "for models"}
 
 
 def stream(session: Session) -> None:
@@ -52,13 +50,11 @@ def _judge(report, config, clock_hz, found):
     cycles, beats, stalled = found["cycles"], found["beats"], found["stall_rows"]
     port = config.rows.beat_bytes * clock_hz / 1e9
     rows, memory = port * beats / cycles, port * beats / (beats + stalled)
-    waits = ", ".join(f"{found[name] / cycles:.0%} {text}" for name, text in WAITS.items()
-                      if found[name] >= 0.005 * cycles)
     bits = f"{config.bus_width} bits" + f" of {config.row_ports} ports" * (config.row_ports > 1)
     said = (f"rows came with {rows:.3g} GB/s, of {port:.3g} GB/s that the bus carries "
             f"({bits} at {clock_hz / 1e6:.4g} MHz); by its own waits the memory "
             f"gives {memory:.3g} GB/s; {cycles:,} cycles for {beats:,} beats, waits: "
-            f"{waits or 'none'}")
+            f"{waits_text(stall_cycles(found), cycles)}")
     if memory >= SHARE * port:
         report.ok("speed of the row stream", said)
     else:

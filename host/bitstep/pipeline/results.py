@@ -14,6 +14,12 @@ from bitstep.pipeline.losses import losses_of
 from bitstep.pipeline.registers import COUNTERS, Error, Overflow
 
 COUNTER_NAMES = tuple(name.lower() for name, _ in COUNTERS)
+# Why no row enters in a cycle.
+WAITS = {"rows": "rows from the memory", "labels": "labels",
+         "lookahead": "updates (look-ahead)", "recursion": "the recursion",
+         "correction": "corrections", "refetch": "rows that are read again",
+         "flush": "the last updates of epochs, batches and periods", "model_io": "models"}
+_STALLS = {name.removeprefix("stall_"): name for name in COUNTER_NAMES if name.startswith("stall_")}
 # Of the sum of the magnitudes of updates of a gradient's pass: times the largest level it fits 64
 # bits.
 UPDATES_LIMIT = 1 << 47
@@ -333,6 +339,20 @@ class Ends(Sequence[int]):
 
     def __repr__(self) -> str:
         return repr(self._known())
+
+
+def stall_cycles(counters: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Cycles of a run in which no row entered, by cause, of counters as in :class:`RunResult`."""
+    return {cause: counters[_STALLS.get(cause, cause)] for cause in WAITS}
+
+
+def waits_text(stalls: Mapping[str, int | None], cycles: int) -> str:
+    """What a run of so many cycles waited for, as text: shares of :func:`stall_cycles`, above half a
+    per cent on.
+    """
+    shares = {cause: (stalls[cause] or 0) / cycles for cause in WAITS}
+    return ", ".join(f"{share:.0%} for {WAITS[cause]}" for cause, share in shares.items()
+                     if share > 0.005) or "none"
 
 
 def sum_counters(counters: Sequence[Mapping[str, int | None]]) -> Mapping[str, int | None]:

@@ -17,7 +17,12 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.results import RangeOverflowError, TrainingInterrupted, sum_counters
+from bitstep.pipeline.results import (
+    RangeOverflowError,
+    TrainingInterrupted,
+    stall_cycles,
+    sum_counters,
+)
 from bitstep.quantization import (
     BitPlaneRows,
     LabelStream,
@@ -303,10 +308,8 @@ def stored_outputs(data: QuantizedDataset) -> list[QuantizedDataset]:
 
 def report_counters(counters: Mapping[str, int | None]) -> dict[str, Any]:
     """Counters in the form of the run report (docs/report.md)."""
-    causes = ("stall_rows", "stall_labels", "stall_lookahead", "stall_recursion",
-              "stall_correction", "stall_refetch", "flush", "model_io")
     return {
         "cycles": counters["cycles"], "beats": counters["beats"],
-        "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},
+        "stall_cycles": stall_cycles(counters),
         "bytes_read": counters["bytes_read"], "overflows": counters["overflows"],
         "refetched_rows": counters["refetched_rows"]}

@@ -22,6 +22,7 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.parts.stages import UPDATE_INTERVALS
 from bitstep.pipeline.parts.widths import BUS_WIDTHS, MAX_MODELS
+from bitstep.pipeline.results import waits_text
 from bitstep.quantization import ENCODINGS
 from bitstep.training.choices import resolve
 from bitstep.writing import duration, text_table, write_json
@@ -240,7 +241,8 @@ def print_race(race: dict[str, Any]) -> None:
             print(f"{result['name']}: {result['status']}")
         elif result["kind"] == "pipeline":
             print(f"{result['name']}: {duration(result['seconds'][-1])} of device time for all "
-                  f"epochs, {result['cycles'][-1]:,} cycles"
+                  f"epochs, {result['cycles'][-1]:,} cycles; waits: "
+                  + waits_text(result["stalls"], result["cycles"][-1])
                   + (f"; {100 * result['refetched']:.2f} % of the rows fetched again"
                      if result["refetched"] is not None else ""))
 

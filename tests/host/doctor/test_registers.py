@@ -13,7 +13,7 @@ from bitstep.doctor.report import Report
 from bitstep.doctor.session import Session
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
-from bitstep.pipeline.results import beats_read
+from bitstep.pipeline.results import COUNTER_NAMES, beats_read
 
 CONFIG = PipelineConfig(bits=3, max_features=60)
 WIDTHS = {register.offset: register.width for register in CONFIG.registers
@@ -211,7 +211,7 @@ def test_memory_as_fast_as_its_bus_is_not_slow(monkeypatch, share, verdict):
             shape, beats = Shape.of(job, self.config, None), beats_read(job, 1)
             assert shape.rows * shape.beats < beats
             cycles = round(beats / share)
-            counters = dict.fromkeys(speed.WAITS, 0) | {
+            counters = dict.fromkeys(COUNTER_NAMES, 0) | {
                 "beats": beats, "cycles": cycles, "stall_rows": cycles - shape.rows * shape.beats}
             return SimpleNamespace(models=result.models, intercepts=result.intercepts,
                                    counters=counters)

@@ -14,7 +14,9 @@ from bitstep.pipeline.results import (
     RunResult,
     beats_read,
     collect,
+    stall_cycles,
     sum_counters,
+    waits_text,
 )
 from bitstep_sim.testing.bit_plane_jobs import random_bit_plane_job
 from bitstep_sim.testing.random_jobs import random_job
@@ -30,6 +32,22 @@ def test_sums_of_counters():
         assert list(found) == list(COUNTER_NAMES)
         assert (found["cycles"], found["beats"], found["flush"]) == (None, 7, 0)
     assert set(sum_counters([]).values()) == {0}
+
+
+def test_waits_of_a_run():
+    counters = dict.fromkeys(COUNTER_NAMES, 0) | {
+        "cycles": 1000, "beats": 600, "stall_recursion": 350, "stall_correction": 41, "flush": 6,
+        "model_io": 5, "stall_rows": None}
+    stalls = stall_cycles(counters)
+    assert stalls == {"rows": None, "labels": 0, "lookahead": 0, "recursion": 350,
+                      "correction": 41, "refetch": 0, "flush": 6, "model_io": 5}
+    assert waits_text(stalls, 1000) == ("35% for the recursion, 4% for corrections, 1% for the last "
+                                        "updates of epochs, batches and periods")
+    assert waits_text(dict.fromkeys(stalls, 1), 1000) == "none"
+    # Each that a pipeline counts.
+    named = {name for name in COUNTER_NAMES if name.startswith("stall_")} | {"flush", "model_io"}
+    assert [*stall_cycles({name: name for name in named}).values()] == \
+        [name for name in COUNTER_NAMES if name in named]
 
 
 def test_first_epochs_of_a_result():
