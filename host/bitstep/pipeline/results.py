@@ -347,8 +347,8 @@ def stall_cycles(counters: Mapping[str, int | None]) -> dict[str, int | None]:
 
 
 def waits_text(stalls: Mapping[str, int | None], cycles: int) -> str:
-    """What a run of so many cycles waited for, as text: shares of :func:`stall_cycles`, above half a
-    per cent on.
+    """What a run of so many cycles waited for, as text: shares of :func:`stall_cycles` of more than
+    half a per cent.
     """
     shares = {cause: (stalls[cause] or 0) / cycles for cause in WAITS}
     return ", ".join(f"{share:.0%} for {WAITS[cause]}" for cause, share in shares.items()

@@ -41,8 +41,9 @@ def test_waits_of_a_run():
     stalls = stall_cycles(counters)
     assert stalls == {"rows": None, "labels": 0, "lookahead": 0, "recursion": 350,
                       "correction": 41, "refetch": 0, "flush": 6, "model_io": 5}
-    assert waits_text(stalls, 1000) == ("35% for the recursion, 4% for corrections, 1% for the last "
-                                        "updates of epochs, batches and periods")
+    assert waits_text(stalls, 1000) == (
+        "35% for the recursion, 4% for corrections, "
+        "1% for the last updates of epochs, batches and periods")
     assert waits_text(dict.fromkeys(stalls, 1), 1000) == "none"
     # Each that a pipeline counts.
     named = {name for name in COUNTER_NAMES if name.startswith("stall_")} | {"flush", "model_io"}
