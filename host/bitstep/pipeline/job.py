@@ -299,11 +299,11 @@ class TrainingJob:
             raise ValueError(f"intercept_level must be from 0 to {config.rows.intercept_limit}, "
                              f"not {self.intercept_level}")
         if not 1 <= self.batch < 1 << 32:
-            raise ValueError(f"batch must be at least 1, not {self.batch}")
+            raise ValueError(f"batch must be from 1 to 2**32 - 1, not {self.batch}")
         check_needs(self)
-        if self.correction_period < 0 or self.correction_period % self.batch:
-            raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}), "
-                             f"not {self.correction_period}")
+        if not 0 <= self.correction_period < 1 << 32 or self.correction_period % self.batch:
+            raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}) "
+                             f"below 2**32, not {self.correction_period}")
         if config.rows.floating and 0 < self.correction_period <= self.lookahead:
             raise ValueError(f"correction_period must be more than the look-ahead "
                              f"({self.lookahead}) for row format 'float32', not "

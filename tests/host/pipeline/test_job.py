@@ -176,8 +176,10 @@ FLOATS = PipelineConfig(bits=32, row_format="float32", lookahead=3)
 
 @pytest.mark.parametrize("config, options, changes, message", [
     (PLAIN, {}, {"epochs": ()}, "needs at least one epoch"),
-    (PLAIN, {}, {"batch": 0}, "batch must be at least 1, not 0"),
-    (PLAIN, {}, {"batch": 2, "correction_period": 3}, r"multiple of the batch \(2\), not 3"),
+    (PLAIN, {}, {"batch": 0}, r"batch must be from 1 to 2\*\*32 - 1, not 0"),
+    (PLAIN, {}, {"batch": 1 << 32}, "batch must be from 1 to .*, not 4294967296"),
+    (PLAIN, {}, {"batch": 2, "correction_period": 3}, r"multiple of the batch \(2\) below .*not 3"),
+    (PLAIN, {}, {"correction_period": 1 << 32}, r"below 2\*\*32, not 4294967296"),
     (PLAIN, {}, {"correction_period": -1}, r"correction_period must be .*, not -1"),
     (PLAIN, {}, {"batch": 2, "proximal_period": 5}, r"multiple of the batch \(2\) below .*not 5"),
     (PLAIN, {}, {"intercept": 1 << 31}, "intercept must fit 32 bits, not 2147483648"),

@@ -31,6 +31,7 @@ from drawn_jobs import (
 )
 
 from bitstep.devices.cpu.device import CpuDevice
+from bitstep.devices.golden import GoldenDevice
 
 JOBS = 12               # by day half of them
 
@@ -129,6 +130,22 @@ def test_counters_of_runs_that_leave_their_range(config):
             check_counters(job, {}, expected, result, ending)
             ended += bool(ending)
     assert ended
+
+
+@pytest.mark.parametrize("config", [CONFIGS[5], FLOAT, PACKED, EVERY_CYCLE[0]],
+                         ids=lambda config: config.name)
+@pytest.mark.parametrize(("batch", "period"), [(1 << 31, 0), ((1 << 32) - 1, 0), (1, 1 << 31),
+                                               (1, (1 << 32) - 1)])
+def test_batches_and_periods_beyond_all_rows(config, batch, period):
+    """Of each 32 bits count."""
+    job = random_job(config, n_features=3, n_rows=40, epochs=2, batch=batch,
+                     correction_period=period, proximal_period=period * config.proximal, seed=1)
+    models = GoldenDevice(config).train(job).models
+    with SimDevice(config) as board:
+        expected, result = board.train(job), CpuDevice(config).train(job)
+    assert np.array_equal(expected.models, models)
+    assert np.array_equal(result.models, models)
+    check_counters(job, {}, expected, result, None)
 
 
 @pytest.mark.parametrize("n_rows", [31, 250])
