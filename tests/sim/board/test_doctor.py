@@ -542,8 +542,8 @@ def test_fault_is_named(short_limits, monkeypatch, fault):
             if isinstance(part, str):
                 assert part in text, report.text
             else:       # MHz; a busy machine lets few cycles pass, of which the last counts
-                shown = re.search(r"found ([\d.]+) MHz", text)
-                assert float(shown[1]) == pytest.approx(part, rel=0.01), report.text
+                shown, = re.findall(r"found ([\d.]+) MHz", text)
+                assert float(shown) == pytest.approx(part, rel=0.01), report.text
         for part in ("expected ", "found ", "do "):
             assert part in text
     # The other checks were done, and the report has its end.
