@@ -1,10 +1,12 @@
 """``sample_weight`` and ``class_weight`` of the estimators and of the search."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
@@ -15,7 +17,7 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.training import copies
 from bitstep.training.choices import OptimumWarning
-from bitstep.training.copies import WeightWarning, weighted_order
+from bitstep.training.copies import WeightWarning, raised_effect, weighted_order
 
 rng = np.random.default_rng(3)
 X = rng.standard_normal((240, 6))
@@ -25,6 +27,7 @@ TARGETS = X @ rng.standard_normal((6, 2)) + 0.1 * rng.standard_normal((240, 2))
 WHOLE = rng.integers(0, 4, 240).astype(float)
 RANGES: dict[str, Any] = {"feature_range": (-50, 50), "label_range": (-500, 500)}
 ORDER = weighted_order(WHOLE, lambda: 0)
+RAISED = "small weights of rows are raised, so no bound of the gap is given"
 
 
 @pytest.fixture
@@ -227,7 +230,9 @@ def test_large_weights_count_by_their_ratios(solver):
         return LowPrecisionClassifier(solver=solver, epochs=12, random_state=0).fit(
             X, CLASSES, sample_weight=weights)
     assert_same(fitted((WHOLE + 1) * 2.0 ** 60), fitted((WHOLE + 1) / 2.0 ** 20))
-    with pytest.warns(WeightWarning, match="are too small beside the largest"):
+    exact = solver == "bit-centred"
+    with pytest.warns(WeightWarning, match="are too small beside the largest"), \
+            pytest.warns(OptimumWarning, match=RAISED) if exact else nullcontext():
         fitted(np.where(WHOLE > 0, 1e308, 1e-320))
 
 
@@ -393,9 +398,47 @@ def test_rows_without_a_copy_are_said():
 def test_weights_that_are_raised_are_said():
     """A class of weight 1e-6 counts as one of 1.5e-5."""
     model = LowPrecisionClassifier(class_weight={0: 1e-6}, random_state=0)
-    with pytest.warns(WeightWarning, match="among them those of 1 class, are too small"):
+    with pytest.warns(WeightWarning, match="among them those of 1 class, are too small"), \
+            pytest.warns(OptimumWarning, match=RAISED):
         model.fit(X, CLASSES)
+    assert model.gap_ is None
     model.set_params(class_weight="balanced").fit(X, CLASSES, rng.uniform(0.1, 10, len(X)))
+
+
+@pytest.mark.parametrize("weight", [1e-14, 1e-5])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_weights_that_are_raised_for_a_row_far_from_all(weight, sparse):
+    """One of them counts, though nearly all rows have their weights; the gap would be that of
+    other weights.
+    """
+    features, targets, weights = X.copy(), TARGETS.copy(), np.ones(len(X))
+    features[9, 0] = 1e5 * np.abs(features).max()
+    weights[9] = weight
+    model = LowPrecisionRegressor(random_state=0, solver="bit-centred", epochs=3, tol=0.0)
+    with pytest.warns(OptimumWarning, match=RAISED), \
+            pytest.warns(WeightWarning, match=r"^the weights of 0\.\d+ % of the rows are too "):
+        model.fit(csr_matrix(features) if sparse else features, targets, weights)
+    assert model.gap_ is None
+    # Of a row as others are nothing is to be said.
+    assert model.fit(X, targets, weights).gap_ is not None
+
+
+def test_effect_of_raised_weights_by_hand():
+    """Values 0, 2 and 101 of weights 1, 1 and 1e-6: mean 1.00005, variance 1.005; the last row
+    should have 5e-7 of all weight, and has 1e-6 more.
+    """
+    features, targets = np.array([[0.0], [2.0], [101.0]]), np.zeros((3, 1))
+    weights, ratios = np.array([1, 1, 1e-6]), np.array([1, 1, 3.0])
+    effect = raised_effect(features, targets, weights, ratios)
+    assert effect == pytest.approx(1e-6 * (101 - 1.00005) ** 2 / 1.005, rel=1e-4)
+    assert raised_effect(features[:, [0, 0]], targets, weights, ratios) == pytest.approx(effect)
+    # A value that all have is not far; one that no other has is.
+    same, other = np.full((3, 1), 5.0), np.array([[5.0], [5.0], [6.0]])
+    assert raised_effect(same, targets, weights, ratios) == pytest.approx(1e-6)
+    assert raised_effect(same, other, weights, ratios) > 0.1
+    assert raised_effect(np.array([[0.0], [2.0], [1e200]]), targets, weights, ratios) > 1e-4
+    # Weights that are lowered have none.
+    assert raised_effect(features, targets, weights, np.array([1, 1, 0.5])) == 0
 
 
 def test_one_weight_for_all_rows():

@@ -13,7 +13,7 @@ def warn_of_waste(text: str) -> None:
 
 
 def warn_of_optimum(solver: str, clip: np.ndarray | None,
-                    features: np.ndarray | None, deviation: float = 0.0) -> None:
+                    features: np.ndarray | None, weights: str | None = None) -> None:
     """Say on standard error if the optimum is another one than that of the rows."""
-    if text := other_optimum(solver, clip, features, deviation):
+    if text := other_optimum(solver, clip, features, weights):
         print(f"bitstep: warning: {text}", file=sys.stderr)

@@ -75,7 +75,7 @@ class Problem:
         Weights by class that the options ask for.
     held : Pass or None
         Rows that ``--early-stopping`` holds out, with their labels as targets.
-    deviation : float
+    other_weights : str or None
         See :class:`bitstep.training.copies.Pass`.
     stands_for : float
         See there.
@@ -94,7 +94,7 @@ class Problem:
     test_set: Dataset | None
     class_weight: Any = None
     held: Pass | None = None
-    deviation: float = 0.0
+    other_weights: str | None = None
     stands_for: float = 1.0
     rule: LossFunction | None = None
     beyond_clip: BeyondClip | None = None
@@ -310,13 +310,13 @@ def prepare(arguments: argparse.Namespace,
         outputs = class_outputs(rows, train_set.labels, classes)
         _warn_of_other_classes(test_set, classes)
     clip = outputs[0].scaler.clip
-    warn_of_optimum(request.solver, clip, train_set.features, given.deviation)
+    warn_of_optimum(request.solver, clip, train_set.features, given.other_weights)
     # Before they are clipped.
     beyond = beyond_clip(train_set.features, clip, LOSSES[MODELS[model].loss])
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight, held and held._replace(
                        features=clipped_features(held.features[0:len(held.targets)], clip)),
-                   given.deviation, given.stands_for, _clipped_loss(resolved, outputs),
+                   given.other_weights, given.stands_for, _clipped_loss(resolved, outputs),
                    beyond), resolved
 
 

@@ -241,7 +241,7 @@ def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request
     epochs = min(one.epochs(rows.n_rows, rows.n_features * len(problem.outputs))
                  for one in resolved)
     wishes = [(objective, one.training(rows, objective, epochs=epochs, stopping=stopping,
-                                       certified=not problem.deviation))
+                                       certified=not problem.other_weights))
               for one, objective in zip(resolved, objectives, strict=True)]
     try:
         config = pipeline_of_all(rows, wishes, request["lookahead"], request["packed"])

@@ -331,8 +331,8 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
         asked_weight(resolved.request), rule=MULTINOMIAL if objective.multinomial else None)
     request = Request(
         source=arguments.data, problem=problem, objective=objective,
-        training=resolved.training(data.rows, objective), config=data.config,
-        device=arguments.device, resolved=resolved)
+        training=resolved.training(data.rows, objective, certified=not data.note),
+        config=data.config, device=arguments.device, resolved=resolved)
     request, writer = started(start, arguments, request,
                               _description(data) if start.path is not None else None)
     epochs = len(request.training.steps)

@@ -113,7 +113,7 @@ class _DaskModel(BaseEstimator):
             if data.note:
                 warnings.warn(data.note, WeightWarning, stacklevel=3)
             objective = resolved.objective(data.rows_meant)
-            training = resolved.training(data.rows, objective)
+            training = resolved.training(data.rows, objective, certified=not data.note)
             several = len(data.outputs)
             trained = train_shards(
                 data.shards, data.outputs, data.config, objective, training,

@@ -155,7 +155,8 @@ class LowPrecisionModel(Preparing):
         step = self._next_step(prepared.rows, objective, resolved) \
             if resume else self.step
         return objective, resolved.training(
-            prepared.rows, objective, epochs=epochs, step=step, certified=not prepared.deviation,
+            prepared.rows, objective, epochs=epochs, step=step,
+            certified=not prepared.other_weights,
             stopping=self._stopping(prepared, resolved, loss_of(objective, prepared.outputs)))
 
     def _stopping(self, prepared: Prepared, resolved: Resolved,

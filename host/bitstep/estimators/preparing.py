@@ -54,7 +54,7 @@ class Prepared:
     held: Pass | None
     weights: np.ndarray | None
     rows_meant: int             # that those to train on stand for
-    deviation: float            # of copies from weights, see Pass
+    other_weights: str | None   # see Pass
 
     @property
     def size(self) -> tuple[int, int]:
@@ -88,7 +88,7 @@ class Preparing(Parameters):
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
         columns = self._columns(features, kept, resume, resolved)
         labels = self._labels(targets, kept)
-        if other := other_optimum(resolved.solver, columns.clip, features, given.deviation):
+        if other := other_optimum(resolved.solver, columns.clip, features, given.other_weights):
             warnings.warn(other, OptimumWarning, stacklevel=5)
         if other := one_vs_rest(resolved, targets.shape[1], kind, kind.name):
             warnings.warn(other, OptimumWarning, stacklevel=5)
@@ -98,7 +98,7 @@ class Preparing(Parameters):
                 held.features[0:len(held.targets)], columns.clip))
         return Prepared(features, options, resolved, kept, columns, labels, rows,
                         self._outputs(rows, labels), held, weights,
-                        round(len(features) * given.stands_for), given.deviation)
+                        round(len(features) * given.stands_for), given.other_weights)
 
     def _resolved(self, given: Pass, **facts: Any) -> Resolved:
         """The parameters, with all that was left open, for rows on the device."""

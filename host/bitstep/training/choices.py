@@ -438,7 +438,7 @@ def one_vs_rest(resolved: Resolved, count: int, device: Any, name: str) -> str |
 
 
 def other_optimum(solver: str, clip: np.ndarray | None, features: Any,
-                  deviation: float) -> str | None:
+                  weights: str | None) -> str | None:
     """A sentence if solver ``bit-centred`` goes to another optimum than that of the rows that a
     user has; None for others.
 
@@ -449,10 +449,10 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any,
         Of the scaler.
     features : ndarray of float or RowView, shape (n_rows, n_features), or None
         Rows as they were before they were clipped; None if only codes are there.
-    deviation : float
-        Of copies from weights (:class:`bitstep.training.copies.Pass`).
+    weights : str or None
+        :attr:`bitstep.training.copies.Pass.other_weights`.
     """
-    if not solver_of(solver).exact or (clip is None and not deviation):
+    if not solver_of(solver).exact or (clip is None and not weights):
         return None
     parts = []
     if clip is not None:
@@ -461,9 +461,8 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any,
             f" ({100 * clipped_share(features, clip):.2g} % of all values)"
         parts.append(f"scaler 'quantile' clips {count} of {clip.shape[1]} columns{share}, 'minmax' "
                      "none")
-    if deviation:
-        parts.append(f"copies of rows deviate from their weights by {100 * deviation:.2g} %, so no "
-                     "bound of the gap is given (ratios of small whole numbers are exact)")
+    if weights:
+        parts.append(weights)
     return f"Solver 'bit-centred' ends at the optimum of other rows: {', and '.join(parts)}"
 
 

@@ -38,12 +38,14 @@ from bitstep.data.views import RowView, is_sparse, view_of
 from bitstep.training.chunks import fingerprint
 from bitstep.training.weighing import OFF, WeightRule, weigh
 
+BLOCK_VALUES = 1 << 20      # that are read at once
 COPIES = 16                 # of a row of mean weight, at most, of weights that are drawn
 COPIED_VALUES = 1 << 25     # of a pass with copies, unless there are more anyway
 MAX_PASS_ROWS = 1 << 20     # of whole weights, unless the data have a COPIES-th of them
 CLOSE = 0.05                # deviation of copies from their weights that is worth no more copies
 RATIO = 1e-12               # of whole numbers, relative: what division rounds
 RAISED = 0.1                # share of the rows whose stored weights are off, with a word
+EFFECT = 1e-4               # of weights that are raised, that is worth one, too
 LEFT_OUT = 0.1, 0.005       # shares of the rows, and of all weight, that are left out with a word
 READ_OF_CHUNK = 0.25        # share of a chunk's rows, on average, that are read without a word
 MADE = "cpu", "golden", "sim"       # devices whose pipeline is made for the rows
@@ -72,6 +74,9 @@ class Pass(NamedTuple):
         several times, else 1. The default penalty is by these.
     places : ndarray of int, shape (n_rows,), or None
         Number of each row among those that were given; None: these are the rows, in their order.
+    raised : bool
+        Weights that go along are too small to be stored, and what they are raised to counts
+        (:func:`raised_effect`).
     """
 
     features: Any
@@ -81,6 +86,19 @@ class Pass(NamedTuple):
     note: str | None = None
     stands_for: float = 1.0
     places: np.ndarray | None = None
+    raised: bool = False
+
+    @property
+    def other_weights(self) -> str | None:
+        """Why the optimum of the pass is not that of the rows with their weights, as a part of a
+        sentence; None if it is, so that its gap may be told.
+        """
+        if self.deviation:
+            return (f"copies of rows deviate from their weights by {100 * self.deviation:.2g} %, "
+                    "so no bound of the gap is given (ratios of small whole numbers are exact)")
+        if self.raised:
+            return "small weights of rows are raised, so no bound of the gap is given"
+        return None
 
 
 class WeightWarning(UserWarning):
@@ -260,21 +278,63 @@ def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np
     """Rows with their weights, which stand for as many as others say."""
     rule = weigh(weights).rule()
     order, stored = spread(rule.counts(weights)), rule.stored(weights)
+    note = raised_note(rule, view, targets, weights, groups)
     return Pass(view.take(order), targets[order], None if stored is None else stored[order],
-                note=raised_note(rule, weights, groups), places=order,
+                note=note, places=order, raised=note is not None,
                 stands_for=weigh(meant).rule().rows_meant / len(order))
 
 
-def raised_note(rule: WeightRule, weights: np.ndarray,
+def raised_effect(view: Any, targets: np.ndarray, weights: np.ndarray,
+                  ratios: np.ndarray) -> float:
+    """How much weights that 16 bits raise change second moments of features or targets: the weight
+    that comes to a row, times the square of its largest value in standard deviations (but at least
+    1), summed over rows, over the sum of the weights.
+
+    A row far from all others, which a user all but leaves out by its weight, so counts for what it
+    does to a model.
+
+    Parameters
+    ----------
+    view : ndarray or RowView, shape (n_rows, n_features)
+    targets : ndarray, shape (n_rows, n_outputs)
+    weights : ndarray of float64, shape (n_rows,)
+        As they were asked for.
+    ratios : ndarray of float64, shape (n_rows,)
+        Stored weights over these.
+    """
+    shares = weights / weights.max()
+    shares = shares / shares.sum()
+    rows = np.flatnonzero(ratios > 1 + OFF)
+
+    def blocks(whole, chosen):
+        for part in np.array_split(chosen, max(1, len(chosen) * whole.shape[1] // BLOCK_VALUES)):
+            values = whole.take(part)[0:len(part)] if isinstance(whole, RowView) else whole[part]
+            yield part, np.asarray(values, np.float64)
+
+    largest = np.ones(len(rows))
+    everything = np.arange(len(weights))
+    with np.errstate(all="ignore"):         # what is too large for a square is far
+        for whole in (view, targets):
+            mean = sum(shares[part] @ values for part, values in blocks(whole, everything))
+            spread = sum(shares[part] @ (values - mean) ** 2
+                         for part, values in blocks(whole, everything))
+            far = np.concatenate([np.where(values == mean, 0, (values - mean) ** 2 / spread)
+                                  .max(axis=1, initial=0) for _, values in blocks(whole, rows)])
+            largest = np.maximum(largest, np.nan_to_num(far, nan=np.inf))
+        return float((shares[rows] * (ratios[rows] - 1)) @ largest)
+
+
+def raised_note(rule: WeightRule, view: Any, targets: np.ndarray, weights: np.ndarray,
                 groups: np.ndarray | None) -> str | None:
     """A sentence on weights that 16 bits hold to no better than a tenth, if those of a share
-    :data:`RAISED` of the rows are such, or that of a whole class.
+    :data:`RAISED` of the rows are such, or that of a whole class, or if :func:`raised_effect` is
+    more than :data:`EFFECT`.
 
     Parameters
     ----------
     rule : WeightRule
-    weights : ndarray of float64, shape (n_rows,)
-        All above 0.
+    view, targets, weights
+        See :func:`raised_effect`.
     groups : ndarray of int, shape (n_rows,), or None
         Class of each row.
     """
@@ -287,11 +347,12 @@ def raised_note(rule: WeightRule, weights: np.ndarray,
         asked = weights / rule.weighed.largest
         asked, found = np.bincount(groups, asked), np.bincount(groups, asked * ratios)
         classes = int((abs(found - asked) > OFF * asked).sum())
-    if off.mean() < RAISED and not classes:
+    if off.mean() < RAISED and not classes \
+            and raised_effect(view, targets, weights, ratios) <= EFFECT:
         return None
     worst = ratios[off].max() if ratios[off].max() > 1 else ratios[off].min()
     among = f", among them those of {classes} class{'es' * (classes > 1)}," if classes else ""
-    return (f"the weights of {100 * off.mean():.2g} % of the rows{among} are too small beside the "
+    return (f"the weights of {100 * off.mean():.3g} % of the rows{among} are too small beside the "
             f"largest: 16 bits hold them as up to {worst:.3g} times what they should be, since the "
             "least one is 1/65,535 of the largest; choose weights that differ less, or 0, which "
             "leaves rows out")

@@ -196,6 +196,7 @@ def test_weights_that_are_raised_are_said(client):
     with pytest.warns(WeightWarning, match="the weight 1e-06 is too small beside the largest, 1: "
                       "16 bits hold it as 15.3 times"):
         model.fit(chunked(features, 60, 60, 30), chunked(labels, 60, 60, 30))
+    assert model.gap_ is None           # it would be that of other weights
 
 
 def test_a_class_of_weight_0_is_none(client):

@@ -73,9 +73,12 @@ def test_same_draws_for_the_same_rows():
 
 def test_rows_of_a_pass_are_no_copy():
     rows, targets = np.random.default_rng(0).random((5, 3)), np.arange(5.0)[:, None]
-    view, labels, *rest = pass_rows(rows, targets, np.array([0.0, 2, 1, 1, 0]), never)
-    assert rest[:-1] == [None, 0.0, None, 1.0]
-    np.testing.assert_array_equal(rest[-1], [1, 2, 1, 3])
+    found = pass_rows(rows, targets, np.array([0.0, 2, 1, 1, 0]), never)
+    view, labels, *rest = found[:6]
+    assert rest == [None, 0.0, None, 1.0]
+    assert not found.raised
+    assert found.other_weights is None
+    np.testing.assert_array_equal(found.places, [1, 2, 1, 3])
     assert isinstance(view, RowView)
     assert view.shape == (4, 3)
     np.testing.assert_array_equal(view[0:4], rows[[1, 2, 1, 3]])
