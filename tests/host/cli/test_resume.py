@@ -184,6 +184,11 @@ def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys)
         changed[:, column] *= 1.5 if column == 3 else 2 + np.arange(60) % 2
         np.savetxt(tmp_path / "other.csv", changed, delimiter=",", fmt="%.17g")
         assert message in wrong(capsys, tmp_path / "other.csv", *same[1:])
+    changed = numbers_of_file.copy()
+    changed[7, 1] += 1e-3               # of no other code
+    np.savetxt(tmp_path / "other.csv", changed, delimiter=",", fmt="%.17g")
+    assert "codes, labels and options are those of the checkpoint, but the table of coefficients" \
+        in failed(capsys, tmp_path / "other.csv", *same[1:])
     assert kept.read_bytes() == before
     interrupt(monkeypatch, None)
     assert train(*same) == 0

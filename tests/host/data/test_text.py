@@ -243,8 +243,10 @@ def test_names_are_in_alphabetical_order(tmp_path):
 
 
 def test_separator_between_numbers_with_commas_is_no_comma(tmp_path):
-    with pytest.raises(DataError, match=r"found '1,5'; .* a decimal point in place of the comma"):
+    with pytest.raises(DataError, match=r"found '3,5'; .* a decimal point in place of the comma"):
         read(tmp_path, "1,5;2,5;3,5\n", "set.csv")
+    with pytest.raises(DataError, match=r"found '1,5'; .* a decimal point in place of the comma"):
+        read(tmp_path, "1,5;2,5;3\n", "set.csv")
     found = load(write(tmp_path, "1;red, green, blue\n2;none\n", "set.csv"))
     assert (found.features.tolist(), found.class_names) == ([[1], [2]],
                                                             ("none", "red, green, blue"))
@@ -302,6 +304,31 @@ def test_label_column_of_what_has_none(tmp_path, name):
         load(source, label_column=0)
     if name != "set.npz":
         assert len(load(source, label_column="last").labels) == load(source).n_rows
+
+
+@pytest.mark.parametrize("labels", [["2,38", "0,5"], ["no", "-2,3e5"], ["0", "2,381"]])
+def test_labels_with_a_decimal_comma(tmp_path, labels):
+    """They are no names of classes."""
+    path = tmp_path / "set.csv"
+    path.write_text("a;b\n" + "".join(f"{row};{label}\n" for row, label in enumerate(labels)))
+    bad = next(row for row, label in enumerate(labels) if "," in label)
+    with pytest.raises(DataError, match=rf"line {bad + 2}, column 2: found '{labels[bad]}'; .* "
+                       "write a decimal point in place of the comma, or nothing between thou"):
+        load(path)
+
+
+def test_names_that_may_be_values(tmp_path):
+    path = tmp_path / "set.csv"
+    path.write_text("a,b\n" + "".join(f"{row},{row % 25} USD\n" for row in range(49)))
+    with pytest.warns(UserWarning, match=r"49 rows have 25 different labels \('0 USD', '1 USD', "
+                      r"'2 USD', \.\.\.\), each the name of a class, since they are no numbers"):
+        assert len(load(path).class_names) == 25
+    table = open_table(path)
+    with pytest.warns(UserWarning, match="each the name of a class"):
+        table.survey()
+    table.survey()
+    path.write_text("a,b\n" + "".join(f"{row},{row % 25} USD\n" for row in range(50)))
+    assert len(load(path).class_names) == 25
 
 
 @pytest.mark.parametrize("labels, warned", [

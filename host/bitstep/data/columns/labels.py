@@ -1,5 +1,6 @@
 """The column of a label, and labels of a text: numbers, or names of classes."""
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from bitstep.data.near import did_you_mean
 LAST = -1                   # the label's column unless another is asked for
 _PLACES = {"first": 0, "last": LAST}
 _SHOWN = 12                 # names of columns that a message lists
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+_COMMA = "write a decimal point in place of the comma, or nothing between thousands"
+_MANY = 20, 0.5             # names, and their share of the rows, that may be values of a regression
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,8 @@ class TextLabels:
         Warns
         -----
         UserWarning
-            If line 1 alone has its label, while others repeat: it may hold the columns' names.
+            If line 1 alone has its label, while others repeat: it may hold the columns' names. If
+            there are so many names that they may be values of a regression.
         """
         names = self.names
         if names is None:
@@ -191,6 +196,11 @@ class TextLabels:
         if is_first and len(names) < len(numbers) and np.count_nonzero(numbers == 0) == 1:
             warnings.warn(f"{self._path}: line 1 has numbers, so it is read as a row, and no other "
                           f"row has its label, {names[0]!r}; {hint}", stacklevel=2)
+        if self._lines and len(names) > max(_MANY[0], _MANY[1] * len(numbers)):
+            warnings.warn(f"{self._path}: {len(numbers)} rows have {len(names)} different labels "
+                          f"({', '.join(map(repr, names[:3]))}, ...), each the name of a class, "
+                          "since they are no numbers; those of a regression must be numbers",
+                          stacklevel=2)
         order = sorted(range(len(names)), key=names.__getitem__)
         ranks = np.empty(len(names))
         ranks[order] = np.arange(len(names))
@@ -205,6 +215,9 @@ class TextLabels:
         if "\ufffd" in name or "\0" in name:
             raise DataError(f"{place}: found a label that is no text in UTF-8; save the file as "
                             "UTF-8")
+        if DECIMAL_COMMA.fullmatch(name):
+            raise DataError(f"{place}: found {name!r}; a label must be a finite number or the name "
+                            f"of a class; {_COMMA}")
         if self._fixed:
             raise DataError(f"{self._path}: the file changed while it was read; it must stay as it "
                             "is until the command is over; run the command again")
@@ -227,10 +240,12 @@ class TextLabels:
             if value is None or not np.isfinite(value):
                 text = fields[at]
                 text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+                remedy = _COMMA if DECIMAL_COMMA.fullmatch(text.strip()) \
+                    else "remove the row or fill in a value"
                 raise DataError(
                     f"{self._path}, line {lines[at]}, column {column + 1}: found "
                     f"{text.strip()[:60]!r}; every label must be a finite number, as the first one "
-                    "is, or all of them names; remove the row or fill in a value")
+                    f"is, or all of them names; {remedy}")
         return np.array(found, np.float64)
 
 

@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from bitstep.data.columns.labels import (
+    DECIMAL_COMMA,
     LAST,
     LabelColumn,
     NoLabel,
@@ -24,7 +25,6 @@ from bitstep.data.text import check_line_ends, line_chunks
 CSV_SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = (";", "\t", ",")
 _INDEX_NAMES = ("", "Unnamed: 0")       # as pandas writes it, and again what it has read
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 _Lines = list[tuple[int, bytes]]
@@ -234,7 +234,7 @@ def _fields(line: tuple[int, bytes], delimiter: str, path: Path) -> list[str]:
 def _is_header(fields: Sequence[str]) -> bool:
     """True if the fields of the first line are names of columns."""
     numbers = [at for at, field in enumerate(fields)
-               if is_number(field) is not None or _DECIMAL_COMMA.fullmatch(field)]
+               if is_number(field) is not None or DECIMAL_COMMA.fullmatch(field)]
     counted = all(fields[at] == str(at) for at in numbers)
     return not numbers or (counted and 3 <= len(numbers) < len(fields))
 
@@ -310,7 +310,7 @@ def _no_number(field: str | bytes, path: Path, line: int, feature: int,
     remedy = "remove the row or fill in a value"
     if _THOUSANDS.fullmatch(text) and layout.delimiter == ",":
         remedy = "write it without commas between thousands"
-    elif _DECIMAL_COMMA.fullmatch(text):
+    elif DECIMAL_COMMA.fullmatch(text):
         remedy = "write a decimal point in place of the comma"
     elif text and is_number(text) is None:
         remedy = ("remove the row or the column, or, if it is the label, say so "

@@ -81,9 +81,10 @@ class CheckpointWriter:
         differing = [name for name in found if state.jobs[number].get(name) != found[name]]
         if differing:
             raise CheckpointError(
-                f"{self.path}: data and options are those of the checkpoint, but this version of "
-                f"bitstep makes another {' and '.join(differing)} of them; go on with the version "
-                f"that wrote it, or {KIND.remedy}")
+                f"{self.path}: codes, labels and options are those of the checkpoint, but the "
+                f"{' and the '.join(differing)} differ: values have changed within their codes, or "
+                "another version of bitstep wrote it; go on with the data and the version that it "
+                f"is of, or {KIND.remedy}")
         return state.results[number]
 
     def restart(self, restarts: Sequence[Restart], jobs: Sequence[TrainingJob]) -> None:

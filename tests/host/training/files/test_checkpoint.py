@@ -249,10 +249,10 @@ def test_other_integers_are_refused(tmp_path, monkeypatch):
                 checkpoint=writer_to(path, [data], training))
     with monkeypatch.context() as patch:
         patch.setattr(stepping, "PROXIMAL_STEPS", 2 * stepping.PROXIMAL_STEPS)
-        with pytest.raises(CheckpointError, match="another epoch table and proximal period of"):
+        with pytest.raises(CheckpointError, match="but the epoch table and the proximal period "):
             train_model([data], GoldenDevice(config), config, objective, training,
                         checkpoint=writer_to(path, [data], training))
-    with pytest.raises(CheckpointError, match=r"another label shift and .*epoch table"):
+    with pytest.raises(CheckpointError, match=r"but the label shift and .*epoch table .*differ: values have"):
         train_model([data], GoldenDevice(config), config, objective,
                     dataclasses.replace(training, model_range=100.0),
                     checkpoint=writer_to(path, [data], training))
