@@ -70,14 +70,14 @@ OTHERS = [
 
 # One check has weights of 1,000 and 0.0001.
 @parametrize_with_checks(CONTRACT, expected_failed_checks=expected_failures)
-@pytest.mark.filterwarnings("ignore:.* are (not read at all|too small)")
+@pytest.mark.filterwarnings("ignore:.* are (not read at all|too small|raised)")
 def test_contract_of_scikit_learn(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
 @parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
-@pytest.mark.filterwarnings("ignore:.* are (not read at all|too small)")
+@pytest.mark.filterwarnings("ignore:.* are (not read at all|too small|raised)")
 def test_contract_of_more_estimators(estimator, check):
     check(estimator)
 

@@ -238,3 +238,15 @@ def test_the_largest_penalties_leave_no_weight(kind):
         model = kind(l2=1e300, random_state=0).fit(features, features[:, 0] > 0)
     np.testing.assert_allclose(model.coef_, 0, atol=1e-12)
     assert model.n_iter_ <= 3
+
+
+@pytest.mark.parametrize("solver", ["bit-centred", "sgd"])
+@pytest.mark.parametrize("features, labels", [(1e250, 1e-90), (1e-250, 1e90)])
+def test_weights_that_no_float_holds(solver, features, labels):
+    """Those that are too small for one would be 0."""
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((50, 2))
+    model = LowPrecisionRegressor(solver=solver, epochs=3, random_state=0, tol=0.0)
+    with pytest.raises(ValueError, match=r"^Feature 0 .* together with that of the labels, not "
+                       rf"\d\.\d\de[+-]{abs(np.log10(features)):.0f}; scale the column"):
+        model.fit(values * features, values.sum(axis=1) * labels)

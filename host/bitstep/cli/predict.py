@@ -293,7 +293,8 @@ class _Values:
     def text(self, source: str) -> str:
         """The result."""
         mean, variance = self._squares / self._labels.count, self._labels.variance
-        explained = f", R2 {1 - mean / variance:.4f}" if variance else ""
+        share = 1 - mean / variance if variance else 0.0
+        explained = f", R2 {share:{'.4f' if abs(share) < 1e4 else '.4g'}}" if variance else ""
         return (f"loss {mean / 2:.6g} (1/(2K) sum of squared residuals){explained} on "
                 f"{self._labels.count} rows")
 

@@ -11,6 +11,7 @@ from bitstep.quantization import Scaler
 from bitstep.training.objective import Objective
 
 NEAR = 1e-5                 # gradient, over the first, with which bit-centred training may end
+_LEAST_DIGITS = 2.0 ** 20   # that a weight too small for 53 of them has left
 LARGE_L2 = 1.0              # of standardized columns, which bends the objective more than rows do
 
 
@@ -206,11 +207,15 @@ def in_feature_units(scaler: Scaler, weights: np.ndarray, intercepts: np.ndarray
     Raises
     ------
     ValueError
-        If a weight leaves the range of floating-point numbers.
+        If a weight leaves the range of floating-point numbers, or one that counts is too small for
+        them.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         coefs, offsets = scaler.unscale_model(weights, intercepts)
-    good = np.isfinite(coefs).all(axis=(0, 1))
+    sizes, limits = np.abs(weights), np.finfo(np.float64)
+    counts = sizes > limits.eps * sizes.max(axis=2, keepdims=True, initial=0)
+    lost = counts & (np.abs(coefs) < limits.smallest_subnormal * _LEAST_DIGITS)
+    good = (np.isfinite(coefs) & ~lost).all(axis=(0, 1))
     if not (good.all() and np.isfinite(offsets).all()):
         column = int(np.argmin(good))
         raise ValueError(

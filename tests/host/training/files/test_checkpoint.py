@@ -252,7 +252,7 @@ def test_other_integers_are_refused(tmp_path, monkeypatch):
         with pytest.raises(CheckpointError, match="but the epoch table and the proximal period "):
             train_model([data], GoldenDevice(config), config, objective, training,
                         checkpoint=writer_to(path, [data], training))
-    with pytest.raises(CheckpointError, match=r"but the label shift and .*epoch table .*differ: values have"):
+    with pytest.raises(CheckpointError, match=r"but the label shift and .*epoch table .* differ: "):
         train_model([data], GoldenDevice(config), config, objective,
                     dataclasses.replace(training, model_range=100.0),
                     checkpoint=writer_to(path, [data], training))
