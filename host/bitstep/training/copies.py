@@ -302,7 +302,7 @@ def raised_effect(view: Any, targets: np.ndarray, weights: np.ndarray,
     ratios : ndarray of float64, shape (n_rows,)
         Stored weights over these.
     """
-    shares = weights / weights.max()
+    shares = np.maximum(weights / weights.max(), np.finfo(np.float64).tiny)
     shares = shares / shares.sum()
     rows = np.flatnonzero(ratios > 1 + OFF)
 
