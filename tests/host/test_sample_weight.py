@@ -439,8 +439,10 @@ def test_effect_of_raised_weights_by_hand():
     assert raised_effect(same, other, weights, ratios) > 0.1
     assert raised_effect(np.array([[0.0], [2.0], [1e200]]), targets, weights, ratios) > 1e-4
     weights = np.array([1e308, 1e308, 1e-320])      # whose ratio is no float
-    assert raised_effect(features, targets, weights, weigh(weights).rule().ratios(weights)) == \
-        pytest.approx(0.5 / 65535 * (101 - 1) ** 2, rel=0.1)
+    raised = weigh(weights).rule().ratios(weights)
+    assert raised is not None
+    assert raised_effect(features, targets, weights, raised) == pytest.approx(
+        0.5 / 65535 * (101 - 1) ** 2, rel=0.1)
     # Weights that are lowered have none.
     assert raised_effect(features, targets, weights, np.array([1, 1, 0.5])) == 0
 
