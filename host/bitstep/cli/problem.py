@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.cli.class_weights import asked_weight, weighted_rows
-from bitstep.cli.columns import warn_of_optimum, warn_of_waste
+from bitstep.cli.columns import warn_of_many_classes, warn_of_optimum, warn_of_waste
 from bitstep.cli.options import (
     asked_encoding,
     class_text,
@@ -288,6 +288,8 @@ def prepare(arguments: argparse.Namespace,
     weight = asked_weight(asked)
     along = go_along(getattr(arguments, "device", None) or default_device())
     classes = np.unique(train_set.labels) if task == "classification" else np.zeros(0)
+    if names is not None:
+        warn_of_many_classes([names[int(one)] for one in classes], train_set.n_rows)
     given = weighted_rows(train_set, weight, request.seed, along)
     held = None
     if resolved[0].held_fraction is not None:

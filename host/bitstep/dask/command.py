@@ -17,6 +17,7 @@ from distributed.comm.addressing import get_address_host
 
 from bitstep.cli.checkpoints import Start, check_paths, read_start, started
 from bitstep.cli.class_weights import asked_weight, label_of
+from bitstep.cli.columns import warn_of_many_classes
 from bitstep.cli.device import named_options
 from bitstep.cli.options import UsageError, label_column
 from bitstep.cli.outputs import output_sizes, reserve_outputs
@@ -325,6 +326,8 @@ def _train(arguments: argparse.Namespace, start: Start, data: Collected, resolve
     objective = resolved.objective(data.rows_meant)
     outputs: list[Any] = list(data.outputs)
     classes = data.plan.classes
+    if classes.dtype.kind == "U":
+        warn_of_many_classes(classes.tolist(), data.rows.n_rows)
     problem = ShardedProblem(
         Path(arguments.data).name, resolved.request["model"], resolved.rows, outputs,
         classes.astype(np.float64) if classes.dtype.kind in "iub" else classes, None, None,

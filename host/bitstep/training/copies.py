@@ -34,11 +34,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitstep.data.views import RowView, is_sparse, view_of
+from bitstep.data.blocks import row_blocks
+from bitstep.data.views import RowView, is_sparse, rows_at, view_of
 from bitstep.training.chunks import fingerprint
 from bitstep.training.weighing import OFF, WeightRule, weigh
 
-BLOCK_VALUES = 1 << 20      # that are read at once
 COPIES = 16                 # of a row of mean weight, at most, of weights that are drawn
 COPIED_VALUES = 1 << 25     # of a pass with copies, unless there are more anyway
 MAX_PASS_ROWS = 1 << 20     # of whole weights, unless the data have a COPIES-th of them
@@ -74,9 +74,6 @@ class Pass(NamedTuple):
         several times, else 1. The default penalty is by these.
     places : ndarray of int, shape (n_rows,), or None
         Number of each row among those that were given; None: these are the rows, in their order.
-    raised : bool
-        Weights that go along are too small to be stored, and what they are raised to counts
-        (:func:`raised_effect`).
     """
 
     features: Any
@@ -86,7 +83,6 @@ class Pass(NamedTuple):
     note: str | None = None
     stands_for: float = 1.0
     places: np.ndarray | None = None
-    raised: bool = False
 
     @property
     def other_weights(self) -> str | None:
@@ -96,7 +92,7 @@ class Pass(NamedTuple):
         if self.deviation:
             return (f"copies of rows deviate from their weights by {100 * self.deviation:.2g} %, "
                     "so no bound of the gap is given (ratios of small whole numbers are exact)")
-        if self.raised:
+        if self.weights is not None and self.note:
             return "small weights of rows are raised, so no bound of the gap is given"
         return None
 
@@ -278,20 +274,19 @@ def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np
     """Rows with their weights, which stand for as many as others say."""
     rule = weigh(weights).rule()
     order, stored = spread(rule.counts(weights)), rule.stored(weights)
-    note = raised_note(rule, view, targets, weights, groups)
     return Pass(view.take(order), targets[order], None if stored is None else stored[order],
-                note=note, places=order, raised=note is not None,
+                note=raised_note(rule, view, targets, weights, groups), places=order,
                 stands_for=weigh(meant).rule().rows_meant / len(order))
 
 
 def raised_effect(view: Any, targets: np.ndarray, weights: np.ndarray,
                   ratios: np.ndarray) -> float:
-    """How much weights that 16 bits raise change second moments of features or targets: the weight
-    that comes to a row, times the square of its largest value in standard deviations (but at least
-    1), summed over rows, over the sum of the weights.
+    """How much weights that 16 bits raise count: the sum of what each row gets too much, as a share
+    of all weight, times the square of its distance.
 
-    A row far from all others, which a user all but leaves out by its weight, so counts for what it
-    does to a model.
+    The distance of a row is that of its farthest feature or target from the mean, in standard
+    deviations, and at least 1. A row far from all others, which a user all but leaves out by its
+    weight, moves a model by more than its weight.
 
     Parameters
     ----------
@@ -305,23 +300,25 @@ def raised_effect(view: Any, targets: np.ndarray, weights: np.ndarray,
     shares = np.maximum(weights / weights.max(), np.finfo(np.float64).tiny)
     shares = shares / shares.sum()
     rows = np.flatnonzero(ratios > 1 + OFF)
-
-    def blocks(whole, chosen):
-        for part in np.array_split(chosen, max(1, len(chosen) * whole.shape[1] // BLOCK_VALUES)):
-            values = whole.take(part)[0:len(part)] if isinstance(whole, RowView) else whole[part]
-            yield part, np.asarray(values, np.float64)
-
-    largest = np.ones(len(rows))
-    everything = np.arange(len(weights))
     with np.errstate(all="ignore"):         # what is too large for a square is far
-        for whole in (view, targets):
-            mean = sum(shares[part] @ values for part, values in blocks(whole, everything))
-            spread = sum(shares[part] @ (values - mean) ** 2
-                         for part, values in blocks(whole, everything))
-            far = np.concatenate([np.where(values == mean, 0, (values - mean) ** 2 / spread)
-                                  .max(axis=1, initial=0) for _, values in blocks(whole, rows)])
-            largest = np.maximum(largest, np.nan_to_num(far, nan=np.inf))
-        return float((shares[rows] * (ratios[rows] - 1)) @ largest)
+        squares = np.maximum(_square_distances(view, shares, rows),
+                             _square_distances(targets, shares, rows))
+        return float((shares[rows] * (ratios[rows] - 1)) @ np.maximum(squares, 1))
+
+
+def _square_distances(matrix: Any, shares: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Squares of the distances of some rows; infinite where a column has no mean in 64 bits."""
+    def blocks(part):
+        for _, start, stop in row_blocks(*part.shape):
+            yield slice(start, stop), np.asarray(part[start:stop], np.float64)
+
+    mean = sum(shares[place] @ values for place, values in blocks(matrix))
+    variance = sum(shares[place] @ (values - mean) ** 2 for place, values in blocks(matrix))
+    found = np.empty(len(rows))
+    for place, values in blocks(rows_at(matrix, rows)):
+        square = np.where(values == mean, 0, (values - mean) ** 2 / variance)
+        found[place] = np.nan_to_num(square.max(axis=1), nan=np.inf, posinf=np.inf)
+    return found
 
 
 def raised_note(rule: WeightRule, view: Any, targets: np.ndarray, weights: np.ndarray,

@@ -11,7 +11,8 @@ from bitstep.quantization import Scaler
 from bitstep.training.objective import Objective
 
 NEAR = 1e-5                 # gradient, over the first, with which bit-centred training may end
-_LEAST_DIGITS = 2.0 ** 20   # that a weight too small for 53 of them has left
+_EPSILON = np.finfo(np.float64).eps     # of the largest weight: a smaller one does not count
+_LEAST = 2.0 ** -1054       # weight that still has 20 of its 53 bits
 LARGE_L2 = 1.0              # of standardized columns, which bends the objective more than rows do
 
 
@@ -210,12 +211,13 @@ def in_feature_units(scaler: Scaler, weights: np.ndarray, intercepts: np.ndarray
         If a weight leaves the range of floating-point numbers, or one that counts is too small for
         them.
     """
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         coefs, offsets = scaler.unscale_model(weights, intercepts)
-    sizes, limits = np.abs(weights), np.finfo(np.float64)
-    counts = sizes > limits.eps * sizes.max(axis=2, keepdims=True, initial=0)
-    lost = counts & (np.abs(coefs) < limits.smallest_subnormal * _LEAST_DIGITS)
-    good = (np.isfinite(coefs) & ~lost).all(axis=(0, 1))
+    good = np.isfinite(coefs).all(axis=(0, 1))
+    for epoch, then in zip(weights, coefs, strict=True):    # all at once take as much memory again
+        sizes = np.abs(epoch)
+        counts = sizes > _EPSILON * sizes.max(axis=1, keepdims=True, initial=0)
+        good &= ~(counts & (np.abs(then) < _LEAST)).any(axis=0)
     if not (good.all() and np.isfinite(offsets).all()):
         column = int(np.argmin(good))
         raise ValueError(

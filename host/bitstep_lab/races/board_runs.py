@@ -16,7 +16,7 @@ from bitstep.devices.register_device import ForwardingDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import OFFSETS
-from bitstep.pipeline.results import DeviceError, RangeOverflowError
+from bitstep.pipeline.results import DeviceError, RangeOverflowError, sum_counters
 from bitstep.quantization import QuantizedDataset, QuantizedRows, quantize_rows
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
@@ -29,6 +29,8 @@ from bitstep_lab.races.joint_passes import count_passes, pass_sizes
 POLLS = 256             # looks at the device in the time that an epoch's beats take, at least
 TIMEOUT_S = 600.0
 MODEL_ERROR = 0.005     # of the cycle model with a memory that limits the rows, at most
+_UNKNOWN = ("it left its range, and of a run that then fetches rows again the cycles are known on "
+            "the simulated board alone (--rtl)")
 
 
 def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
@@ -74,8 +76,11 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
         model, cycles = entry.train(rtl, options)
     except RangeOverflowError as error:
         return {**result, "status": str(error)}
+    if cycles is None and model.restarts:
+        return {**result, "status": _UNKNOWN}
     counters = report_counters(model.counters)
-    fetched = counters["refetched_rows"] if contestant.refetch else None
+    # A run that left its range has beats of rows that it did not visit.
+    fetched = counters["refetched_rows"] if contestant.refetch and not model.restarts else None
     return {**result, "status": "ok",
             **race.judged(model.coefs, model.intercepts, model.weights),
             **_measured(counters, cycles, profile.clock_hz),
@@ -95,8 +100,8 @@ def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     Returns
     -------
     dict
-        ``status`` ("ok", or why there was no comparison), and then ``cycles`` by the RTL and
-        ``model_cycles`` by the cycle model.
+        ``status`` ("ok", or why there was no comparison, or none of the cycles), and then
+        ``cycles`` by the RTL and ``model_cycles`` by the cycle model.
 
     Raises
     ------
@@ -114,6 +119,8 @@ def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     cycles, counted = board.counters["cycles"], native.counters["cycles"]
     same = np.array_equal(native.weights, board.weights) \
         and np.array_equal(native.scaled_intercepts, board.scaled_intercepts)
+    if same and counted is None and native.restarts:
+        return {"status": f"the same model on the RTL, but {_UNKNOWN}"}
     if not same or cycles is None or counted is None or abs(counted / cycles - 1) > MODEL_ERROR:
         raise RuntimeError(
             f"Device cpu must give what the RTL gives; but {contestant.name} on "
@@ -156,24 +163,24 @@ class _Entry:
                     "memory_gbps": profile.memory_gbps}, contestant.models)
 
     def train(self, rtl: bool, options: dict[str, Any]) -> tuple[TrainedModel, np.ndarray | None]:
-        """Train; return the model, and cycles from the start to the end of every epoch, or None of
-        a pipeline that is not in RTL.
+        """Train; return the model, and cycles from the start to the end of every epoch, with those
+        of runs that left their range before; or None of a pipeline that is not in RTL, and where
+        device ``cpu`` cannot know.
         """
         if not rtl:
             model = self._train(open_device("cpu", self.config, **self.board))
-            if model.epoch_cycles is None:
+            if model.epoch_cycles is None or model.counters["cycles"] is None:
                 return model, None
             if self.models > 1:
                 return self._counted(model)
-            ends = model.epoch_cycles.tolist()
-            return model, np.array([*ends[:-1], model.counters["cycles"]], np.int64)
+            return model, _after_restarts(model, model.epoch_cycles)
         rows = self.outputs[0].rows
         beats = rows.n_rows * self.config.rows.beats(rows.n_features)
         watched = EpochClock(open_device("sim", self.pipeline, **self.board, **options),
                              max(64, beats // POLLS), len(self.training.steps),
                              pass_sizes(len(self.outputs), self.models))
         model = self._train(watched, watched.on_epoch)
-        return model, watched.cycles(model.counters["cycles"] or 0)
+        return model, _after_restarts(model, watched.cycles(model.counters["cycles"] or 0))
 
     def _counted(self, model: TrainedModel) -> tuple[TrainedModel, np.ndarray]:
         """The model with the counters of passes of several outputs, and cycles as :meth:`train`."""
@@ -191,6 +198,12 @@ class _Entry:
         if model.interrupted:
             raise KeyboardInterrupt
         return model
+
+
+def _after_restarts(model: TrainedModel, ends: np.ndarray) -> np.ndarray:
+    """Ends of the epochs of the last run, after the runs that were given up; the last is of all."""
+    lost = sum_counters([one.counters for one in model.restarts])["cycles"] or 0
+    return np.array([*(end + lost for end in ends[:-1]), model.counters["cycles"]], np.int64)
 
 
 def _measured(counters: dict[str, Any], cycles: np.ndarray | None,

@@ -93,6 +93,9 @@ def test_columns_are_taken_by_their_names(tmp_path, model, capsys):
             data = write(tmp_path / f"other{suffix}", FRAME[order], value=VALUES)
             assert predicted(model, data) == expected
             assert "R2 0.9998 on 80 rows" in capsys.readouterr().out
+    # Of rows far from all others the number stays one that can be read.
+    predicted(model, write(tmp_path / "far.csv", FRAME * 1e60, value=VALUES))
+    assert re.search(r"R2 -\d\.\d{1,3}e\+1\d\d on 80 rows", capsys.readouterr().out)
     # The one column that is no feature is the label, wherever it stands.
     frame = FRAME.assign(value=VALUES)[["value", "mass", "age", "size"]]
     assert predicted(model, write(tmp_path / "first.csv", frame)) == expected

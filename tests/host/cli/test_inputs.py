@@ -371,3 +371,17 @@ def test_numbers_of_classes_are_written_as_they_were_given(tmp_path):
     (1e300, "1e+300"), ("a", "a"), (np.str_("b c"), "b c")])
 def test_text_of_a_class(value, text):
     assert class_text(value) == text
+
+
+@pytest.mark.parametrize("name", ["set.csv", "set.npz"])
+@pytest.mark.parametrize("kinds, warned", [(46, True), (45, False)])
+def test_names_that_may_be_values(tmp_path, capsys, name, kinds, warned):
+    """More of them than half of the rows."""
+    labels = np.array([f"{row % kinds} USD" for row in range(90)])
+    if name == "set.csv":
+        write(tmp_path / name, kinds=labels)
+    else:
+        np.savez(tmp_path / name, X=ROWS, y=labels)
+    assert train(tmp_path / name, "--epochs", 1) == 0
+    said = "90 rows have 46 different labels ('0 USD', '1 USD', '10 USD', ...), each the name of a "
+    assert (said in capsys.readouterr().err) == warned

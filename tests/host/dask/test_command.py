@@ -211,6 +211,19 @@ def test_names_of_classes_in_text(client, tmp_path):
     np.testing.assert_array_equal(model.coef, expected.coefs[-1])
 
 
+def test_names_that_may_be_values(client, tmp_path, capfd):
+    """All files together tell; one of them may have as many names as rows."""
+    for kinds, warned in ((31, True), (30, False)):
+        for part in range(2):
+            lines = [f"{row},{row * row % 7},{(row + 30 * part) % kinds} USD" for row in range(30)]
+            (tmp_path / f"{part}.csv").write_text("\n".join(["a,b,label", *lines]))
+        assert train(client, tmp_path / "*.csv", "--epochs", 1, "--tol", 0) == 0
+        said = capfd.readouterr().err
+        assert said.count("each the name of a class") == warned
+        assert ("60 rows have 31 different labels ('0 USD', '1 USD', '10 USD', ...)" in said) \
+            == warned
+
+
 @pytest.mark.parametrize("asked, weight", [
     ("balanced", "balanced"), ("bad=3,good=0.5", {"bad": 3.0, "good": 0.5})])
 def test_weights_of_classes(client, tmp_path, asked, weight):

@@ -317,20 +317,6 @@ def test_labels_with_a_decimal_comma(tmp_path, labels):
         load(path)
 
 
-def test_names_that_may_be_values(tmp_path):
-    path = tmp_path / "set.csv"
-    path.write_text("a,b\n" + "".join(f"{row},{row % 25} USD\n" for row in range(49)))
-    with pytest.warns(UserWarning, match=r"49 rows have 25 different labels \('0 USD', '1 USD', "
-                      r"'2 USD', \.\.\.\), each the name of a class, since they are no numbers"):
-        assert len(load(path).class_names or ()) == 25
-    table = open_table(path)
-    with pytest.warns(UserWarning, match="each the name of a class"):
-        table.survey()
-    table.survey()
-    path.write_text("a,b\n" + "".join(f"{row},{row % 25} USD\n" for row in range(50)))
-    assert len(load(path).class_names or ()) == 25
-
-
 @pytest.mark.parametrize("labels, warned", [
     (["label", "no", "yes", "no"], True), (["yes", "no", "yes", "no"], False),
     (["a", "b", "c", "d"], False), (["label", "no"], False)])

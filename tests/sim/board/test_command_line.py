@@ -1,6 +1,7 @@
 """The command line on the simulated board: where a user meets buses, ranges and Ctrl-C."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -78,6 +79,14 @@ def test_every_loss_is_that_of_golden(tmp_path, capsys, options, line):
     if "svm" in options:
         assert 0 < counters["refetched_rows"] < 1200
         assert counters["stall_cycles"]["refetch"] > 0
+
+
+def test_rows_fetched_again_by_runs_that_left_their_range(capsys):
+    """Of these the number is known, but not of how many rows."""
+    assert main(["train", "breast_cancer", "--model", "svm", "--bits", "3", "--step", "50",
+                 "--epochs", "2", "--device", "sim"]) == 0
+    assert re.search(r"\nRefetching: \d+ rows were read again with 16 bits a value, those of runs "
+                     "that left their range among them\\.\n", capsys.readouterr().out)
 
 
 @pytest.mark.slow

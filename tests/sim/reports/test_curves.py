@@ -2,18 +2,23 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bitstep.cli import main
 from bitstep.devices import open_device
+from bitstep.pipeline.results import COUNTER_NAMES
 from bitstep.quantization import quantize
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.train import train_model
+from bitstep.training.trained import Restart
 from bitstep_lab import baselines
 from bitstep_lab.races.board_profiles import profile
+from bitstep_lab.races.board_runs import _after_restarts
 from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn, several_models
 from bitstep_lab.races.experiments import Experiment
 from bitstep_lab.races.joint_passes import pass_sizes
@@ -26,6 +31,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("numba")
 FOUR = Pipeline(bits=4, encoding="compensated")
 PYNQ = profile("pynq-z1")
+COUNTERS = dict.fromkeys(COUNTER_NAMES, 0)
 
 
 def race_of(epochs, board=PYNQ, step=0.02, rtl=True):
@@ -182,6 +188,23 @@ def test_bench_command(tmp_path, capsys):
     assert re.search(r"\n4 bits compensated: .* of device time for all epochs, .* cycles; "
                      r"waits: .*\d% for the recursion", out)
     assert report.stat().st_size > 1000
+
+
+def test_bench_of_a_training_that_starts_again(capsys):
+    """Its cycles are not known where rows are fetched again; the others count all runs."""
+    assert main(["bench", "breast_cancer", "--model", "svm", "--profile", "pynq-z1", "--bits", "3",
+                 "--epochs", "2", "--step", "50", "--refetch", "--cpu", "--no-float"]) == 0
+    out = capsys.readouterr().out
+    assert "3 bits nearest, refetching: the same model on the RTL, but it left its range" in out
+    assert "\n3 bits nearest, refetching: it left its range, and of a run that then fetches" in out
+
+
+def test_epochs_after_runs_that_were_given_up():
+    given_up = [Restart(0, 1, 2.0, {**COUNTERS, "cycles": cycles}) for cycles in (100, 30)]
+    model: Any = SimpleNamespace(restarts=given_up, counters={**COUNTERS, "cycles": 200})
+    assert _after_restarts(model, np.array([20, 45, 70])).tolist() == [150, 175, 200]
+    model.restarts = []
+    assert _after_restarts(model, np.array([20, 45, 70])).tolist() == [20, 45, 200]
 
 
 def test_stored_runs_know_their_inputs(tmp_path):

@@ -16,7 +16,6 @@ _PLACES = {"first": 0, "last": LAST}
 _SHOWN = 12                 # names of columns that a message lists
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 _COMMA = "write a decimal point in place of the comma, or nothing between thousands"
-_MANY = 20, 0.5             # names, and their share of the rows, that may be values of a regression
 
 
 @dataclass(frozen=True)
@@ -179,8 +178,7 @@ class TextLabels:
         Warns
         -----
         UserWarning
-            If line 1 alone has its label, while others repeat: it may hold the columns' names. If
-            there are so many names that they may be values of a regression.
+            If line 1 alone has its label, while others repeat: it may hold the columns' names.
         """
         names = self.names
         if names is None:
@@ -196,11 +194,6 @@ class TextLabels:
         if is_first and len(names) < len(numbers) and np.count_nonzero(numbers == 0) == 1:
             warnings.warn(f"{self._path}: line 1 has numbers, so it is read as a row, and no other "
                           f"row has its label, {names[0]!r}; {hint}", stacklevel=2)
-        if self._lines and len(names) > max(_MANY[0], _MANY[1] * len(numbers)):
-            warnings.warn(f"{self._path}: {len(numbers)} rows have {len(names)} different labels "
-                          f"({', '.join(map(repr, names[:3]))}, ...), each the name of a class, "
-                          "since they are no numbers; those of a regression must be numbers",
-                          stacklevel=2)
         order = sorted(range(len(names)), key=names.__getitem__)
         ranks = np.empty(len(names))
         ranks[order] = np.arange(len(names))
