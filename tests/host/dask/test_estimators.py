@@ -191,12 +191,14 @@ def test_weights_of_classes(client, weight, weights):
 
 def test_weights_that_are_raised_are_said(client):
     features, labels = IRIS
-    model = LowPrecisionClassifier(client=client, epochs=3, tol=0.0, l2=1e-2, random_state=1,
+    model = LowPrecisionClassifier(client=client, epochs=12, l2=1e-2, random_state=1,
                                    class_weight={1: 1e-6})
     with pytest.warns(WeightWarning, match="the weight 1e-06 is too small beside the largest, 1: "
                       "16 bits hold it as 15.3 times"):
         model.fit(chunked(features, 60, 60, 30), chunked(labels, 60, 60, 30))
     assert model.gap_ is None           # it would be that of other weights
+    model.set_params(class_weight={1: 1e-2})
+    assert model.fit(chunked(features, 60, 60, 30), chunked(labels, 60, 60, 30)).gap_ is not None
 
 
 def test_a_class_of_weight_0_is_none(client):
