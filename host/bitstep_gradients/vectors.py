@@ -46,7 +46,7 @@ class BFloat16:
     @property
     def values(self) -> np.ndarray:
         """The same values in float32."""
-        return (self.bits.astype(np.uint32) << 16).view(np.float32)
+        return (self.bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def float_values(name: str, vector: "np.ndarray | BFloat16") -> tuple[np.ndarray, DType]:

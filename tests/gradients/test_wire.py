@@ -70,7 +70,8 @@ def test_header(shape):
 
 
 def test_as_many_dimensions_as_numpy_has():
-    vector = VECTOR.reshape((1,) * 62 + (5, 7))
+    most = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0b1" else 32
+    vector = VECTOR.reshape((1,) * (most - 2) + (5, 7))
     assert (make_codec("none").decode(make_codec("none").encode(vector, KEY), KEY) == vector).all()
 
 

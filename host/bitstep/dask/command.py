@@ -28,7 +28,7 @@ from bitstep.cli.request import check_early, request_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.train import ended, write_outputs
 from bitstep.dask.devices import DeviceChoice
-from bitstep.dask.engine import Engine, on_worker
+from bitstep.dask.engine import LATE, Engine, on_worker
 from bitstep.dask.local import start_cluster
 from bitstep.dask.training import Collected, collected, on_devices
 from bitstep.data import load
@@ -235,7 +235,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[Client]:
     try:
         client = Client(arguments.scheduler, set_as_default=False,
                         timeout=min(CONNECT_S, arguments.timeout))
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, *LATE, ValueError) as error:
         raise RuntimeError(f"No scheduler answers at {arguments.scheduler} ({error}): start one "
                            "with `dask scheduler`, and give the address that it prints") from error
     with client:

@@ -29,6 +29,7 @@ from bitstep.training.shards.shards import Shards
 
 LOOK_S = 1.0                # between two looks at workers that may be lost
 FETCH_S = 5.0               # for the first try to get results of tasks that have ended
+LATE = TimeoutError, asyncio.TimeoutError       # Python 3.11 and later have made them one
 _Result = TypeVar("_Result")
 
 
@@ -209,7 +210,7 @@ class Engine:
         try:
             with self.client.as_current():
                 wait(list(running.values()), timeout=LOOK_S)
-        except (TimeoutError, CancelledError) as error:
+        except (*LATE, CancelledError) as error:
             _let_go(error)
         for one in running.values():
             if one.status == "error":
@@ -224,7 +225,7 @@ class Engine:
 
         try:
             return self.client.sync(found) if ended else []
-        except (TimeoutError, asyncio.TimeoutError) as error:
+        except LATE as error:
             _let_go(error)
             return None
         except (CancelledError, OSError) as error:
@@ -255,11 +256,11 @@ class Engine:
         """An answer of the scheduler."""
         try:
             return question()
-        except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
+        except (OSError, *LATE, RuntimeError, CancelledError) as error:
             self._ended(error)
 
     def _ended(self, error: BaseException) -> NoReturn:
-        if self.client.status == "running" and isinstance(error, (TimeoutError, RuntimeError)):
+        if self.client.status == "running" and isinstance(error, (*LATE, RuntimeError)):
             raise DeviceError(f"The scheduler {self.address} did not answer ({error}); start the "
                               "training again") from error
         self._no_scheduler(error)

@@ -67,7 +67,7 @@ def part_score(local: Any, source: Sequence[Any]) -> PartScore:
     if classes:
         try:
             good = accuracy_score(targets, predicted, sample_weight=weights, normalize=False)
-        except ValueError as error:     # numbers beside names
+        except (TypeError, ValueError) as error:        # numbers beside names
             raise DataError(f"{part.where}: labels must be of the kind that the model was trained "
                             f"on, {predicted.dtype}, not {targets.dtype} ({error})") from error
         return PartScore(n_rows, weight, float(good))

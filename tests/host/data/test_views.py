@@ -37,8 +37,7 @@ def test_clipped_blocks_are_those_of_an_array():
 
 
 def test_dense_blocks():
-    wide = scipy.sparse.random_array((70, 1 << 14), density=0.01, format="csc",
-                                     rng=np.random.default_rng(0))
+    wide = scipy.sparse.csc_array(scipy.sparse.random(70, 1 << 14, density=0.01, random_state=0))
     blocks = list(dense_blocks(wide))
     assert max(block.size for block in blocks) <= 1 << 15
     np.testing.assert_array_equal(np.concatenate(blocks), wide.toarray())
