@@ -7,8 +7,8 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow night test-arm test-pynq test-torch test-torch-slow test-wheel sim lint rtl speed pipelines
-.PHONY: area wheel release bitstream bitstream-check prove prove-all prove-mutations docs
+.PHONY: demo test test-slow night test-arm test-pynq test-torch test-torch-slow test-wheel test-oldest sim lint rtl speed
+.PHONY: pipelines area wheel release bitstream bitstream-check prove prove-all prove-mutations docs
 .PHONY: coverage coverage-rtl coverage-jobs coverage-faults site examples clean
 .DEFAULT_GOAL := demo
 , := ,
@@ -85,7 +85,7 @@ test-slow: $(VENV)/.stamp $(VENV)/.stamp-bitstream ## the other tests: more widt
 
 # Each of them ends, whatever became of those before. First what needs more than pip installs, so
 # that its absence shows at once; last what takes longest.
-NIGHT := test-arm test-wheel test-pynq lint test-torch-slow prove-all prove-mutations coverage-rtl \
+NIGHT := test-arm test-wheel test-pynq test-oldest lint test-torch-slow prove-all prove-mutations coverage-rtl \
 	coverage-jobs test-slow coverage-faults
 
 night:                          ## all that takes long, with a table at the end; a night
@@ -115,6 +115,9 @@ test-torch-slow: $(TORCH_VENV)/.stamp ## the other tests that need torch
 
 test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13
 	$(BIN)/python tests/wheel/environments.py
+
+test-oldest: $(VENV)/.stamp     ## the tests with Python 3.10 and the oldest versions of packages
+	$(ONE_THREAD) $(BIN)/python tests/oldest/environment.py -n $(JOBS)
 
 # ARCH=arm64 takes the 64-bit ARM of PYNQ-ZU and Kria.
 ARCH ?= armhf

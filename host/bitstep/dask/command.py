@@ -235,7 +235,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[Client]:
     try:
         client = Client(arguments.scheduler, set_as_default=False,
                         timeout=min(CONNECT_S, arguments.timeout))
-    except (OSError, *LATE, ValueError) as error:
+    except (OSError, *LATE, ImportError, ValueError) as error:
         raise RuntimeError(f"No scheduler answers at {arguments.scheduler} ({error}): start one "
                            "with `dask scheduler`, and give the address that it prints") from error
     with client:

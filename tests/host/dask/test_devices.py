@@ -136,6 +136,7 @@ for name in ("sklearn", "scipy", "numba", "pandas", "pyarrow", "matplotlib", "da
 """
 
 
+@pytest.mark.filterwarnings("ignore:Mismatched versions")     # of pandas, which older Dask compares
 def test_a_worker_needs_distributed_and_numpy_alone(tmp_path):
     """To train on files, as the 32-bit boards do."""
     (tmp_path / "block.py").write_text(BLOCK)
