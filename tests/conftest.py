@@ -1,5 +1,5 @@
-"""The seed of drawn tests: fresh in every run, printed, and given again to repeat a run. And no
-line of progress, which a busy machine would show and an idle one would not.
+"""The seed of drawn tests: fresh in every run, printed, and given again to repeat a run. No line of
+progress, which a busy machine would show and an idle one would not. And no `python` on PATH.
 """
 
 import gc
@@ -9,6 +9,7 @@ import secrets
 from collections import Counter, defaultdict
 from importlib.util import find_spec
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,10 @@ GOLDEN = (math.sqrt(5) - 1) / 2         # whose multiples lie far apart, without
 
 
 def pytest_configure(config):
-    """Draw a seed unless there is one; workers of pytest-xdist inherit it."""
+    """Draw a seed unless there is one; workers of pytest-xdist inherit it. A fresh Debian has no
+    `python`, so here is one that fails.
+    """
+    os.environ["PATH"] = os.pathsep.join([str(Path(__file__).parent / "path"), os.environ["PATH"]])
     os.environ.setdefault(SEED, str(secrets.randbits(32)))
     try:
         int(os.environ[SEED])

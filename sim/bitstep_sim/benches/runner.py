@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -73,7 +74,10 @@ def _tools() -> dict[str, str]:
     verilator = find_verilator()
     folder = Path(verilator.command[0]).parent
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-            "VERILATOR_ROOT": str(verilator.root), "MAKEFLAGS": MAKE_FLAGS}
+            "VERILATOR_ROOT": str(verilator.root),
+            # The makefile's is `python`, which Debian does not have, or which may be of another
+            # version than the modules that cocotb's runner names to it.
+            "MAKEFLAGS": f"{MAKE_FLAGS} PYTHON3={sys.executable}"}
 
 
 def _folder(verilog: str) -> Path:
