@@ -17,7 +17,8 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.training import copies
 from bitstep.training.choices import OptimumWarning
-from bitstep.training.copies import WeightWarning, raised_effect, weighted_order
+from bitstep.training.copies import WeightWarning, weighted_order
+from bitstep.training.raised import Raised
 from bitstep.training.weighing import weigh
 
 rng = np.random.default_rng(3)
@@ -424,27 +425,50 @@ def test_weights_that_are_raised_for_a_row_far_from_all(weight, sparse):
     assert model.fit(X, targets, weights).gap_ is not None
 
 
+def effect_of(columns, weights):
+    """Of rows with these values and weights, in one part and in two."""
+    columns, weights = np.asarray(columns, float).reshape(len(weights), -1), np.array(weights)
+    rule = weigh(weights).rule()
+
+    def moments(rows):
+        found = Raised.of(rule, columns[rows, :-1], columns[rows, -1:], weights[rows])
+        assert found is not None
+        return found.moments
+
+    whole = moments(slice(None))
+    for middle in range(1, len(weights)):
+        parts = moments(slice(middle)), moments(slice(middle, None))
+        for name in ("weight", "added", "mean", "squares", "added_squares", "added_sums"):
+            np.testing.assert_allclose(getattr(parts[0] + parts[1], name), getattr(whole, name),
+                                       rtol=1e-9, atol=1e-12)
+        assert (parts[0] + parts[1]).effect == pytest.approx(whole.effect)
+    return whole.effect
+
+
 def test_effect_of_raised_weights_by_hand():
-    """Values 0, 2 and 101 of weights 1, 1 and 1e-6: mean 1.00005, variance 1.005; the last row
-    should have 5e-7 of all weight, and has 1e-6 more.
+    """Values 0, 2 and 101 of weights 1, 1 and 1e-6: their squared distances from the mean, 1.00005,
+    sum up to 2.01. The last row has 1/65,535 in place of 1e-6.
     """
-    features, targets = np.array([[0.0], [2.0], [101.0]]), np.zeros((3, 1))
-    weights, ratios = np.array([1, 1, 1e-6]), np.array([1, 1, 3.0])
-    effect = raised_effect(features, targets, weights, ratios)
-    assert effect == pytest.approx(1e-6 * (101 - 1.00005) ** 2 / 1.005, rel=1e-4)
-    assert raised_effect(features[:, [0, 0]], targets, weights, ratios) == pytest.approx(effect)
-    # A value that all have is not far; one that no other has is.
-    same, other = np.full((3, 1), 5.0), np.array([[5.0], [5.0], [6.0]])
-    assert raised_effect(same, targets, weights, ratios) == pytest.approx(1e-6)
-    assert raised_effect(same, other, weights, ratios) > 0.1
-    assert raised_effect(np.array([[0.0], [2.0], [1e200]]), targets, weights, ratios) > 1e-4
-    weights = np.array([1e308, 1e308, 1e-320])      # whose ratio is no float
-    raised = weigh(weights).rule().ratios(weights)
-    assert raised is not None
-    assert raised_effect(features, targets, weights, raised) == pytest.approx(
-        0.5 / 65535 * (101 - 1) ** 2, rel=0.1)
+    weights, added = [1, 1, 1e-6], 1 / 65535 - 1e-6
+    effect = effect_of([[0, 7], [2, 7], [101, 7]], weights)
+    assert effect == pytest.approx(added * (101 - 1.00005) ** 2 / 2.01, rel=1e-4)
+    assert effect_of([[7, 0], [7, 2], [7, 101]], weights) == pytest.approx(effect)
+    # A value that all have is not far, however large; one that no other has is.
+    assert effect_of(np.full((3, 2), 1e200 / 3), weights) == pytest.approx(added / 2)
+    assert effect_of([[5, 0], [5, 2], [6, 1]], weights) == pytest.approx(added / 1e-6)
+    # Weights whose ratio is no float.
+    assert effect_of([[0, 7], [2, 7], [101, 7]], [1e308, 1e308, 1e-320]) == pytest.approx(
+        (101 - 1) ** 2 / 2 / 65535, rel=1e-3)
     # Weights that are lowered have none.
-    assert raised_effect(features, targets, weights, np.array([1, 1, 0.5])) == 0
+    assert effect_of([[0, 7], [2, 7], [101, 7]], [1, 1, 1.4 / 65535]) == 0
+
+
+def test_effect_of_a_value_whose_square_is_no_float():
+    rule = weigh(np.array([1, 1, 1e-6])).rule()
+    found = Raised.of(rule, np.array([[0.0], [2.0], [1e200]]), np.zeros((3, 1)),
+                      np.array([1, 1, 1e-6]))
+    assert found is not None
+    assert found.moments.effect > 1e100
 
 
 def test_one_weight_for_all_rows():

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +16,8 @@ from bitstep.dask.engine import DaskShards, Engine, on_worker
 from bitstep.dask.mapped import kept_shards
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.training.choices import Resolved, one_vs_rest
-from bitstep.training.copies import raised_values_note
 from bitstep.training.pipelines import pipeline_for
+from bitstep.training.raised import Raised
 from bitstep.training.shards.parts import (
     ClassWeights,
     Part,
@@ -66,7 +67,7 @@ class Collected:
     rows_meant : int
         Rows that those of all parts stand for.
     note : str or None
-        See :func:`bitstep.training.copies.raised_values_note`.
+        See :attr:`bitstep.training.raised.Raised.note`.
     """
 
     shards: DaskShards
@@ -148,12 +149,14 @@ def collected(engine: Engine, make: Callable[..., Part], sources: Sequence[Seque
         first += len(plan.pieces(found.n_rows))
     shards = DaskShards(engine, engine.compute(tasks), device, config)
     try:
+        found = [one.raised for one in shards.facts if one.raised is not None]
+        note = reduce(Raised.__add__, found).note if found else None
         together = summed_rows(shards.facts, plan.scaler, plan.bus_width, plan.seed)
         yield Collected(shards, config, summary, plan, together,
                         summed_outputs(together, plan.labels(), summary.names),
                         # Factors that make classes even are no numbers of rows.
                         (summary.weighed.rule() if isinstance(class_weight, str)
-                         else plan.rule).rows_meant, raised_values_note(plan.rule))
+                         else plan.rule).rows_meant, note)
     finally:
         shards.close()
 

@@ -34,18 +34,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitstep.data.blocks import row_blocks
-from bitstep.data.views import RowView, is_sparse, rows_at, view_of
+from bitstep.data.views import RowView, is_sparse, view_of
 from bitstep.training.chunks import fingerprint
-from bitstep.training.weighing import OFF, WeightRule, weigh
+from bitstep.training.raised import Raised
+from bitstep.training.weighing import weigh
 
 COPIES = 16                 # of a row of mean weight, at most, of weights that are drawn
 COPIED_VALUES = 1 << 25     # of a pass with copies, unless there are more anyway
 MAX_PASS_ROWS = 1 << 20     # of whole weights, unless the data have a COPIES-th of them
 CLOSE = 0.05                # deviation of copies from their weights that is worth no more copies
 RATIO = 1e-12               # of whole numbers, relative: what division rounds
-RAISED = 0.1                # share of the rows whose stored weights are off, with a word
-EFFECT = 1e-4               # of weights that are raised, that is worth one, too
 LEFT_OUT = 0.1, 0.005       # shares of the rows, and of all weight, that are left out with a word
 READ_OF_CHUNK = 0.25        # share of a chunk's rows, on average, that are read without a word
 MADE = "cpu", "golden", "sim"       # devices whose pipeline is made for the rows
@@ -67,7 +65,7 @@ class Pass(NamedTuple):
     note : str or None
         A sentence on rows that have a weight and no copy, if they are a share of :data:`LEFT_OUT`,
         or of a chunk if on average less than :data:`READ_OF_CHUNK` of its rows are read; where
-        weights go along, on weights that 16 bits do not hold (:func:`raised_note`).
+        weights go along, :attr:`bitstep.training.raised.Raised.note`.
     stands_for : float
         Rows that a row of the pass stands for on average: of whole weights that differ, which are
         those of repeated rows, their sum over the rows; less than 1 where rows stand in the pass
@@ -274,100 +272,11 @@ def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np
     """Rows with their weights, which stand for as many as others say."""
     rule = weigh(weights).rule()
     order, stored = spread(rule.counts(weights)), rule.stored(weights)
+    classes = 0 if groups is None else int(groups.max()) + 1
+    raised = Raised.of(rule, view, targets, weights, groups, classes)
     return Pass(view.take(order), targets[order], None if stored is None else stored[order],
-                note=raised_note(rule, view, targets, weights, groups), places=order,
+                note=None if raised is None else raised.note, places=order,
                 stands_for=weigh(meant).rule().rows_meant / len(order))
-
-
-def raised_effect(view: Any, targets: np.ndarray, weights: np.ndarray,
-                  ratios: np.ndarray) -> float:
-    """How much weights that 16 bits raise count: the sum of what each row gets too much, as a share
-    of all weight, times the square of its distance.
-
-    The distance of a row is that of its farthest feature or target from the mean, in standard
-    deviations, and at least 1. A row far from all others, which a user all but leaves out by its
-    weight, moves a model by more than its weight.
-
-    Parameters
-    ----------
-    view : ndarray or RowView, shape (n_rows, n_features)
-    targets : ndarray, shape (n_rows, n_outputs)
-    weights : ndarray of float64, shape (n_rows,)
-        As they were asked for.
-    ratios : ndarray of float64, shape (n_rows,)
-        Stored weights over these.
-    """
-    shares = np.maximum(weights / weights.max(), np.finfo(np.float64).tiny)
-    shares = shares / shares.sum()
-    rows = np.flatnonzero(ratios > 1 + OFF)
-    with np.errstate(all="ignore"):         # what is too large for a square is far
-        squares = np.maximum(_square_distances(view, shares, rows),
-                             _square_distances(targets, shares, rows))
-        return float((shares[rows] * (ratios[rows] - 1)) @ np.maximum(squares, 1))
-
-
-def _square_distances(matrix: Any, shares: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Squares of the distances of some rows; infinite where a column has no mean in 64 bits."""
-    def blocks(part):
-        for _, start, stop in row_blocks(*part.shape):
-            yield slice(start, stop), np.asarray(part[start:stop], np.float64)
-
-    mean = sum(shares[place] @ values for place, values in blocks(matrix))
-    variance = sum(shares[place] @ (values - mean) ** 2 for place, values in blocks(matrix))
-    found = np.empty(len(rows))
-    for place, values in blocks(rows_at(matrix, rows)):
-        square = np.where(values == mean, 0, (values - mean) ** 2 / variance)
-        found[place] = np.nan_to_num(square.max(axis=1), nan=np.inf, posinf=np.inf)
-    return found
-
-
-def raised_note(rule: WeightRule, view: Any, targets: np.ndarray, weights: np.ndarray,
-                groups: np.ndarray | None) -> str | None:
-    """A sentence on weights that 16 bits hold to no better than a tenth, if those of a share
-    :data:`RAISED` of the rows are such, or that of a whole class, or if :func:`raised_effect` is
-    more than :data:`EFFECT`.
-
-    Parameters
-    ----------
-    rule : WeightRule
-    view, targets, weights
-        See :func:`raised_effect`.
-    groups : ndarray of int, shape (n_rows,), or None
-        Class of each row.
-    """
-    ratios = rule.ratios(weights)
-    if ratios is None:
-        return None
-    off = abs(ratios - 1) > OFF
-    classes = 0
-    if groups is not None:
-        asked = weights / rule.weighed.largest
-        asked, found = np.bincount(groups, asked), np.bincount(groups, asked * ratios)
-        classes = int((abs(found - asked) > OFF * asked).sum())
-    if off.mean() < RAISED and not classes \
-            and raised_effect(view, targets, weights, ratios) <= EFFECT:
-        return None
-    worst = ratios[off].max() if ratios[off].max() > 1 else ratios[off].min()
-    among = f", among them those of {classes} class{'es' * (classes > 1)}," if classes else ""
-    return (f"the weights of {100 * off.mean():.3g} % of the rows{among} are too small beside the "
-            f"largest: 16 bits hold them as up to {worst:.3g} times what they should be, since the "
-            "least one is 1/65,535 of the largest; choose weights that differ less, or 0, which "
-            "leaves rows out")
-
-
-def raised_values_note(rule: WeightRule) -> str | None:
-    """The same of rows that are elsewhere, if any of their different weights is such; None if
-    these are too many to be known.
-    """
-    values = rule.weighed.values
-    ratios = None if values is None else rule.ratios(np.array(values))
-    if ratios is None:
-        return None
-    number = int(np.argmax(abs(np.log(ratios))))
-    return (f"the weight {(values or ())[number]:.3g} is too small beside the largest, "
-            f"{rule.weighed.largest:.3g}: 16 bits hold it as {ratios[number]:.3g} times what it "
-            "should be, since the least one is 1/65,535 of the largest; choose weights that differ "
-            "less, or 0, which leaves rows out")
 
 
 def _left_out(copies: np.ndarray, order: np.ndarray) -> str | None:

@@ -15,6 +15,7 @@ import numpy as np
 from bitstep.quantization.weights import FEW, MAX_WEIGHT, stored_weights
 
 OFF = 0.1                   # of a stored weight, relative, that is worth a word
+FEW_UNITS = 1 / (2 * OFF)   # more of them are rounded by less than that
 HEAVY = 4                   # times the mean weight, of a row that stands in a pass once
 COUNTED = 1 << 53           # largest sum of whole weights that are numbers of rows
 _HALF = 27                  # low bits of a mantissa, which are summed apart
@@ -133,6 +134,18 @@ class WeightRule:
         """True if rows of a pass differ in weight."""
         return self.weighed.least < self.weighed.largest
 
+    @property
+    def coarse(self) -> bool:
+        """True if the least weight has so few units that some may be off by more than
+        :data:`OFF`.
+        """
+        stored = self.stored(np.array([self.weighed.least]))
+        return stored is not None and stored[0] <= FEW_UNITS
+
+    def shares(self, weights: np.ndarray) -> np.ndarray:
+        """Weights in units of the largest, above 0."""
+        return np.maximum(weights / self.weighed.largest, np.finfo(np.float64).tiny)
+
     def counts(self, weights: np.ndarray) -> np.ndarray:
         """How often rows of these weights stand in a pass, as floating-point numbers."""
         return np.maximum(np.ceil(weights / self.weighed.largest / self._heavy), 1)
@@ -151,8 +164,7 @@ class WeightRule:
         :data:`OFF` of these.
         """
         stored = self.stored(weights)
-        # Rounding moves a weight of more than 5 units by less than a tenth.
-        if stored is None or stored.min() > 1 / (2 * OFF):
+        if stored is None or stored.min() > FEW_UNITS:
             return None
         parts = np.maximum(self._parts(weights), np.finfo(np.float64).tiny)
         if self.weighed.values is None:

@@ -193,12 +193,29 @@ def test_weights_that_are_raised_are_said(client):
     features, labels = IRIS
     model = LowPrecisionClassifier(client=client, epochs=12, l2=1e-2, random_state=1,
                                    class_weight={1: 1e-6})
-    with pytest.warns(WeightWarning, match="the weight 1e-06 is too small beside the largest, 1: "
-                      "16 bits hold it as 15.3 times"):
+    with pytest.warns(WeightWarning, match="the weights of 33.3 % of the rows, among them those of "
+                      "1 class, are too small beside the largest: 16 bits hold them as up to 15.3"):
         model.fit(chunked(features, 60, 60, 30), chunked(labels, 60, 60, 30))
     assert model.gap_ is None           # it would be that of other weights
     model.set_params(class_weight={1: 1e-2})
     assert model.fit(chunked(features, 60, 60, 30), chunked(labels, 60, 60, 30)).gap_ is not None
+
+
+@pytest.mark.parametrize("place", [0, 149])      # in the first shard, and in the last
+def test_a_weight_of_many_that_is_raised_for_a_row_far_from_all(client, place):
+    """As on one machine; no shard alone knows how far the row is from those of the others."""
+    rng = np.random.default_rng(0)
+    features, targets = rng.normal(size=(150, 4)), rng.normal(size=150)
+    weights = rng.uniform(0.1, 1, 150)
+    weights[place] = 1e-9
+    chunks = chunked(weights, 60, 60, 30)
+    model = LowPrecisionRegressor(client=client, epochs=12, random_state=1)
+    model.fit(chunked(features, 60, 60, 30), chunked(targets, 60, 60, 30), sample_weight=chunks)
+    assert model.gap_ is not None       # a row as others are
+    features[place, 1] = 1e6
+    with pytest.warns(WeightWarning, match=r"the weights of 0\.667 % of the rows are too small"):
+        model.fit(chunked(features, 60, 60, 30), chunked(targets, 60, 60, 30), sample_weight=chunks)
+    assert model.gap_ is None
 
 
 def test_a_class_of_weight_0_is_none(client):

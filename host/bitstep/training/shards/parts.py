@@ -28,6 +28,7 @@ from bitstep.quantization import (
 )
 from bitstep.quantization.labels import broken_class
 from bitstep.training.copies import spread
+from bitstep.training.raised import Raised
 from bitstep.training.shards.shard import Shard
 from bitstep.training.shards.summed import class_labels
 from bitstep.training.targets import class_targets
@@ -321,6 +322,14 @@ class ShardPlan:
         return part.weights if self.factors is None \
             else class_products(part, self.classes, self.factors)
 
+    def raised(self, part: Part, weights: np.ndarray) -> Raised | None:
+        """What is raised of its weights, see :meth:`bitstep.training.raised.Raised.of`."""
+        if not len(self.classes):
+            return Raised.of(self.rule, part.features, part.targets.reshape(len(weights), -1),
+                             weights)
+        return Raised.of(self.rule, part.features, class_targets(part.targets, self.classes),
+                         weights, np.searchsorted(self.classes, part.targets), len(self.classes))
+
     def pieces(self, n_rows: int) -> list[tuple[int, int]]:
         """First row and end of each shard of a part: as few as can be, of about as many rows."""
         count = -(-n_rows // (self.shard_rows or max(n_rows, 1)))
@@ -512,13 +521,14 @@ def make_shards(part: Part, plan: ShardPlan, first: int, summary: Summary) -> li
         piece, seed = part.rows(slice(start, stop)), shard_seed(plan.seed, number)
         if plan.shuffle:
             piece = piece.rows(shuffled(stop - start, max(0, seed)))
-        stored, weights = None, plan.weights(piece)
+        stored, raised, weights = None, None, plan.weights(piece)
         if weights is not None:
+            raised = plan.raised(piece, weights)
             order, stored = spread(plan.rule.counts(weights)), plan.rule.stored(weights)
             assert stored is not None
             piece, stored = piece.rows(order), stored[order]
         rows = quantize_bit_planes(piece.features, bus_width=plan.bus_width,
                                    scaler=plan.scaler, seed=seed, weights=stored)
         found.append(Shard([QuantizedDataset(rows, stream)
-                            for stream in plan.streams(piece.targets)]))
+                            for stream in plan.streams(piece.targets)], raised))
     return found

@@ -19,6 +19,7 @@ from bitstep.training.centred.passes import BitCentred, CentredPasses
 from bitstep.training.files.checkpoint import describe_data
 from bitstep.training.losses import code_accuracies, losses_of_codes
 from bitstep.training.objective import Objective
+from bitstep.training.raised import Raised
 from bitstep.training.schedules import centred_period, centred_step
 
 
@@ -157,12 +158,15 @@ class ShardFacts:
         Sums of the levels of columns at every precision, exactly.
     weight_sums : WeightSums
         Of its rows.
+    raised : Raised or None
+        Of the rows as they were given, each once.
     """
 
     n_rows: int
     n_features: int
     level_sums: LevelSums
     weight_sums: WeightSums
+    raised: Raised | None = None
 
     @property
     def few_rows(self) -> bool:
@@ -227,9 +231,12 @@ class Shard:
     ----------
     outputs : sequence of QuantizedDataset
         The same bit-plane rows, whose seed is that of the shard.
+    raised : Raised or None
+        See :class:`ShardFacts`.
     """
 
     outputs: Sequence[QuantizedDataset]
+    raised: Raised | None = None
     _passes: dict[int, _OwnPasses] = field(default_factory=dict, repr=False)
     _written: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
@@ -238,7 +245,8 @@ class Shard:
         """What others know of it."""
         rows = self.rows
         assert rows.level_sums is not None      # of rows that come from no file
-        return ShardFacts(rows.n_rows, rows.n_features, rows.level_sums, rows.weight_sums)
+        return ShardFacts(rows.n_rows, rows.n_features, rows.level_sums, rows.weight_sums,
+                          self.raised)
 
     @property
     def rows(self) -> BitPlaneRows:
@@ -248,7 +256,7 @@ class Shard:
         return rows
 
     def __getstate__(self):
-        return {"outputs": self.outputs, "_passes": {}, "_written": {}}
+        return {"outputs": self.outputs, "raised": self.raised, "_passes": {}, "_written": {}}
 
     def joint_classes(self, device: Device) -> tuple[str, bool]:
         """Name of the device, and whether it has passes of all classes of a multinomial model."""
