@@ -272,8 +272,8 @@ def _weighted(view: RowView, targets: np.ndarray, weights: np.ndarray, meant: np
     """Rows with their weights, which stand for as many as others say."""
     rule = weigh(weights).rule()
     order, stored = spread(rule.counts(weights)), rule.stored(weights)
-    classes = 0 if groups is None else int(groups.max()) + 1
-    raised = Raised.of(rule, view, targets, weights, groups, classes)
+    raised = Raised.of(rule, view, targets, weights) if groups is None else Raised.of(
+        rule, view, groups, weights, int(groups.max()) + 1)
     return Pass(view.take(order), targets[order], None if stored is None else stored[order],
                 note=None if raised is None else raised.note, places=order,
                 stands_for=weigh(meant).rule().rows_meant / len(order))

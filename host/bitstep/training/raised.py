@@ -23,7 +23,7 @@ EFFECT = 1e-4               # of weights that are raised, that is worth one, too
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Moments of rows by their weights, and by what is added to those that are raised. Weights are
-    in units of the largest of all rows.
+    in units of the largest of all rows; columns are features and targets that are numbers.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Raised:
 
     @staticmethod
     def of(rule: WeightRule, features: Any, targets: np.ndarray, weights: np.ndarray,
-           groups: np.ndarray | None = None, n_classes: int = 0) -> "Raised | None":
+           n_classes: int = 0) -> "Raised | None":
         """That of some rows; None if no weight of all rows is so small that it may be off.
 
         Parameters
@@ -118,10 +118,11 @@ class Raised:
             Of all rows.
         features : ndarray or RowView, shape (n_rows, n_features)
         targets : ndarray, shape (n_rows, n_targets)
+            Of a classification the number of each row's class, shape (n_rows,).
         weights : ndarray of float64, shape (n_rows,)
             As they were asked for; at least one.
-        groups : ndarray of int, shape (n_rows,), or None
-            Class of each row, of ``n_classes``.
+        n_classes : int
+            0: a regression.
         """
         if not rule.coarse:
             return None
@@ -129,14 +130,14 @@ class Raised:
         if ratios is None:
             ratios = np.ones(len(weights))
         added = np.where(ratios > 1 + OFF, shares * (ratios - 1), 0)
-        classes = np.empty((2, 0)) if groups is None else np.array(
-            [np.bincount(groups, by, n_classes) for by in (shares, shares * ratios)])
+        classes = np.empty((2, 0)) if not n_classes else np.array(
+            [np.bincount(targets, by, n_classes) for by in (shares, shares * ratios)])
         return Raised(
             len(weights), int((abs(ratios - 1) > OFF).sum()),
             (float(ratios.min()), float(ratios.max())), classes,
             reduce(Moments.__add__, (
                 Moments.of(block, shares[place], added[place])
-                for place, block in _blocks(features, targets))))
+                for place, block in _blocks(features, None if n_classes else targets))))
 
     def __add__(self, other: "Raised") -> "Raised":
         return Raised(
@@ -163,8 +164,9 @@ class Raised:
                 "differ less, or 0, which leaves rows out")
 
 
-def _blocks(features: Any, targets: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Features and targets of blocks of rows, side by side."""
+def _blocks(features: Any, targets: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray]]:
+    """Features of blocks of rows, with targets beside them."""
     for _, start, stop in row_blocks(*features.shape):
-        yield slice(start, stop), np.concatenate(
-            [np.asarray(features[start:stop], np.float64), targets[start:stop]], axis=1)
+        block = np.asarray(features[start:stop], np.float64)
+        yield slice(start, stop), \
+            block if targets is None else np.concatenate([block, targets[start:stop]], axis=1)

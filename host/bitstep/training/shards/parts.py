@@ -327,8 +327,8 @@ class ShardPlan:
         if not len(self.classes):
             return Raised.of(self.rule, part.features, part.targets.reshape(len(weights), -1),
                              weights)
-        return Raised.of(self.rule, part.features, class_targets(part.targets, self.classes),
-                         weights, np.searchsorted(self.classes, part.targets), len(self.classes))
+        return Raised.of(self.rule, part.features, np.searchsorted(self.classes, part.targets),
+                         weights, len(self.classes))
 
     def pieces(self, n_rows: int) -> list[tuple[int, int]]:
         """First row and end of each shard of a part: as few as can be, of about as many rows."""
