@@ -96,6 +96,10 @@ def _key(*parts: str) -> str:
 
 def _build(verilog: str, folder: Path) -> None:
     """Compile a top. Verilator's own files are the same for every top: make finds them compiled."""
+    for path in (find_verilator().root, folder):
+        if " " in str(path):
+            raise BenchError("Benches are compiled by make, which needs paths without spaces, not "
+                             f"{path}: move the project, or set BITSTEP_CACHE to another folder")
     kept = cache_folder() / f"bench-{_key()}"
     for path in kept.glob("*.o"):
         shutil.copy(path, folder)

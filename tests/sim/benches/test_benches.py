@@ -63,6 +63,14 @@ def test_broken_verilog(monkeypatch, tmp_path):
         runner.run_bench("nonsense", "module")
 
 
+def test_a_path_with_spaces(monkeypatch, tmp_path):
+    """Of which make would make two."""
+    (tmp_path / "of a user").mkdir()
+    monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path / "of a user"))
+    with pytest.raises(runner.BenchError, match=r"paths without spaces, not .*of a user.* move the"):
+        runner.run_bench("module bitstep_top; endmodule", "bitstep_sim.benches.bench_shell")
+
+
 def test_files_of_verilator_are_compiled_once(monkeypatch, tmp_path):
     """The first build keeps them, and no file of its top; the next one finds them."""
     monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path))
