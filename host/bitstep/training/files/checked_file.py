@@ -5,6 +5,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,11 @@ class FileKind:
                           sort_keys=True)
         content = io.BytesIO()
         members: dict[str, Any] = dict(arrays)
-        np.savez(content, header=np.array(text), checksum=np.array(_digest(text, arrays)),
-                 **members)
+        # KeyboardInterrupt is raised in the main thread. Here it could come between two statements
+        # of zipfile, which then ends with an error of a file that is open.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(np.savez, content, header=np.array(text),
+                        checksum=np.array(_digest(text, arrays)), **members).result()
         write_bytes(path, content.getvalue())
 
     def read(self, path: str | Path,

@@ -3,6 +3,8 @@
 import dataclasses
 import errno
 import json
+import signal
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from bitstep.pipeline.results import BusError, RangeOverflowError, RunResult, Tr
 from bitstep.quantization import quantize, quantize_rows
 from bitstep.training import stepping
 from bitstep.training.files.checkpoint import (
+    KIND,
     CentredState,
     Checkpoint,
     CheckpointError,
@@ -415,3 +418,18 @@ def test_another_version(path):
         np.savez(stream, **members)
     with pytest.raises(CheckpointError, match="the checkpoint has version 9, this bitstep reads"):
         load_checkpoint(path)
+
+
+def test_a_signal_between_two_statements_of_zipfile(tmp_path, monkeypatch):
+    """It is no error of a file that is open: the command ends as after any signal."""
+    opened = zipfile.ZipFile.open
+
+    def interrupted(archive, *arguments, **options):
+        member = opened(archive, *arguments, **options)
+        signal.raise_signal(signal.SIGINT)
+        return member
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        KIND.write(tmp_path / "f.npz", {}, {"values": np.arange(3)})
+    assert not list(tmp_path.iterdir())
