@@ -422,14 +422,17 @@ def test_another_version(path):
 
 def test_a_signal_between_two_statements_of_zipfile(tmp_path, monkeypatch):
     """It is no error of a file that is open: the command ends as after any signal."""
-    opened = zipfile.ZipFile.open
+    opened, names = zipfile.ZipFile.open, []
 
-    def interrupted(archive, *arguments, **options):
-        member = opened(archive, *arguments, **options)
-        signal.raise_signal(signal.SIGINT)
+    def interrupted(archive, name, *arguments, **options):
+        member = opened(archive, name, *arguments, **options)
+        names.append(name)
+        if len(names) == 1:
+            signal.raise_signal(signal.SIGINT)
         return member
 
     monkeypatch.setattr(zipfile.ZipFile, "open", interrupted)
     with pytest.raises(KeyboardInterrupt):
         KIND.write(tmp_path / "f.npz", {}, {"values": np.arange(3)})
+    assert len(names) == 3              # nothing goes on behind it
     assert not list(tmp_path.iterdir())
