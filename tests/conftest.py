@@ -18,8 +18,8 @@ GOLDEN = (math.sqrt(5) - 1) / 2         # whose multiples lie far apart, without
 
 
 def pytest_configure(config):
-    """Draw a seed unless there is one; workers of pytest-xdist inherit it. A fresh Debian has no
-    `python`, so here is one that fails.
+    """Draw a seed unless there is one; workers of pytest-xdist inherit it. Put a `python`
+    that fails first on PATH: a fresh Debian has none.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(__file__).parent / "path"), os.environ["PATH"]])
     os.environ.setdefault(SEED, str(secrets.randbits(32)))

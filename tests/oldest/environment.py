@@ -22,7 +22,7 @@ def main() -> int:
     python = find_python("3.10") or sys.executable
     inside = str(FOLDER / "bin" / "python")
     subprocess.run([python, "-m", "venv", "--clear", str(FOLDER)], check=True)
-    # pip always installs the newest versions; uv knows the oldest.
+    # pip installs the newest versions alone; uv can choose the oldest.
     subprocess.run([inside, *PIP, "install", "uv"], check=True)
     subprocess.run([inside, "-m", "uv", "--quiet", "pip", "install", "--python", inside,
                     "--resolution", "lowest-direct", "-e", f"{ROOT}[dev]"], check=True)

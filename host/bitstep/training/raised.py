@@ -153,8 +153,8 @@ class Raised:
         """
         asked, stored = self.classes
         classes = int((abs(stored - asked) > OFF * asked).sum())
-        if not self.off or (self.off < RAISED * self.n_rows and not classes \
-                and self.moments.effect <= EFFECT):
+        few = self.off < RAISED * self.n_rows and not classes
+        if not self.off or (few and self.moments.effect <= EFFECT):
             return None
         worst = self.ends[1] if self.ends[1] > 1 + OFF else self.ends[0]
         among = f", among them those of {classes} class{'es' * (classes > 1)}," if classes else ""

@@ -14,7 +14,8 @@ from bitstep.training.copies import (
     pass_rows,
     weighted_order,
 )
-from bitstep.training.weighing import HEAVY
+from bitstep.training.raised import Raised
+from bitstep.training.weighing import HEAVY, weigh
 from bitstep.training.weights import checked_weights, class_factors, class_sums, row_weights
 
 
@@ -218,6 +219,27 @@ def test_weights_that_are_raised_are_said():
     note = note_of(np.where(np.arange(1000) < 300, 1.4 / 65535, np.linspace(0.5, 1, 1000)))
     assert note is not None
     assert "as up to 0.714 times" in note
+
+
+@pytest.mark.parametrize("small", [1e-6, 1.4 / 65535])
+@pytest.mark.parametrize("n_classes", [0, 2])
+def test_parts_of_the_rows_say_what_all_of_them_do(small, n_classes):
+    """Whichever of them has the small weights, and the class of these."""
+    weights = np.where(np.arange(1000) < 300, small, np.linspace(0.5, 1, 1000))
+    rule, groups = weigh(weights).rule(), (np.arange(1000) < 300).astype(int)
+    features, values = np.zeros((1000, 1)), np.zeros((1000, 1))
+
+    def raised(rows):
+        found = Raised.of(rule, features[rows], groups[rows] if n_classes else values[rows],
+                          weights[rows], n_classes)
+        assert found is not None
+        return found
+
+    note = raised(slice(None)).note
+    assert note is not None
+    assert ("those of 1 class" in note) == bool(n_classes)
+    parts = raised(slice(300)), raised(slice(300, None))
+    assert (parts[0] + parts[1]).note == (parts[1] + parts[0]).note == note
 
 
 def test_a_heavy_row_stands_in_the_pass_in_parts_that_decide():
