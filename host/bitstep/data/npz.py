@@ -13,11 +13,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+try:                        # Python 3.14 and later
+    from compression.zstd import ZstdError  # type: ignore[import-not-found]
+except ImportError:
+    ZstdError = zipfile.BadZipFile
+
 COMPRESSED = -1             # in place of an offset
 # What reading a file raises that is damaged, or of a kind that Python does not read, as with a
 # password; a ValueError besides.
-BROKEN = (OSError, EOFError, RuntimeError, lzma.LZMAError, zlib.error, zipfile.BadZipFile,
-          tokenize.TokenError)
+BROKEN = (OSError, EOFError, RuntimeError, lzma.LZMAError, zlib.error, ZstdError,
+          zipfile.BadZipFile, tokenize.TokenError)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")       # of a zip member: signature, lengths of two fields
 
 

@@ -277,6 +277,9 @@ class TrainingJob:
 
     def __post_init__(self):
         config = self.config
+        for name, kind in (("loss", Loss), ("label_format", LabelFormat)):
+            if not isinstance(value := getattr(self, name), kind):
+                raise ValueError(f"{name} must be a member of {kind.__name__}, not {value!r}")
         if not 1 <= self.n_features <= config.rows.capacity:
             raise ValueError(
                 f"The data must have 1 to {config.rows.capacity} features for this pipeline, not "
