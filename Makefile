@@ -113,7 +113,7 @@ test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel
 test-torch-slow: $(TORCH_VENV)/.stamp ## the other tests that need torch
 	$(TORCH_VENV)/bin/python -m pytest -q -m slow tests/gradients/torch
 
-test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13
+test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.14
 	$(BIN)/python tests/wheel/environments.py
 
 test-oldest: $(VENV)/.stamp     ## the tests with Python 3.10 and the oldest versions of packages

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from pythons import find_python  # type: ignore  # noqa: E402
 
 FOLDER = ROOT / "build" / "wheel"
-VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
 # With NumPy alone: files, the golden model, a clear word on what is missing.
