@@ -278,7 +278,7 @@ class TrainingJob:
     def __post_init__(self):
         config = self.config
         for name, kind in (("loss", Loss), ("label_format", LabelFormat)):
-            if not isinstance(value := getattr(self, name), kind):
+            if (value := getattr(self, name)) not in list(kind):
                 raise ValueError(f"{name} must be a member of {kind.__name__}, not {value!r}")
         if not 1 <= self.n_features <= config.rows.capacity:
             raise ValueError(
