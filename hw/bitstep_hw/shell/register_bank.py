@@ -155,7 +155,7 @@ class RegisterBank(wiring.Component):
 
     def _elaborate_read(self, m, awake):
         bus = self.bus
-        pending, selected = Signal(), Signal()
+        pending, selected = Signal(), Signal(name="selected")
         word = Signal(ADDRESS_WIDTH - 2)
         kept, kept_word, is_kept = Signal(32), Signal.like(word), Signal()
         m.d.comb += [

@@ -4,8 +4,11 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from amaranth import Module, Signal
@@ -14,8 +17,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep_sim.proofs import __main__ as command
-from bitstep_sim.proofs import prover
-from bitstep_sim.proofs.__main__ import PROPERTIES, _breaks, _proved, find, main
+from bitstep_sim.proofs import prover, tasks
+from bitstep_sim.proofs.__main__ import main
 from bitstep_sim.proofs.formal import Property, inside
 from bitstep_sim.proofs.mutation import Mutation, mutated
 from bitstep_sim.proofs.prover import (
@@ -29,6 +32,7 @@ from bitstep_sim.proofs.prover import (
     prove,
     reach,
 )
+from bitstep_sim.proofs.tasks import PROPERTIES, breaks, find, proved
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/results/proofs.md").read_text("utf-8")
 NO_CHANGE = Mutation("parts/fsm.py", "with m.State(name):", "with m.State(name):")
@@ -109,10 +113,10 @@ def test_what_is_reached(monkeypatch, numbers, expected):
             s.reach(dut.o == number)
 
     prop = Property("counter", "Counter", "", build, NO_CHANGE, depth=2, reaches_at=8)
-    monkeypatch.setattr(command, "find", lambda name: prop)
+    monkeypatch.setattr(tasks, "find", lambda name: prop)
     if numbers != (3, 5):       # the claim is that of (3, 5), so it is proved once
-        monkeypatch.setattr(command, "prove", lambda prop, keep, anew: Outcome(PROVED, 1.0))
-    is_proved, _, text = _proved("counter", None, anew=True)
+        monkeypatch.setattr(tasks, "prove", lambda prop, keep, anew: Outcome(PROVED, 1.0))
+    is_proved, _, text = proved("counter", None, anew=True)
     assert re.match(expected, text), text
     assert is_proved == (max(numbers) <= 5)
 
@@ -186,7 +190,7 @@ def test_what_was_proved_is_not_proved_again(asked):
 @pytest.mark.parametrize("change", [
     {"limit": 6}, {"depth": 2}, {"bounded": True, "skip": 1}, {"wires": (("a", "b"),)}, "prover"])
 def test_what_differs_is_proved(asked, monkeypatch, change):
-    options = {"bounded": True} if "skip" in change else \
+    options: Any = {"bounded": True} if "skip" in change else \
         {"wires": (("a", "c"),)} if "wires" in change else {}
     prove(reaching(**options), anew=False)
     if change == "prover":
@@ -229,9 +233,9 @@ def test_command_proves_anew(asked, monkeypatch, capsys, tmp_path, options, call
 
 
 def test_a_cache_that_cannot_be_written(asked, monkeypatch):
-    monkeypatch.setattr(command, "find", lambda name: reaching())
+    monkeypatch.setattr(tasks, "find", lambda name: reaching())
     monkeypatch.setenv("BITSTEP_CACHE", "/proc/nowhere")
-    is_proved, _, text = _proved("counter", None, anew=False)
+    is_proved, _, text = proved("counter", None, anew=False)
     assert not is_proved
     assert text.startswith("error: What bitstep compiles or proves cannot be kept in /proc/nowhere")
 
@@ -288,7 +292,7 @@ def test_mutations_follow_the_source(prop, sources):
     pytest.param("pipeline-d2-fast", 1, marks=pytest.mark.slow),    # count
 ])
 def test_fault_that_only_a_proof_finds(name, place):
-    is_broken, _, text = _breaks(name, find(name).mutations[place])
+    is_broken, _, text = breaks(name, find(name).mutations[place])
     assert is_broken, text
 
 
@@ -296,7 +300,7 @@ def stand_in(monkeypatch):
     """Every property is proved at once, in this process."""
     monkeypatch.setattr(command, "check_tools", lambda: None)
     monkeypatch.setattr(command, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(command, "_proved", lambda name, keep, anew: (True, "1.0", "proved"))
+    monkeypatch.setattr(command, "proved", lambda name, keep, anew: (True, "1.0", "proved"))
 
 
 @pytest.mark.parametrize("tool", [
@@ -310,9 +314,26 @@ def test_exit_code_and_table(monkeypatch, capsys, tool):
     assert capsys.readouterr().err == "No property has 'nothing' in its name or component\n"
 
 
+# As the command begins, with processes as Python 3.14 starts them.
+FORKSERVER = """
+import multiprocessing, runpy, sys
+multiprocessing.set_start_method("forkserver")
+sys.argv[1:] = ["stream-stage", "--jobs", "1"]
+runpy.run_module("bitstep_sim.proofs", run_name="__main__", alter_sys=True)
+"""
+
+
+@NEEDS_PROVER
+def test_processes_of_other_versions():
+    ended = subprocess.run([sys.executable, "-c", FORKSERVER], capture_output=True, text=True,
+                           timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.endswith("1 of 1 properties proved\n")
+
+
 def test_a_property_that_is_not_proved_fails_the_command(monkeypatch, capsys):
     stand_in(monkeypatch)
-    monkeypatch.setattr(command, "_proved", lambda name, keep, anew: (
+    monkeypatch.setattr(command, "proved", lambda name, keep, anew: (
         name != "queue-stage", "1.0", "as told"))
     assert main(["stage"]) == 1
     assert capsys.readouterr().out.endswith("1 of 2 properties proved\n")

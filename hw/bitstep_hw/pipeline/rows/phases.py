@@ -357,7 +357,7 @@ class EveryCyclePhases(Phases):
         """
         if not self.config.carries_on:
             return C(0), C(0)
-        goes_on, resumes = Signal(), Signal()
+        goes_on, resumes = Signal(), Signal(name="resumes")
         m.d.comb += goes_on.eq(self.batch_ends & ~(last_row | self.step_due | self.will_correct))
         with m.If(self.counted):
             m.d.sync += resumes.eq(goes_on)
