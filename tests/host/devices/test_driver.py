@@ -411,8 +411,10 @@ def test_timeout(monkeypatch, deaf, ending):
     with pytest.raises(RunTimeoutError, match=ending) as caught:
         device.train(job, timeout_s=0.1)
     assert isinstance(caught.value, TimeoutError)
-    assert "no progress for 0.1 s (STATUS 0x00000001, 2 of 4 epochs done, 40 row beats" in \
-        str(caught.value)
+    waited, where = str(caught.value).split(" s (", 1)
+    assert waited.startswith("Device 'fake' made no progress for ")
+    assert float(waited.split()[-1]) >= 0.1         # more on a busy machine
+    assert where.startswith("STATUS 0x00000001, 2 of 4 epochs done, 40 row beats")
     assert caught.value.result.epochs_done == 2
     assert bool(device.buffers) is deaf     # it may still be writing its models there
     device.deaf, device.hang = False, None
