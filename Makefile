@@ -126,7 +126,7 @@ test-arm: $(VENV)/.stamp        ## what a board needs, on 32-bit ARM by qemu: di
 	$(BIN)/python tests/arm/environments.py --arch $(ARCH)
 
 # TYPED: folders whose types are checked, by default all. Those of tests take half of the time.
-lint: $(VENV)/.stamp site       ## ruff, pyright, and the site of the documentation, strict
+lint: $(VENV)/.stamp-lint site       ## ruff, pyright, and the site of the documentation, strict
 	$(BIN)/ruff check .
 	$(BIN)/pyright $(TYPED)
 

@@ -278,8 +278,12 @@ class TrainingJob:
     def __post_init__(self):
         config = self.config
         for name, kind in (("loss", Loss), ("label_format", LabelFormat)):
-            if (value := getattr(self, name)) not in list(kind):
-                raise ValueError(f"{name} must be a member of {kind.__name__}, not {value!r}")
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, kind(value))
+            except ValueError:
+                raise ValueError(f"{name} must be a member of {kind.__name__}, not {value!r}"
+                                 ) from None
         if not 1 <= self.n_features <= config.rows.capacity:
             raise ValueError(
                 f"The data must have 1 to {config.rows.capacity} features for this pipeline, not "

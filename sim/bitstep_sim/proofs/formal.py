@@ -174,7 +174,8 @@ def inside(fragment, path, *, width=None):
     fragment : Fragment
         The component, as :meth:`Surrounding.add` returns it.
     path : str
-        Its name behind those of submodules: ``store.level``.
+        Its name behind those of submodules: ``store.level``. A signal that is made in one statement
+        with others needs ``name=``, since Amaranth does not find its name in Python 3.13 and later.
     width : int, optional
         Bits of the signal, to choose among several of a name.
 

@@ -1,4 +1,7 @@
-"""What the command proves, one property or fault at a time: in processes, which import this."""
+"""One property proved, or one fault tried: the work of the command's processes.
+
+It is no part of ``__main__``, which a process that Python 3.14 starts cannot import.
+"""
 
 import os
 import subprocess

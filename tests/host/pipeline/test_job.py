@@ -188,6 +188,7 @@ FLOATS = PipelineConfig(bits=32, row_format="float32", lookahead=3)
     (PLAIN, {}, {"coefficients": np.full(5, 1 << 17)}, "coefficients must fit 18 bits"),
     (PLAIN, {}, {"coefficients": np.full(5, -(1 << 17) - 1)}, "coefficients must fit 18 bits"),
     (PLAIN, {}, {"loss": "hinge"}, "loss must be a member of Loss, not 'hinge'"),
+    (PLAIN, {}, {"loss": 1}, "A loss SQUARED_HINGE needs labels of format SIGN, not INT16"),
     (PLAIN, {}, {"label_format": 3}, "label_format must be a member of LabelFormat, not 3"),
     (PLAIN, {}, {"label_shift": 41}, "label_shift must be from 0 to 40, not 41"),
     (PLAIN, {}, {"derivative_bound": 1}, "derivative_bound must be from 0 to 0 .*LEAST_SQUARES"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.host.command_line import unquoted
 
 from bitstep.cycles import Memory
 from bitstep.data import DataError, load
@@ -70,21 +71,21 @@ def test_options(report, option, monkeypatch, capsys):
 
 @pytest.mark.parametrize(("report", "words", "message"), [
     (area, "--bits 9", "bits must be an integer from 1 to 8, not 9"),
-    (area, "--bus-width 100", "--bus-width: invalid choice"),
+    (area, "--bus-width 100", "--bus-width: invalid choice: 100"),
     (area, "--models 9", "models must be an integer from 1 to 8, not 9"),
     (area, "--packed 65", "on a bus of 64 must have 1 to 64 features"),
     (area, "--packed 0", "--packed: must be an integer of at least 1, not '0'"),
     (area, "--jobs 0", "--jobs: must be an integer of at least 1, not '0'"),
     (area, "--row-format float32", "bits of row format 'float32' must be one of 32, not 1"),
     (batches, "--bits 0", "--bits: must be an integer from 1 to 8, not '0'"),
-    (batches, "--bus-width 100", "--bus-width: invalid choice"),
+    (batches, "--bus-width 100", "--bus-width: invalid choice: 100"),
     (batches, "--features 4097", "--features: must be an integer from 1 to 4096, not '4097'"),
-    (bit_planes, "--bus-width 100", "--bus-width: invalid choice"),
+    (bit_planes, "--bus-width 100", "--bus-width: invalid choice: 100"),
     (bit_planes, "--rows 0", "--rows: must be an integer of at least 1, not '0'"),
     (encodings, "double optimal", "levels='optimal' needs one of the encodings"),
     (native, "--shrink 0", "--shrink: must be an integer from 1 to 100000, not '0'"),
     (pipelines, "--bits 9", "--bits: must be an integer from 1 to 8, not '9'"),
-    (pipelines, "--bus-width 63", "--bus-width: invalid choice"),
+    (pipelines, "--bus-width 63", "--bus-width: invalid choice: 63"),
     (pipelines, "--features 0", "--features: must be an integer from 1 to 4096, not '0'"),
     (pipelines, "--rows 0", "--rows: must be an integer of at least 1, not '0'"),
     (refetching, "--bits 0", "--bits: must be an integer from 1 to 8, not '0'"),
@@ -94,13 +95,13 @@ def test_options(report, option, monkeypatch, capsys):
     (rounding, "--batch 0", "--batch: must be an integer from 1 to 2**32 - 1, not '0'"),
     (rounding, "--model-range nan", "--model-range: must be a number above 0, not 'nan'"),
     (speed, "cycles --bits 9", "--bits: must be an integer from 1 to 8, not '9'"),
-    (speed, "cycles --bus-width 100", "--bus-width: invalid choice")])
+    (speed, "cycles --bus-width 100", "--bus-width: invalid choice: 100")])
 def test_values_of_options(report, words, message, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["report", *words.split()])
     with pytest.raises(SystemExit) as ended:
         report.main()
     assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+    assert message in unquoted(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(("report", "words"), [
