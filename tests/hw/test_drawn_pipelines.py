@@ -5,8 +5,10 @@
 import itertools
 import os
 import random
+import sys
 
 import pytest
+from amaranth import tracer
 from amaranth.hdl import Fragment
 
 from bitstep.pipeline.config import PipelineConfig
@@ -57,6 +59,28 @@ def _failures(configs):
         except Exception as error:      # of any kind
             found[config.name] = f"{type(error).__name__}: {error}"
     return found
+
+
+@pytest.fixture(autouse=True)
+def each_signal_has_a_name(monkeypatch):
+    """Names are what waveforms show and what the placer sorts by. Amaranth reads a name from the
+    bytecode around the call, and from ``a, b = Signal(), Signal()`` it reads one, or with Python
+    3.13 and later none.
+    """
+    name_of, unnamed = tracer.get_var_name, set()
+
+    def recorded(depth=2, default=None):
+        if default is None:
+            return name_of(depth + 1)
+        name = name_of(depth + 1, default)
+        if name == default:
+            caller = sys._getframe(depth)
+            unnamed.add(f"{caller.f_code.co_filename}:{caller.f_lineno}")
+        return name
+
+    monkeypatch.setattr(tracer, "get_var_name", recorded)
+    yield
+    assert unnamed == set()
 
 
 # Rows with weights that look ahead enter the solver before their largest derivative, if few lanes

@@ -73,7 +73,8 @@ class BurstSplitter(wiring.Component):
         ]
         # After a burst up to the boundary there are left + first - 16 beats, and first is 0.
         low_then = Signal(index_bits)
-        carry, aligned = Signal(), Signal()
+        carry = Signal()
+        aligned = Signal()
         m.d.comb += [Cat(low_then, carry).eq(low + first), aligned.eq(low_then == 0)]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [

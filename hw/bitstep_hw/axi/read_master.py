@@ -84,7 +84,8 @@ class ReadMaster(wiring.Component):
         ]
 
         # R: into the FIFO, or nowhere.
-        discarded, taken = Signal(), Signal()
+        discarded = Signal()
+        taken = Signal()
         m.d.comb += [
             bus.rready.eq(1),
             store.w_data.eq(bus.rdata),

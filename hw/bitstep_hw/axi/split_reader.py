@@ -75,7 +75,8 @@ class SplitReader(wiring.Component):
         m = Module()
         shift = self.ports.bit_length() - 1
         job, slices = self.i_job, self._slices(m)
-        every_job, every_part = Signal(), Signal()      # each port takes one; has one
+        every_job = Signal()            # each port takes one
+        every_part = Signal()           # each port has one
         for number, (part, bus, start) in enumerate(zip(self.parts, self.buses, slices,
                                                         strict=True)):
             m.submodules[f"port_{number}"] = part

@@ -72,7 +72,8 @@ class WriteMaster(wiring.Component):
         # W: one register between the input and the bus.
         beat = Signal(8)
         last = beat == lengths.r_data
-        free, send = Signal(), Signal()
+        free = Signal()
+        send = Signal()
         m.d.comb += [
             free.eq(~bus.wvalid | bus.wready),
             send.eq(lengths.r_rdy & free & (self.i.valid | self.stop)),

@@ -40,8 +40,10 @@ class Chunks(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        in_block, in_epoch = Signal(GROUPS_WIDTH), Signal(32)       # after this chunk
-        block, epoch = Signal.like(in_block), Signal.like(in_epoch)     # from the next one on
+        in_block = Signal(GROUPS_WIDTH)         # after this chunk
+        in_epoch = Signal(32)
+        block = Signal.like(in_block)           # from the next one on
+        epoch = Signal.like(in_epoch)
         size = Signal.like(self.size)
         m.d.comb += [
             block.eq(Mux(self.start | self.block_ends, self.plane_units, in_block)),

@@ -48,10 +48,14 @@ class PlaneFeeder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.chunks = chunks = Chunks()
-        copy, copy_address = Signal(8), Signal(64)
-        block, chunk, address = Signal(64), Signal(64), Signal(64)      # addresses
+        copy = Signal(8)
+        copy_address = Signal(64)
+        block = Signal(64)              # addresses
+        chunk = Signal(64)
+        address = Signal(64)
         plane = Signal(range(PLANES))
-        offered, step = Signal(), Signal()
+        offered = Signal()
+        step = Signal()
         plane_bytes = self.plane_units * ALIGNMENT
         m.d.comb += [
             chunks.start.eq(self.start), chunks.stop.eq(self.stop),

@@ -68,7 +68,9 @@ class BitPlaneTranspose(wiring.Component):
             store = memory_of(config, shape=data.ArrayLayout(config.rows.lanes, PLANES),
                               depth=self.depth)
             m.submodules[f"bank_{bank}"] = store
-            banks.append((store.write_port(granularity=1), store.read_port()))
+            write = store.write_port(granularity=1)
+            read = store.read_port()
+            banks.append((write, read))
         # Places count groups of 4 values, with a bit more than the memories have, so that full and
         # empty differ.
         place = Signal(range(2 * self.depth * config.bus_width // GROUP))
@@ -87,7 +89,9 @@ class BitPlaneTranspose(wiring.Component):
         m.submodules.chunks = chunks = Chunks()
         plane = Signal(range(PLANES))
         beat = Signal(range(self.depth // 2))       # in the chunk
-        at, last, put = Signal.like(complete), Signal(), Signal()
+        at = Signal.like(complete)
+        last = Signal()
+        put = Signal()
         taken = place // (config.bus_width // GROUP)
         stored = Signal.like(complete)
         m.d.comb += [
@@ -107,7 +111,8 @@ class BitPlaneTranspose(wiring.Component):
                     m.d.sync += [plane.eq(0), complete.eq(at + 1)]
         # Plane p is bit b - 1 - p of its codes. The highest bit is the sign, turned around, and
         # fills all bits from there on.
-        sign, bit = Signal(), Signal(range(PLANES))
+        sign = Signal()
+        bit = Signal(range(PLANES))
         m.d.comb += [sign.eq(plane == 0), bit.eq(self.planes - 1 - plane)]
         wanted = Cat((bit == number) | (sign & (bit < number)) for number in range(PLANES))
         for (write, _), word in zip(banks, _words(self.i.payload, config.rows.lanes), strict=True):
@@ -123,9 +128,15 @@ class BitPlaneTranspose(wiring.Component):
         """Slots, as soon as all planes of their values are there."""
         config = self.config
         per_slot = config.rows.lanes // GROUP            # groups
-        last, slot, rows_left = Signal(), Signal.like(self.beats), Signal(32)
-        advance, left = Signal.like(self.last_groups), Signal.like(place)
-        there, issue, free, fetched = Signal(), Signal(), Signal(), Signal()
+        last = Signal()
+        slot = Signal.like(self.beats)
+        rows_left = Signal(32)
+        advance = Signal.like(self.last_groups)
+        left = Signal.like(place)
+        there = Signal()
+        issue = Signal()
+        free = Signal()
+        fetched = Signal()
         m.d.comb += [
             advance.eq(Mux(last, self.last_groups, per_slot)),
             left.eq(complete * (config.bus_width // GROUP) - place),
@@ -137,7 +148,8 @@ class BitPlaneTranspose(wiring.Component):
                          last.eq(slot == self.beats - 2)]
             with m.If(last):
                 m.d.sync += [slot.eq(0), last.eq(self.beats == 1), rows_left.eq(rows_left - 1)]
-        within, word = Signal(range(per_slot)), Signal(range(len(banks)))   # of what was fetched
+        within = Signal(range(per_slot))        # of what was fetched
+        word = Signal(range(len(banks)))
         group, first = place[:len(within)], place[len(within):][:len(word)]
         beat = place[len(within) + len(word):]
         for number, (_, read) in enumerate(banks):

@@ -184,7 +184,8 @@ class PackedPipeline(PipelineFrame):
         measured = self.config.stages.dot.cycles       # cycles from a slot to its distances
         since = measured - self.config.stages.store.words      # and from its step
         signs = Cat(Value.cast(label)[-1] for label in self._labels())
-        bound, scaled = Signal.like(solvers.bound), Signal(BOUND_WIDTH + MAX_LABEL_SHIFT)
+        bound = Signal.like(solvers.bound)
+        scaled = Signal(BOUND_WIDTH + MAX_LABEL_SHIFT)
         m.d.comb += scaled.eq(self.run.derivative_bound << steps.label_shift)
         m.d.sync += bound.eq(Mux(scaled[len(bound):].any(), ~0, scaled[:len(bound)]))
         m.d.comb += [

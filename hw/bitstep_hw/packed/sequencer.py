@@ -74,7 +74,9 @@ class InterleavingSequencer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        held, issue, leaves = Signal(), Signal(), Signal()
+        held = Signal()
+        issue = Signal()
+        leaves = Signal()
         turn_ends, batch_ends, beat_ends, epoch_ends = (
             Signal(name=name) for name in ("turn_ends", "batch_ends", "beat_ends", "epoch_ends"))
         m.d.comb += leaves.eq(turn_ends & beat_ends)
@@ -98,7 +100,8 @@ class InterleavingSequencer(wiring.Component):
     def _hold(self, m, held, leaves):
         """Keep a beat with its labels and dithers until the slot with which it ``leaves``."""
         per_beat = self.config.rows.rows_per_beat
-        left, more = Signal(32), Signal()       # rows that are in no beat yet; there are some
+        left = Signal(32)               # rows that are in no beat yet
+        more = Signal()                 # there are some
         wanted = Signal()
         m.d.comb += [
             wanted.eq(more & (~held | leaves) & ~self.stop),
@@ -126,7 +129,8 @@ class InterleavingSequencer(wiring.Component):
         if self.config.models == 1:
             m.d.comb += turn_ends.eq(issue)
             return C(1)
-        model, first = Signal(range(self.config.models)), Signal(init=1)
+        model = Signal(range(self.config.models))
+        first = Signal(init=1)
         m.d.comb += [self.slot.model.eq(model),
                      turn_ends.eq(issue & (model + 1 == self.models))]
         with m.If(issue):
@@ -140,7 +144,8 @@ class InterleavingSequencer(wiring.Component):
 
     def _wait_for_updates(self, m, ends):
         """Flag that a batch may begin; ``ends``: the one before had its last first slot."""
-        left, ready = Signal(range(self.config.latency)), Signal(init=1)
+        left = Signal(range(self.config.latency))
+        ready = Signal(init=1)
         with m.If(left != 0):
             m.d.sync += [left.eq(left - 1), ready.eq(left == 1)]
         with m.If(ends):
@@ -167,8 +172,10 @@ class InterleavingSequencer(wiring.Component):
         if not self.config.corrections:
             return None
         per_beat = self.config.rows.rows_per_beat
-        period, corrects = _Countdown(m, per_beat, "period"), Signal()
-        more, boundary = Signal(), Signal()     # rows beyond this period; the turn begins one
+        period = _Countdown(m, per_beat, "period")
+        corrects = Signal()
+        more = Signal()                 # rows beyond this period
+        boundary = Signal()             # the turn begins one
         ends = corrects & period.last & (size == period.near)
         m.d.comb += [
             self.slot.sample.eq(boundary & more), corrects.eq(self.period != 0),
@@ -188,8 +195,10 @@ class InterleavingSequencer(wiring.Component):
     def _count_rows(self, m, turn_ends, batch_ends, beat_ends, epoch_ends):
         """Rows of the turn: from the beat's next one to the end of beat, batch or epoch."""
         per_beat = self.config.rows.rows_per_beat
-        place, end = Signal(range(per_beat)), Signal(range(per_beat + 1))
-        room, size = Signal(range(per_beat + 1)), Signal(range(per_beat + 1))
+        place = Signal(range(per_beat))
+        end = Signal(range(per_beat + 1))
+        room = Signal(range(per_beat + 1))
+        size = Signal(range(per_beat + 1))
         rows, batch = _Countdown(m, per_beat, "rows"), _Countdown(m, per_beat, "batch")
         nearest = _least(_least(room, rows.near), batch.near)
         of_period = self._count_period(m, turn_ends, batch_ends, epoch_ends, size, rows)

@@ -67,7 +67,8 @@ class PackedWords(wiring.Component):
         words = self.words
         m.submodules.models = store = memory.Memory(shape=self._layout, init=[],
                                                     depth=self.config.models)
-        read, old = store.read_port(domain="comb"), store.read_port(domain="comb")
+        read = store.read_port(domain="comb")
+        old = store.read_port(domain="comb")
         write = store.write_port(granularity=2)
         loaded = Signal(self.config.models)     # models that do not count as all 0
         m.d.comb += [
@@ -112,7 +113,8 @@ class PackedWords(wiring.Component):
         """Words for the slot, or for the reader between epochs. Returns the words that the slot's
         changes are subtracted from, in that cycle, and a flag that a correction left the range.
         """
-        seen, words = Signal(self._layout, reset_less=True), self.words
+        words = self.words
+        seen = Signal(self._layout, reset_less=True)
         slot, current, carry, read, sampled = self.slot, now, C(0), seen, ()
         if self.config.corrections:
             slot, sampled = delay(m, self.slot, 1, name="slot"), self.sampled
@@ -121,7 +123,8 @@ class PackedWords(wiring.Component):
         if self.config.minibatch:
             m.submodules.starts = starts = memory.Memory(shape=self._layout, init=[],
                                                          depth=self.config.models)
-            frozen, freeze = starts.read_port(domain="comb"), starts.write_port()
+            frozen = starts.read_port(domain="comb")
+            freeze = starts.write_port()
             m.d.comb += [
                 frozen.addr.eq(slot.model), freeze.addr.eq(slot.model),
                 freeze.data.eq(current), freeze.en.eq(slot.valid & slot.first),
@@ -144,7 +147,8 @@ class PackedWords(wiring.Component):
         What a slot with a correction changes are the words that it saw: a boundary finds all
         updates applied.
         """
-        read, corrected = Signal(self._layout, reset_less=True), Signal(self._layout)
+        read = Signal(self._layout, reset_less=True)
+        corrected = Signal(self._layout)
         m.d.sync += read.eq(now)
         m.d.comb += corrected.eq(read)
         corrects, carries = slot.valid & slot.correct, []

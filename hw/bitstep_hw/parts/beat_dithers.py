@@ -46,7 +46,9 @@ class BeatDithers(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        row, there, moves = Signal(32), C(1), Signal()
+        there = C(1)
+        row = Signal(32)
+        moves = Signal()
         m.d.comb += moves.eq(~self.o.valid | self.o.ready)
         place = row[:2]
         blocks = [((row[2:] + number + self.key)[:32], C(0, 32))

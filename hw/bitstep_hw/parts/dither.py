@@ -59,9 +59,11 @@ class Dither(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        block, index = Signal(ROWS_PER_BLOCK * DITHER_WIDTH), Signal(range(ROWS_PER_BLOCK))
+        block = Signal(ROWS_PER_BLOCK * DITHER_WIDTH)
+        index = Signal(range(ROWS_PER_BLOCK))
         number = Signal(32)                     # of the next block
-        made, fetch = Signal(), Signal()        # the engine has a block; it becomes ``block``
+        made = Signal()                 # the engine has a block
+        fetch = Signal()                # it becomes ``block``
         load = Signal()
         # A cycle after the last bits of a block are taken: that is soon enough, since rows are two
         # cycles apart, and what takes them comes late in its cycle.
@@ -85,8 +87,10 @@ class Dither(wiring.Component):
         """The words of the block ``number``; ``made`` is 1 from when they are ready until ``load``.
         """
         parts = self.config.stages.dither.cycles // _GROUPS      # cycles of a group
-        x, y = Signal(32), Signal(32)
-        group, part = Signal(range(_GROUPS)), Signal(range(parts))
+        x = Signal(32)
+        y = Signal(32)
+        group = Signal(range(_GROUPS))
+        part = Signal(range(parts))
         following = Signal.like(group)
         last_part = part == parts - 1
         m.d.comb += following.eq(Mux(load, 0, group + (last_part & ~made)))
@@ -109,7 +113,8 @@ class Dither(wiring.Component):
             # The second round's sum is the last to come: behind it there is one choice alone.
             new_x, new_y = self._rounds(x, y, group[0], part[0], range(GROUP // 2))
             others = Signal()
-            other_x, other_y = Signal(32), Signal(32)
+            other_x = Signal(32)
+            other_y = Signal(32)
             m.d.comb += [others.eq(load | last_part),
                          other_x.eq(Mux(load, first, x + add_x)),
                          other_y.eq(Mux(load, second, y + add_y))]
@@ -136,7 +141,8 @@ class Dither(wiring.Component):
     def _injection(self, m, group):
         """Registers with the key's part in the words after a group."""
         keys = (self.key, C(self.stream, KEY_WIDTH), self.key ^ PARITY ^ self.stream)
-        add_x, add_y = Signal(KEY_WIDTH), Signal(KEY_WIDTH)
+        add_x = Signal(KEY_WIDTH)
+        add_y = Signal(KEY_WIDTH)
         with m.Switch(group):
             for number in range(_GROUPS):
                 with m.Case(number):

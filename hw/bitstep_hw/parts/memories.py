@@ -40,8 +40,8 @@ def memory_of(config, *, shape, depth, weights=True):
     """Return a memory with :func:`attributes`, of words that are 0 at first. Without ``weights`` in
     its lanes the primitive is left to synthesis.
     """
-    return memory.Memory(shape=shape, depth=depth, init=[],
-                         attrs=attributes(config, depth=depth if weights else 0))
+    words = memory.MemoryData(shape=shape, depth=depth, init=[])
+    return memory.Memory(words, attrs=attributes(config, depth=depth if weights else 0))
 
 
 def with_undefined_collisions(rtl: str) -> str:

@@ -52,7 +52,8 @@ class RowDithers(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # The first word of a row's block, and the row's place in it.
-        first, place = Signal(32), Signal(range(ROWS_PER_BLOCK))
+        first = Signal(32)
+        place = Signal(range(ROWS_PER_BLOCK))
         ahead = Signal(range(_AHEAD + 1))       # rows that have begun here, but not come in
         begins = ~ahead[-1]
         m.d.sync += ahead.eq(ahead + begins - self.row)
@@ -88,7 +89,8 @@ class RowDithers(wiring.Component):
         ``chosen`` and ``written``: a row's block is there, and its bits are in the register.
         """
         m.submodules.bits = bits = Memory(shape=DITHER_WIDTH, depth=_AHEAD, init=[])
-        write, read = bits.write_port(), bits.read_port(domain="comb")
+        write = bits.write_port()
+        read = bits.read_port(domain="comb")
         number = Signal(range(_AHEAD))
         needed = Signal(self.cycles - 1)        # by rows that came in so many cycles ago
         own = block.word_select(number[:ROWS_PER_BLOCK.bit_length() - 1], DITHER_WIDTH)

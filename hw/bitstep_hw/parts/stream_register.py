@@ -37,7 +37,8 @@ class StreamRegister(wiring.Component):
         newest = Signal()       # where the next item goes
         oldest = Signal()       # where the next one comes from
         full = Signal()
-        put, taken = Signal(), Signal()
+        put = Signal()
+        taken = Signal()
         m.d.comb += [
             self.i.ready.eq(~full),
             put.eq(self.i.valid & ~full),

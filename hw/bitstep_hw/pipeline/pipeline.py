@@ -143,7 +143,8 @@ class Pipeline(PipelineFrame):
         """Products with the rows before and with the models."""
         correlator, levels = self.correlator, self.levels
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
-        level, square = Signal(FLOAT_GUARD + 1), Signal.like(correlator.intercept_square)
+        level = Signal(FLOAT_GUARD + 1)
+        square = Signal.like(correlator.intercept_square)
         one = self.run.intercept_level[:self.config.rows.intercept_width]
         m.d.comb += level.eq(one << self.config.rows.dot_fraction)
         m.d.sync += square.eq(one * level)

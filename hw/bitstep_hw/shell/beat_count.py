@@ -36,9 +36,11 @@ class BeatCount(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bits = PACKED_COUNT_CYCLES - 1       # of the dividend
-        work, rest = Signal(bits), Signal(range(self.rows_per_beat))
+        work = Signal(bits)
+        rest = Signal(range(self.rows_per_beat))
         left = Signal(range(bits + 1))
-        part, fits = Signal(range(2 * self.rows_per_beat)), Signal()
+        part = Signal(range(2 * self.rows_per_beat))
+        fits = Signal()
         m.d.comb += [part.eq(Cat(work[-1], rest)), fits.eq(part >= self.rows_per_beat),
                      self.beats.eq(work)]
         m.d.sync += self.ready.eq(left == 0)

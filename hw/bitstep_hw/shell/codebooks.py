@@ -56,7 +56,8 @@ class Codebooks(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, depth = self.config, self.config.rows.max_beats << self.config.bits
-        advance, beat = Signal(), Signal(range(config.rows.max_beats))
+        advance = Signal()
+        beat = Signal(range(config.rows.max_beats))
         group, place, left = self._place(m, depth)
         loaded = Signal()       # rows are read ahead of the tables
         m.d.comb += [advance.eq(~self.o.valid | self.o.ready), self.i.ready.eq(advance & loaded),
@@ -71,7 +72,8 @@ class Codebooks(wiring.Component):
         for lane in range(config.rows.lanes):
             levels = memory_of(config, shape=signed(CODEBOOK_LEVEL_BITS), depth=depth)
             m.submodules[f"levels_{lane}"] = levels
-            write, read = levels.write_port(), levels.read_port()
+            write = levels.write_port()
+            read = levels.read_port()
             code = self.i.payload[lane * config.bits:(lane + 1) * config.bits]
             word = lane % _LANES_OF_WORD * CODEBOOK_LEVEL_BITS
             m.d.comb += [
@@ -91,7 +93,9 @@ class Codebooks(wiring.Component):
         in their memories, and the words that are left.
         """
         groups = self.config.rows.row_words
-        group, place, left = Signal(range(groups)), Signal(range(depth)), Signal(32)
+        group = Signal(range(groups))
+        place = Signal(range(depth))
+        left = Signal(32)
         with m.If(self.i_tables.valid):
             m.d.sync += [left.eq(left - 1), group.eq(group + 1)]
             with m.If(group == groups - 1):

@@ -53,9 +53,12 @@ class DerivativeWriter(wiring.Component):
         m = Module()
         words = fifo.SyncFIFOBuffered(width=AUX_WIDTH, depth=DEPTH)
         m.submodules.words = ResetInserter(self.clear | self.start)(words)
-        rows_left, last = Signal(32), Signal()
-        low, second = Signal(LABEL_WIDTH, reset_less=True), Signal()
-        put, asked = Signal(), Signal()
+        rows_left = Signal(32)
+        last = Signal()
+        low = Signal(LABEL_WIDTH, reset_less=True)
+        second = Signal()
+        put = Signal()
+        asked = Signal()
         waiting = Signal(range(DEPTH + 1))      # words that are in no block
         chunk = Signal(64 - 3)                  # address of the next block, in words
         whole = Signal()

@@ -45,11 +45,15 @@ class RowFeeder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        left, copy, address = Signal(32), Signal(8), Signal(64)
+        left = Signal(32)
+        copy = Signal(8)
+        address = Signal(64)
         offered = Signal()
         step = Signal()
         # What follows the block at hand: known a cycle after it, when it is needed at the earliest.
-        following, ends, wraps = Signal(64), Signal(), Signal()
+        following = Signal(64)
+        ends = Signal()
+        wraps = Signal()
         m.d.comb += [
             self.o.valid.eq(offered & ~self.stop),
             self.o.payload.address.eq(address),
@@ -134,10 +138,13 @@ class AuxFeeder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        left, entry, label_beats = Signal(32), Signal(64), self.label_beats
+        label_beats = self.label_beats
+        left = Signal(32)
+        entry = Signal(64)
         labels, entries = self.rows, 1      # labels of an epoch; entries of the table
         if self.streams > 1:
-            labels, entries = Signal(32 + self.streams.bit_length() - 1), self.models
+            entries = self.models
+            labels = Signal(32 + self.streams.bit_length() - 1)
             m.d.comb += labels.eq(Mux(self.shared_labels, self.rows, self.rows * self.streams))
         with m.Switch(self.label_format):
             with m.Case(LabelFormat.SIGN.value):

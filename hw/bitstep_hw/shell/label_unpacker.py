@@ -66,7 +66,8 @@ class LabelUnpacker(wiring.Component):
         self._words = max(1, labels if self.weights else labels // 2)     # given together, at most
         word = Signal(self._words * AUX_WIDTH)
         left = Signal(range(AUX_WIDTH + 1))
-        per_word, shifted = Signal.like(left), Signal.like(word)
+        per_word = Signal.like(left)
+        shifted = Signal.like(word)
         last = Signal(range(self._words + (labels > 1)))    # number of the last one gathered
         with m.Switch(self.label_format):
             for label_format in LabelFormat:

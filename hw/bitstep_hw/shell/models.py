@@ -142,7 +142,8 @@ class InterleavedModels(OneModel):
 
     def bad_shift(self):
         """Flag that a model's label shift is none; a cycle after its entry."""
-        config, registers, bad = self.config, self._control.registers, Signal()
+        config, registers = self.config, self._control.registers
+        bad = Signal()
         least = solver_shift(config.loss_family)
         self._m.d.sync += bad.eq(Cat((registers.models > number) & (
             (entry.label_shift < least) | (entry.label_shift > config.rows.max_label_shift))

@@ -110,9 +110,12 @@ class RegisterBank(wiring.Component):
 
     def _elaborate_write(self, m, awake):
         bus = self.bus
-        has_address, has_data = Signal(), Signal()
-        data, strobe = Signal(32), Signal(4)
-        addressed, write = Signal(), Signal()
+        has_address = Signal()
+        has_data = Signal()
+        data = Signal(32)
+        strobe = Signal(4)
+        addressed = Signal()
+        write = Signal()
         m.d.comb += [
             bus.awready.eq(awake & ~has_address),
             bus.wready.eq(awake & ~has_data),
@@ -155,9 +158,12 @@ class RegisterBank(wiring.Component):
 
     def _elaborate_read(self, m, awake):
         bus = self.bus
-        pending, selected = Signal(), Signal(name="selected")
+        pending = Signal()
+        selected = Signal()
         word = Signal(ADDRESS_WIDTH - 2)
-        kept, kept_word, is_kept = Signal(32), Signal.like(word), Signal()
+        kept = Signal(32)
+        kept_word = Signal.like(word)
+        is_kept = Signal()
         m.d.comb += [
             bus.arready.eq(awake & ~pending & ~selected & ~bus.rvalid),
             bus.rresp.eq(RESP_OKAY),
@@ -178,7 +184,9 @@ class RegisterBank(wiring.Component):
         values[OFFSETS["VERSION"] >> 2] = C(MAP_VERSION, 32)
         highs = {register.offset >> 2: getattr(self, register.name[:-3].lower())[32:]
                  for register, _ in self._parts(READABLE) if register.name.endswith("_LO")}
-        is_low, is_high, lows, kept_next = Signal(), Signal(), [], []
+        lows, kept_next = [], []
+        is_low = Signal()
+        is_high = Signal()
         m.d.sync += [is_low.eq(Cat(word == number for number in highs).any()),
                      is_high.eq(is_kept & (word == kept_word))]
         for group in sorted({number // _GROUP for number in values}):

@@ -71,7 +71,8 @@ class RunCheck(wiring.Component):
         m = Module()
         registers = self.registers
         wrong = [*self._wrong_numbers(), *self._wrong_parts()]
-        found, bad = Signal(len(wrong)), Signal()
+        found = Signal(len(wrong))
+        bad = Signal()
         model_beats = self._models.beats(
             m, registers.beats_per_row * (self.config.rows.model_lanes // 2) + 1, registers)
         m.d.sync += [
@@ -158,8 +159,11 @@ class RunCheck(wiring.Component):
         """
         shift = per.bit_length() - 1
         width = 32 + shift
-        total, addend, factor = Signal(width), Signal(width), Signal(20)
-        too_many, lost = Signal(), Signal()     # of the total; of the addend's ones
+        total = Signal(width)
+        addend = Signal(width)
+        factor = Signal(20)
+        too_many = Signal()             # bits of the total
+        lost = Signal()                 # ones of the addend
         m.d.sync += self.ready.eq(factor[1:] == 0)
         with m.If(self.start):
             m.d.sync += [self.ready.eq(0), total.eq(per - 1), addend.eq(self.registers.rows),

@@ -99,9 +99,13 @@ class RunControl(wiring.Component):
         self._models.place(m, self)
         stopping = Signal()
         failure = self._failure(m, stopping)
-        address, settle = Signal(64), Signal(range(SETTLE))
-        to_labels, to_model, take_entry = Signal(), Signal(), Signal()
-        to_tables, table_ready = Signal(), Signal()
+        address = Signal(64)
+        settle = Signal(range(SETTLE))
+        to_labels = Signal()
+        to_model = Signal()
+        take_entry = Signal()
+        to_tables = Signal()
+        table_ready = Signal()
         self._front_end.connect_control(m, self, to_tables, table_ready)
         m.d.comb += [
             check.registers.eq(self.registers), check.start.eq(self.start & ~self.busy),
@@ -117,7 +121,8 @@ class RunControl(wiring.Component):
             self.job.payload.address.eq(address),
             self.job.payload.beats.eq(self.model_beats << self.run.gradient),   # of two halves
         ]
-        labels_left, sent = Signal(32), Signal()    # of this epoch
+        labels_left = Signal(32)        # of this epoch
+        sent = Signal()
         expected = Signal()         # labels_left is not 0
         with m.If(self.epoch_start):
             m.d.sync += [labels_left.eq(self.label_beats), expected.eq(self.label_beats != 0),

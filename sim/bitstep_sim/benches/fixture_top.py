@@ -79,7 +79,8 @@ class FixtureTop(wiring.Component):
         return m
 
     def _elaborate_data(self, m, bank, rows, labels, writer):
-        uses_rows, uses_labels = Signal(init=1), Signal()
+        uses_rows = Signal(init=1)
+        uses_labels = Signal()
         m.d.comb += [
             uses_rows.eq(bank.label_format != LABELS_ONLY),
             uses_labels.eq(bank.label_format != ROWS_ONLY),
@@ -109,7 +110,8 @@ class FixtureTop(wiring.Component):
 
     def _elaborate_control(self, m, bank, rows, labels, writer):
         masters = (rows, labels, writer)
-        busy, done = Signal(), Signal()
+        busy = Signal()
+        done = Signal()
         hangs = (bank.label_shift == FAULTS.index("hangs")) & self.faulty
         m.d.comb += [
             bank.identity.eq(self.identity),

@@ -62,7 +62,8 @@ def splitter(s: Surrounding):
     fragment = s.add(dut)
     valid, first, left, chunk = splitter_inside(s, fragment)
     # Beats of the job at hand that no burst has covered, and where the next burst must start.
-    to_do, address = Signal(33), Signal(64)
+    to_do = Signal(33)
+    address = Signal(64)
     burst = dut.o.valid & dut.o.ready
     beats = dut.o.payload.length + 1
     m = s.m
@@ -92,7 +93,8 @@ def _read_master(s, *, fifo_depth=32):
 def _memory(s, dut, *, most):
     """A memory that answers only what was asked for: beats and bursts that it still owes."""
     bus, m = dut.bus, s.m
-    beats, bursts = Signal(range(64)), Signal(range(most + 2))
+    beats = Signal(range(64))
+    bursts = Signal(range(most + 2))
     accepted, ended = bus.arvalid & bus.arready, bus.rvalid & bus.rlast
     m.d.sync += [beats.eq(beats + Mux(accepted, bus.arlen + 1, 0) - bus.rvalid),
                  bursts.eq(bursts + accepted - ended)]
@@ -177,7 +179,8 @@ def _responses(s, dut, fragment, most):
     answer counts. Returns the number of bursts that wait in the queue of lengths.
     """
     bus, m = dut.bus, s.m
-    addressed, written = Signal(range(most + 2)), Signal(range(most + 2))
+    addressed = Signal(range(most + 2))
+    written = Signal(range(most + 2))
     last = bus.wvalid & bus.wready & bus.wlast
     m.d.sync += [addressed.eq(addressed + (bus.awvalid & bus.awready) - bus.bvalid),
                  written.eq(written + last - bus.bvalid)]
@@ -242,8 +245,11 @@ def write_last(s: Surrounding):
     s.assume(dut.i_job.payload.beats <= 4)
     # Two jobs of few beats at any place, so that bursts of every length are short.
     chosen = s.constant(2, name="chosen")
-    addresses, bursts, beats = Signal(4), Signal(4), Signal(5)
-    length, known = Signal(8), Signal()
+    addresses = Signal(4)
+    bursts = Signal(4)
+    beats = Signal(5)
+    length = Signal(8)
+    known = Signal()
     with m.If(bus.awvalid & bus.awready):
         m.d.sync += addresses.eq(addresses + 1)
         with m.If(addresses == chosen):

@@ -145,7 +145,8 @@ def pipeline(epoch, *, lookahead, cycles, update_interval=2):
         cycle = Signal(range(cycles + 2))
         m.d.sync += cycle.eq(Mux(cycle == cycles + 1, cycle, cycle + 1))
         since = Signal(range(epoch.gap + 1), init=epoch.gap)     # the last row
-        fed, labelled = Signal(range(n_rows + 1)), Signal(range(n_rows + 1))
+        fed = Signal(range(n_rows + 1))
+        labelled = Signal(range(n_rows + 1))
         names = ["__".join(map(str, path)) for path, _, _ in dut.signature.flatten(dut)]
         given = {name: C(0) for name in names
                  if name in _INPUTS or name.startswith(("run__", "steps__"))}

@@ -25,8 +25,12 @@ def labels(s: Surrounding):
     s.assume(label_format != 3)
     fragment = s.add(dut, label_format=label_format)
     m = s.m
-    word, place, full = Signal(64), Signal(7), Signal()
-    number, field, log = Signal(7), Signal(32), Signal(3)
+    word = Signal(64)
+    place = Signal(7)
+    full = Signal()
+    number = Signal(7)
+    field = Signal(32)
+    log = Signal(3)
     is_sign = label_format == LabelFormat.SIGN.value
     is_short = label_format == LabelFormat.INT16.value
     m.d.comb += [number.eq(Mux(is_sign, 64, Mux(is_short, 4, 2))),
@@ -61,7 +65,10 @@ def replay(s: Surrounding):
     s.add(dut, clear=0)
     m = s.m
     chosen = s.constant(4, name="chosen")
-    came, taken, released, item = Signal(4), Signal(4), Signal(4), Signal(8)
+    came = Signal(4)
+    taken = Signal(4)
+    released = Signal(4)
+    item = Signal(8)
     take = dut.o.valid & dut.o.ready
     # Only what was taken is released; the reader needs at most three items at a time.
     s.assume(implies(dut.release, (dut.amount <= taken - released) & ~dut.rewind))
@@ -113,7 +120,9 @@ def stage(s: Surrounding):
     dut = StreamRegister(shape=8)
     s.add(dut, clear=0)
     m = s.m
-    kept, first, second = Signal(2), Signal(8), Signal(8)      # what is in it, oldest first
+    kept = Signal(2)
+    first = Signal(8)           # what is in it, oldest first
+    second = Signal(8)
     came, left = dut.i.valid & dut.i.ready, dut.o.valid & dut.o.ready
     with m.If(left):
         m.d.sync += first.eq(second)
@@ -136,7 +145,9 @@ def reader(s: Surrounding):
     fragment = s.add(dut, stop=0)
     m, bus = s.m, dut.bus
     chosen = s.constant(4, name="chosen")
-    owed, came, left = Signal(8), Signal(4), Signal(4)
+    owed = Signal(8)
+    came = Signal(4)
+    left = Signal(4)
     m.d.sync += owed.eq(owed + Mux(bus.arvalid & bus.arready, bus.arlen + 1, 0) - bus.rvalid)
     s.assume(implies(bus.rvalid, (owed != 0) & (came != 15)))
     s.assume(bus.rdata == (came == chosen))
@@ -160,7 +171,8 @@ def parts(s: Surrounding):
     """
     dut = SplitReader(data_width=64, ports=2, fifo_depth=32, max_outstanding=2)
     s.add(dut, stop=0)
-    m, chosen, left, behind = s.m, s.constant(3, name="chosen"), Signal(3), []
+    m, chosen, behind = s.m, s.constant(3, name="chosen"), []
+    left = Signal(3)
     with m.If(dut.o.valid & dut.o.ready):
         m.d.sync += left.eq(left + 1)
     for number, bus in enumerate(dut.buses):
@@ -191,14 +203,18 @@ def lines(s: Surrounding, *, update_interval=2):
     # Rows in order; the same index not in two cycles that follow each other, or three.
     for cycles in range(1, 3 if config.clock.fast else 2):
         s.assume(~(dut.valid & s.past(dut.valid, cycles)) | (index != s.past(index, cycles)))
-    row, slot_row, slot_index, slot = Signal(4), Signal(4), Signal(1), Signal()
+    row = Signal(4)
+    slot_row = Signal(4)
+    slot_index = Signal(1)
+    slot = Signal()
     m.d.sync += [slot.eq(dut.valid), slot_row.eq(row), slot_index.eq(index)]
     s.assume(row < 15)
     with m.If(dut.valid):
         m.d.sync += [index.eq(index + 1)]
         with m.If(index == beats - 1):
             m.d.sync += [index.eq(0), row.eq(row + 1)]
-    item, place = Signal(64), s.constant(1, name="place")
+    place = s.constant(1, name="place")
+    item = Signal(64)
     with m.If(slot & (slot_row == number) & (slot_index == place)):
         m.d.sync += item.eq(dut.beat)
     for d in range(1, config.lookahead + 2):

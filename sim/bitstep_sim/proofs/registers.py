@@ -21,8 +21,12 @@ def _written(s, bus):
     there is one, its word, data, strobes.
     """
     m = s.m
-    address, data, strobe = Signal(ADDRESS_WIDTH), Signal(32), Signal(4)
-    has_address, has_data, answered = Signal(), Signal(), Signal()
+    address = Signal(ADDRESS_WIDTH)
+    data = Signal(32)
+    strobe = Signal(4)
+    has_address = Signal()
+    has_data = Signal()
+    answered = Signal()
     effect = has_address & has_data & ~answered
     with m.If(bus.awvalid & bus.awready):
         m.d.sync += [address.eq(bus.awaddr), has_address.eq(1)]
@@ -66,7 +70,8 @@ def read(s: Surrounding):
     dut = RegisterBank()
     s.add(dut)
     m, bus = s.m, dut.bus
-    word, asked = Signal(ADDRESS_WIDTH - 2), Signal()
+    word = Signal(ADDRESS_WIDTH - 2)
+    asked = Signal()
     m.d.sync += asked.eq(bus.arvalid & bus.arready)
     with m.If(bus.arvalid & bus.arready):
         m.d.sync += word.eq(bus.araddr[2:])
@@ -77,7 +82,9 @@ def read(s: Surrounding):
     expected = Signal(32)
     m.d.sync += expected.eq(readable[word])
     # The high half that the last read of a low half kept.
-    kept, kept_word, keeps = Signal(32), Signal(ADDRESS_WIDTH - 2), Signal()
+    kept = Signal(32)
+    kept_word = Signal(ADDRESS_WIDTH - 2)
+    keeps = Signal()
     with m.If(asked):
         for register, _ in _parts(dut, READABLE):
             if register.name.endswith("_LO"):

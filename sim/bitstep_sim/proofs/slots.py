@@ -80,7 +80,8 @@ def order(update_interval):
         dut, fragment, _, given = _sequencer(s, update_interval)
         lookahead, beats = given["lookahead"], given["beats"]
         slot, m = dut.slot, s.m
-        index, rows = Signal.like(slot.index), Signal(3)
+        index = Signal.like(slot.index)
+        rows = Signal(3)
         ended = slot.valid & slot.last
         with m.If(slot.valid):
             m.d.sync += index.eq(Mux(slot.last, 0, index + 1))
@@ -125,7 +126,9 @@ def update(update_interval):
         places = _on_their_way(s, dut, fragment, config, lookahead)
         slot, m = dut.slot, s.m
         s.check(ones(places) <= lookahead + 1)
-        chosen, following, after = s.free(1, name="chosen"), Signal(), Signal(3)
+        chosen = s.free(1, name="chosen")
+        following = Signal()
+        after = Signal(3)
         since = Signal(range(config.latency + 1))
         ended = slot.valid & slot.last
         with m.If(following):
@@ -188,7 +191,8 @@ def batches(s: Surrounding, *, batch_lookahead: int = 0):
                                   for name in ("phase", "flush_left", "resumes"))
     position, batch_end = (inside(fragment, f"flags.{name}") for name in ("position", "batch_end"))
     slot, m = dut.slot, s.m
-    idle, begun = Signal(3), Signal()       # rows without data since the last one with data; is one
+    idle = Signal(3)            # rows without data since the last one with data
+    begun = Signal()            # there was one
     with m.If(slot.valid & slot.last):
         m.d.sync += [idle.eq(Mux(slot.idle_row, Mux(idle == 7, 7, idle + 1), 0)),
                      begun.eq(begun | ~slot.idle_row)]

@@ -46,7 +46,8 @@ class ClockHarness(wiring.Component):
         shift = Signal(len(Cat(inputs)), reset_less=True)
         given = Signal.like(shift, reset_less=True)
         taken = Signal(len(Cat(outputs)), reset_less=True)
-        load, out = Signal(reset_less=True), Signal.like(taken, reset_less=True)
+        load = Signal(reset_less=True)
+        out = Signal.like(taken, reset_less=True)
         m.d.sync += [shift.eq(Cat(self.i, shift)), given.eq(shift), load.eq(self.load),
                      taken.eq(Cat(outputs)), out.eq(out >> 1)]
         with m.If(load):

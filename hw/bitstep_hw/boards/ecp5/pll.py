@@ -88,7 +88,9 @@ class Pll(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        dividers, first, clock = self.dividers, Signal(), Signal()
+        dividers = self.dividers
+        first = Signal()
+        clock = Signal()
         late = {} if self.late is None else {
             "a_FREQUENCY_PIN_CLKOS2": f"{dividers.mhz(self.input_mhz):g}",
             "p_CLKOS2_ENABLE": "ENABLED", "p_CLKOS2_DIV": dividers.second,

@@ -74,7 +74,9 @@ class Link(wiring.Component):
             "active": Out(1), "damaged": Out(1),
         })
         self._crc = crc.Processor(crc.Parameters(crc.catalog.CRC32_ISO_HDLC, data_width=8))
-        self._sequence, self._command, self._count = Signal(8), Signal(8), Signal(8)
+        self._sequence = Signal(8)
+        self._command = Signal(8)
+        self._count = Signal(8)
         self._address = Signal(32)
         self._status = Signal(8)
         self._previous = Signal(8)          # sequence number of the last request that was answered
@@ -83,7 +85,8 @@ class Link(wiring.Component):
         self._words_left = Signal(range(MAX_WORDS + 1))
         self._writes = ((self._command == Command.WRITE_MEMORY)
                         | (self._command == Command.WRITE_REGISTER))
-        self._take, self._lost = Signal(), Signal()     # a byte is awaited, for too long already
+        self._take = Signal()           # a byte is awaited
+        self._lost = Signal()           # for too long already
         # The request is a register, since so much hangs on it in the memory.
         self._granted = self.memory_request & self.memory_grant
 

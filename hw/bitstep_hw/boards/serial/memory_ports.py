@@ -125,11 +125,13 @@ class ReadSlave(wiring.Component):
         beat = data.StructLayout({"word": WORD_WIDTH, "error": 1, "last": 1})
         m.submodules.store = store = fifo.SyncFIFO(width=beat.size, depth=depth)
         room = Signal(range(depth + 1), init=depth)
-        active, error = Signal(), Signal()
+        active = Signal()
+        error = Signal()
         left = Signal(8)
         last = left == 0
         burst = Signal(data.StructLayout({"address": range(self.n_words), "length": 8, "error": 1}))
-        following, waiting = Signal.like(burst), Signal()
+        following = Signal.like(burst)
+        waiting = Signal()
         ends = ~active | (self.grant & last)
         m.d.comb += [
             self.request.eq(active & (room != 0)),
@@ -157,7 +159,8 @@ class ReadSlave(wiring.Component):
             following = Signal(coming, name=f"coming_{number}")
             m.d.sync += following.eq(stage)
             stage = following
-        given, taken = Signal(beat), Signal(beat)
+        given = Signal(beat)
+        taken = Signal(beat)
         m.d.comb += [
             given.word.eq(self.word), given.error.eq(stage.error), given.last.eq(stage.last),
             store.w_data.eq(given), store.w_en.eq(stage.valid),
@@ -200,7 +203,8 @@ class WriteSlave(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bus = self.bus
-        active, error = Signal(), Signal()
+        active = Signal()
+        error = Signal()
         m.d.comb += [
             bus.awready.eq(~active & ~bus.bvalid),
             self.request.eq(active & bus.wvalid),

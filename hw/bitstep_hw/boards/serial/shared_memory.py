@@ -61,7 +61,8 @@ class SharedMemory(PortedMemory):
             readers.append(reader)
 
         # One register for the address of the memory's other side, whoever asks.
-        address, word = Signal.like(rows.address), Signal(WORD_WIDTH)
+        address = Signal.like(rows.address)
+        word = Signal(WORD_WIDTH)
         strobe = Signal(WORD_BYTES)
         other = store.read_port()
         m.d.comb += [other.addr.eq(address), write.addr.eq(address), write.data.eq(word),

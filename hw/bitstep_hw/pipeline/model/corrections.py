@@ -100,7 +100,9 @@ class CorrectionEngine(wiring.Component):
                           name="slot")
 
         # The walk: one group a cycle.
-        walking, beat, group = Signal(), Signal(range(self.beats_kept)), Signal(range(groups))
+        walking = Signal()
+        beat = Signal(range(self.beats_kept))
+        group = Signal(range(groups))
         address = Signal.like(coefficients.addr)
         with m.If(late_slot.valid & late_slot.sample & late_slot.last):
             m.d.sync += [walking.eq(1), beat.eq(0), group.eq(0), address.eq(0)]
@@ -262,10 +264,12 @@ class CorrectionEngine(wiring.Component):
                 write.addr.eq(address), write.data.eq(pair.replicate(per_group)),
                 write.en.eq(Mux(load, 1 << in_group, 0)),
             ]
-            return words.read_port()
+            read = words.read_port()
+            return read
 
         coefficients = store("coefficients", COEFFICIENT_WIDTH, self.load & ~is_constant)
-        constants, constant = None, Signal(signed(MODEL_WIDTH))
+        constants = None
+        constant = Signal(signed(MODEL_WIDTH))
         if config.stages.has_constants:
             constants = store("constants", MODEL_WIDTH, self.load & is_constant)
             with m.If(self.load_intercept):

@@ -70,10 +70,16 @@ class ModelPort(wiring.Component):
         m = Module()
         m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=AUX_WIDTH, depth=8)
         words = self.words
-        index, pair, at_intercept = Signal.like(words.index), Signal.like(words.pair), Signal()
+        index = Signal.like(words.index)
+        pair = Signal.like(words.pair)
+        at_intercept = Signal()
         # Constants come after coefficients, and high halves after low ones.
-        again, second, asked = Signal(), Signal(), Signal()
-        advance, last_pair, last_index = Signal(), Signal(), Signal()
+        again = Signal()
+        second = Signal()
+        asked = Signal()
+        advance = Signal()
+        last_pair = Signal()
+        last_index = Signal()
         final = Signal.like(index)      # constant during a run
         m.d.sync += final.eq(self.beats - 1)
         stopped = delay(m, self.stop, self.config.clock.strobe_delay, name="stopped")

@@ -95,7 +95,9 @@ class Refetcher(wiring.Component):
         held = Signal(AUX_WIDTH, reset_less=True)           # the model's pair
         constant = Signal(signed(MODEL_WIDTH), reset_less=True)     # the intercept's word
         update = Signal(signed(UPDATE_WIDTH), reset_less=True)      # of the row if it is active
-        positive, applying, arrived = Signal(), Signal(), Signal(3)
+        positive = Signal()
+        applying = Signal()
+        arrived = Signal(3)
         now = Signal(NOW)
 
         self._find_row(m)
@@ -163,8 +165,10 @@ class Refetcher(wiring.Component):
 
     def _find_row(self, m):
         """Address of the next row, and the job for it."""
-        next_row, address = Signal(64, reset_less=True), Signal(64, reset_less=True)
-        pairs, pending = Signal(range(self.depth + 1)), Signal()
+        next_row = Signal(64, reset_less=True)
+        address = Signal(64, reset_less=True)
+        pairs = Signal(range(self.depth + 1))
+        pending = Signal()
         beats = Signal(range(self.depth // 2 + 2))
         m.d.sync += pairs.eq((self.beats - 1) * self.pairs + ((self.last_lanes + 1) >> 1))
         m.d.comb += [

@@ -73,7 +73,10 @@ class RoundedModel(wiring.Component):
         m = Module()
         answer = 1 + self.config.clock.memory_wait        # cycles from an index to its words
         m.submodules.dither = dither = Dither(config=self.config, stream=STREAM)
-        group, ends, rounds, known = (Signal(range(self.groups)), Signal(), Signal(), Signal())
+        group = Signal(range(self.groups))
+        ends = Signal()
+        rounds = Signal()
+        known = Signal()
         self._walk(m, group, ends, rounds, known & dither.valid)
         words = self._group_words(m, delay(m, group, answer, name="group"))
         measured = delay(m, ends & ~rounds, answer + 3, name="measured")
@@ -161,7 +164,8 @@ class RoundedModel(wiring.Component):
             with m.If(largest[place]):
                 m.d.comb += length.eq(place + 1)
         limit = Signal(FEW_BITS[1] - 1)
-        held, least = Signal.like(length), Signal(range(MODEL_WIDTH))
+        held = Signal.like(length)
+        least = Signal(range(MODEL_WIDTH))
         m.d.sync += [
             held.eq(length), limit.eq((1 << self.bits) - 1 >> 1),
             least.eq(Mux(held > self.bits - 1, held - (self.bits - 1), 0)),
@@ -177,8 +181,10 @@ class RoundedModel(wiring.Component):
         whole = FEATURES_PER_WORD * TURN % (1 << DITHER_WIDTH)
         left = config.rows.lanes - (self.groups - 1) * lanes     # lanes of a beat's last group
         place = Signal(range(FEATURES_PER_WORD))            # of a group's first lane
-        turned, word = Signal(DITHER_WIDTH), Signal(DITHER_WIDTH, reset_less=True)
-        advance, crosses = Signal(range(lanes + 1)), Signal()
+        turned = Signal(DITHER_WIDTH)
+        word = Signal(DITHER_WIDTH, reset_less=True)
+        advance = Signal(range(lanes + 1))
+        crosses = Signal()
         upcoming = Signal(range(FEATURES_PER_WORD + lanes))
         m.d.comb += [advance.eq(Mux(last_group, left, lanes)), upcoming.eq(place + advance),
                      crosses.eq(upcoming >= FEATURES_PER_WORD),
@@ -224,7 +230,8 @@ class RoundedModel(wiring.Component):
         width = config.stages.rounding.lanes * config.model_bits
         m.submodules.copy = store = memory_of(
             config, shape=self.groups * width, depth=config.rows.max_beats)
-        write, read = store.write_port(granularity=width), store.read_port()
+        write = store.write_port(granularity=width)
+        read = store.read_port()
         writing = delay(m, fetched, 3, name="writing")
         at_group = delay(m, group, late, name="write_group")
         held = Signal(self.groups * width, reset_less=True)

@@ -96,7 +96,8 @@ class ModelStore(wiring.Component):
         # A slot meets its words when the last stage of the product c g begins.
         slot = delay(m, self.slot, config.stages.store.sampled - config.stages.store.entry - 2,
                      name="slot")
-        slot_1, slot_2 = Signal.like(slot), Signal.like(slot)
+        slot_1 = Signal.like(slot)
+        slot_2 = Signal.like(slot)
         m.d.sync += [slot_1.eq(slot), slot_2.eq(slot_1)]
         writer = self._writer(m)
         read, write = self._memory(m, slot, slot_2, writer)

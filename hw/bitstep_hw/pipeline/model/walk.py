@@ -70,13 +70,14 @@ class ModelWalk(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        last_index, ends = Signal(), Signal()
+        last_index = Signal()
+        ends = Signal()
         m.d.comb += [
             last_index.eq(self.index == self.beats - 1),
             ends.eq(self.pair == Mux(last_index, (self.last_lanes - 1) >> 1, self.pairs - 1)),
             self.last.eq(ends & last_index),
         ]
-        settled = Signal() if self.config.clock.memory_wait else C(1)
+        settled = Signal(name="settled") if self.config.clock.memory_wait else C(1)
         m.d.sync += self.ready.eq(settled)
         if self.config.clock.memory_wait:
             m.d.sync += settled.eq(1)

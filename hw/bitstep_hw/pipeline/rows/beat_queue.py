@@ -80,8 +80,10 @@ class BeatQueue(wiring.Component):
         m = Module()
         m.submodules.beats = store = memory_of(
             self.config, shape=self.config.rows.beat_width, depth=self.depth, weights=False)
-        write, read = store.write_port(), store.read_port()
-        newest, oldest = Signal(range(self.depth)), Signal(range(self.depth))
+        write = store.write_port()
+        read = store.read_port()
+        newest = Signal(range(self.depth))
+        oldest = Signal(range(self.depth))
         taken = self.slot.valid & self.slot.apply
         m.d.comb += [
             read.addr.eq(oldest), read.en.eq(taken | C(self.config.clock.always_read)),
@@ -108,7 +110,8 @@ class BeatQueue(wiring.Component):
             depth = 1 << (self.config.ahead.beats_back(place) - 1).bit_length()
             m.submodules[f"copy_{place}"] = copy = memory_of(
                 self.config, shape=self.config.rows.beat_width, depth=depth, weights=False)
-            write, read = copy.write_port(), copy.read_port()
+            write = copy.write_port()
+            read = copy.read_port()
             m.d.comb += [
                 write.addr.eq(written.addr), write.data.eq(written.data),
                 write.en.eq(written.en), read.addr.eq(newest - distance),

@@ -76,7 +76,8 @@ class DelayLines(wiring.Component):
             depth = self.config.ahead.line_depth(line + 1)
             m.submodules[f"line_{line + 1}"] = store = memory_of(
                 self.config, shape=self.config.rows.beat_width, depth=depth, weights=False)
-            read, write = store.read_port(), store.write_port()
+            read = store.read_port()
+            write = store.write_port()
             m.d.comb += [
                 read.addr.eq(self.index),
                 # No enable with a fast clock, as in parts.arithmetic.enable_of.

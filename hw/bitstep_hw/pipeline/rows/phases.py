@@ -307,7 +307,8 @@ class EveryCyclePhases(Phases):
     def elaborate(self, platform):
         m = Module()
         self._count_to_step(m)
-        last_row, none_left = Signal(), Signal()
+        last_row = Signal()
+        none_left = Signal()
         flush_left = Signal(range(MAX_LOOKAHEAD + 3))
         m.d.sync += [last_row.eq(last_choice(m, self.counted, self.rows_left == 2,
                                              self.rows_left == 1, name="last_row")),
@@ -357,7 +358,8 @@ class EveryCyclePhases(Phases):
         """
         if not self.config.carries_on:
             return C(0), C(0)
-        goes_on, resumes = Signal(), Signal(name="resumes")
+        goes_on = Signal()
+        resumes = Signal()
         m.d.comb += goes_on.eq(self.batch_ends & ~(last_row | self.step_due | self.will_correct))
         with m.If(self.counted):
             m.d.sync += resumes.eq(goes_on)

@@ -54,7 +54,8 @@ class Replay(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.store = store = memory.Memory(shape=self.shape, depth=self.depth, init=[])
-        write, read = store.write_port(), store.read_port()
+        write = store.write_port()
+        read = store.read_port()
         # Places count on without end; the lowest bits are the address.
         oldest, wanted, newest = (Signal(range(2 * self.depth), name=name)
                                   for name in ("oldest", "wanted", "newest"))

@@ -82,7 +82,8 @@ class DerivativeStep(wiring.Component):
         largest_bytes = (MAX_LABEL_SHIFT + STEP_FRACTION) // SHIFT_UNIT - 1
         largest, label_shift, shift = self.mantissa, self.label_shift, self.shift
         if self._bound_width is not None:
-            factor, width = Signal(BOUND_WIDTH, reset_less=True), MANTISSA_WIDTH + BOUND_WIDTH
+            width = MANTISSA_WIDTH + BOUND_WIDTH
+            factor = Signal(BOUND_WIDTH, reset_less=True)
             m.d.sync += factor.eq(Mux(self.factor.any(), self.factor, 1))
             largest = multiply(m, self.mantissa, factor, stages=self._product_stages, valid=None,
                                name="largest", width=width + 1)[:width]

@@ -63,7 +63,8 @@ class FineUpdate(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        positive, dither = Signal(reset_less=True), Signal(DITHER_WIDTH, reset_less=True)
+        positive = Signal(reset_less=True)
+        dither = Signal(DITHER_WIDTH, reset_less=True)
         with m.If(self.valid):
             m.d.sync += [positive.eq(self.positive), dither.eq(self.dither)]
         step = self.derivative_step

@@ -299,7 +299,8 @@ class LinearSolver(wiring.Component):
         squares, squared_hinge, hinge, huber = (
             delay(m, self.loss == loss, 1, name=loss.name.lower())
             for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE, Loss.HUBER))
-        proportional, resting = Signal(), Signal()      # to the distance; at a centre
+        proportional = Signal()         # to the distance
+        resting = Signal()              # at a centre
         m.d.comb += [proportional.eq(squares | (squared_hinge & active) | (huber & ~far)),
                      resting.eq(squared_hinge & ~active)]
         up = (hinge & active & ~positive) | (huber & far & ~below)

@@ -213,7 +213,8 @@ class LogisticSolver(wiring.Component):
     def _own_margin(self, m, history, positive_at):
         """-y z of a row whose terms are all there when it enters, a cycle later."""
         config, width = self.config, self.config.rows.dot_width + 2
-        margin, positive = Signal(signed(width), reset_less=True), positive_at(history.dotted)
+        positive = positive_at(history.dotted)
+        margin = Signal(signed(width), reset_less=True)
         if not config.batch_lookahead:
             m.d.sync += margin.eq(Mux(positive, -self.dot, self.dot))
             return margin

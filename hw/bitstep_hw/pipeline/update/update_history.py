@@ -121,7 +121,8 @@ class UpdateMemory(UpdateHistory):
             shape=signed(UPDATE_WIDTH), depth=1 << config.lookahead.bit_length(), init=[])
         write = self._write = self._updates.write_port()
         # Number of the row that enters, and of the one with one cycle left; rows before it.
-        self._entered, self._pushed = Signal.like(write.addr), Signal.like(write.addr)
+        self._entered = Signal.like(write.addr)
+        self._pushed = Signal.like(write.addr)
         self._before = Signal(range(MAX_LOOKAHEAD + 1))
         m.d.comb += [write.addr.eq(self._pushed), write.en.eq(self.stage_valid[1])]
         with m.If(valid):

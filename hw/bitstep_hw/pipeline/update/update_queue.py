@@ -45,8 +45,10 @@ class UpdateQueue(wiring.Component):
         slot = self.slot
         m.submodules.queue = queue = memory.Memory(shape=signed(UPDATE_WIDTH), depth=self.depth,
                                                    init=[])
-        write, read = queue.write_port(), queue.read_port(domain="comb")
-        newest, oldest = Signal(range(self.depth)), Signal(range(self.depth))
+        write = queue.write_port()
+        read = queue.read_port(domain="comb")
+        newest = Signal(range(self.depth))
+        oldest = Signal(range(self.depth))
         update = Signal(signed(UPDATE_WIDTH), reset_less=True)
         m.d.comb += [
             write.addr.eq(newest), write.data.eq(self.i), write.en.eq(self.i_valid),

@@ -33,7 +33,8 @@ class UpdateSum(wiring.Component):
         # An epoch has fewer than 2^32 updates of at most 2^31, so the bits above the limit's never
         # overflow.
         total = Signal(2 * UPDATE_WIDTH)
-        size, there = Signal(UPDATE_WIDTH), Signal()
+        size = Signal(UPDATE_WIDTH)
+        there = Signal()
         m.d.sync += [size.eq(Mux(self.i[-1], -self.i, self.i)), there.eq(self.valid)]
         with m.If(there):
             m.d.sync += total.eq(total + size)

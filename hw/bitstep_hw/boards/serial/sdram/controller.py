@@ -90,9 +90,12 @@ class SdramController(wiring.Component):
             "take": Out(1), "grant": Out(1), "o": Out(64),
             "pins": Out(SdramPins()),
         })
-        self._bank, self._row = Signal(2), Signal(row_bits)
-        self._column, self._writes = Signal(WORD_BITS), Signal()
-        self._word, self._strobe = Signal(64), Signal(8)
+        self._bank = Signal(2)
+        self._row = Signal(row_bits)
+        self._column = Signal(WORD_BITS)
+        self._writes = Signal()
+        self._word = Signal(64)
+        self._strobe = Signal(8)
         longest = max(cycles.rfc, cycles.mrd, cycles.rp, cycles.rrd)
         self._opening = Signal(range(longest + 1))      # cycles until ACTIVE, REFRESH, LOAD MODE
         self._closing = Signal(range(cycles.precharge_after_write + 1))     # until PRECHARGE
@@ -101,7 +104,8 @@ class SdramController(wiring.Component):
         self._open = Array(Signal(name=f"open_{bank}") for bank in range(BANKS))
         self._rows = Array(Signal(row_bits, name=f"row_{bank}") for bank in range(BANKS))
         self._accessing = Signal(range(cycles.rcd + 1))     # until READ or WRITE after ACTIVE
-        self._due, self._issue = Signal(), Signal()
+        self._due = Signal()
+        self._issue = Signal()
 
     def elaborate(self, platform):
         m = Module()
@@ -134,7 +138,9 @@ class SdramController(wiring.Component):
 
     def _move_data(self, m):
         """Four columns from or to a word; masks are for data that is written."""
-        pins, word, strobe = self.pins, Signal(48), Signal(6)
+        pins = self.pins
+        word = Signal(48)
+        strobe = Signal(6)
         sending = Signal(BURST - 1)
         first = Signal()
         m.d.comb += first.eq(self._issue & self._writes)
@@ -174,7 +180,8 @@ class SdramController(wiring.Component):
 
     def _serve(self, m):
         cycles = self.cycles
-        hit, closed = Signal(), Signal()
+        hit = Signal()
+        closed = Signal()
         with m.State("Idle"):
             m.d.comb += self.take.eq(~self._due)
             m.d.sync += [

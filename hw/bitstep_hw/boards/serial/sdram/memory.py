@@ -71,7 +71,8 @@ class SdramMemory(PortedMemory):
         turns = [*readers, writer]
         chosen = self._choose(m, Cat(port.request for port in turns),
                               controller.take & ~self.host_request)
-        served, host_served = Signal.like(chosen), Signal()
+        served = Signal.like(chosen)
+        host_served = Signal()
         with m.If(controller.take):
             m.d.sync += [served.eq(chosen), host_served.eq(self.host_request)]
         m.d.comb += [
