@@ -37,8 +37,8 @@ MODEL_FAULTS = [
         "top.py", "Cat(bank.overflow, bank.overflow_more).eq(", "bank.overflow.eq("),
         board="board/test_packed.py::ninth_model"),
     Fault("wrong width", Mutation(
-        "shell/job_feeders.py", "Signal(32 + self.streams.bit_length() - 1), self.models",
-        "Signal(32), self.models"), ("shell/test_job_feeders.py",)),
+        "shell/job_feeders.py", "Signal(32 + self.streams.bit_length() - 1)",
+        "Signal(32)"), ("shell/test_job_feeders.py",)),
     Fault("delay too short", Mutation(
         "pipeline/model/port.py", "latency + waits, name=\"buffered_intercept\"",
         "latency, name=\"buffered_intercept\""), ("pipeline/model/test_port.py",)),
