@@ -112,13 +112,13 @@ def kernel(function: Any) -> Any:
     try:
         made.enable_caching()
     except RuntimeError:                # no folder at all can be written
-        _warn(folder, "it cannot be written")
+        _warn(folder)
         return made
     finally:
         settings.CACHE_DIR = before
     if not Path(made._cache.cache_path).is_relative_to(folder):     # beside the source, undigested
         made._cache.disable()
-        _warn(folder, "it cannot be written")
+        _warn(folder)
     else:
         _share(made._cache, Path(folder) / function.__module__)
     _survive_errors(made._cache)
@@ -172,15 +172,16 @@ def _survive_errors(cache: Any) -> None:
                 return work(*arguments)
             except OSError as error:
                 cache.disable()
-                _warn(cache.cache_path, str(error.strerror))
+                _warn(cache.cache_path, error)
         return call
     cache.load_overload, cache.save_overload = tried(load), tried(save)
 
 
-def _warn(folder: str, reason: str) -> None:
+def _warn(folder: str, error: OSError | None = None) -> None:
     kernels = Path(platformdirs.user_cache_dir("bitstep")) / "kernels"
     place = kernels if Path(folder).is_relative_to(kernels) else folder
+    reason = "it cannot be written" if error is None else error.strerror
     warnings.warn(
         f"the compiled loops of device cpu cannot be kept in {place} ({reason}), so every process "
-        "compiles them again; free some space there, or name another folder (the environment "
-        "variable XDG_CACHE_HOME)", stacklevel=2)
+        "compiles them again; let it be written, or name another folder (the environment variable "
+        "XDG_CACHE_HOME)", stacklevel=2)

@@ -21,6 +21,9 @@ MOST_LINES = 50             # of the table of a training's epochs
 # Errors of a disk that takes no more.
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
+# Of these, what space mends.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 # Answers of file systems that reserve nothing in advance.
 _CANNOT_RESERVE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
@@ -35,6 +38,14 @@ def open_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))     # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
+
+
+def space_or(other: str, error: OSError | None) -> str:
+    """What to do about a folder that took no file: free some space, if that is what it lacks, or
+    ``other``. None is an error of another kind.
+    """
+    full = error is not None and error.errno in _FULL
+    return f"free some space there, or {other}" if full else other
 
 
 def drop_output() -> None:

@@ -18,7 +18,7 @@ from bitstep.cli.signals import stop_signals
 from bitstep.cli.words import in_options
 from bitstep.options.rules import RuleError
 from bitstep.plugins import entry_points
-from bitstep.writing import NOT_WRITTEN, drop_output, open_streams
+from bitstep.writing import NOT_WRITTEN, drop_output, open_streams, space_or
 
 GROUP = "bitstep.commands"
 FIRST = ("train", "quantize", "predict")    # in this order; the others follow by name
@@ -163,7 +163,8 @@ def _text_of(error: Exception) -> str:
     """Message of an error; of a file that could not be written what, where, and what to do."""
     if not isinstance(error, OSError) or error.errno not in NOT_WRITTEN:
         return str(error)
-    remedy = "" if "; " in str(error.strerror) else "; free some space, or write to another folder"
+    remedy = ("" if "; " in str(error.strerror) else
+              f"; {space_or('write to another folder', error)}")
     return f"{error.filename or 'the output'} cannot be written: {error.strerror}{remedy}"
 
 

@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from bitstep.writing import drop_output, open_streams
+from bitstep.writing import drop_output, open_streams, space_or
 from bitstep_hw.boards import pynq, release
 from bitstep_hw.boards.ecp5 import flow as ecp5
 from bitstep_hw.boards.zynq import BOARDS as ZYNQ_BOARDS
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     except BrokenPipeError:         # who read our output has seen enough, as in `... | head`
         drop_output()
     except OSError as error:        # a folder that is none, or a full disk
-        print(f"{error}: free some space, or choose another folder", file=sys.stderr)
+        print(f"{error}: {space_or('choose another folder', error)}", file=sys.stderr)
     return 1
 
 

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
 
 from bitstep.pipeline.parts.widths import ROW_PORTS
-from bitstep.writing import NOT_WRITTEN
+from bitstep.writing import NOT_WRITTEN, space_or
 from bitstep_hw import TOP
 from bitstep_sim.board import lanes, units
 
@@ -79,9 +79,9 @@ def _place() -> Path:
 
 def _not_kept(error: OSError) -> ToolError:
     name = "BITSTEP_CACHE" if os.environ.get("BITSTEP_CACHE") else "XDG_CACHE_HOME"
+    remedy = space_or(f"name another folder (the environment variable {name})", error)
     return ToolError(f"What bitstep compiles or proves cannot be kept in {_place()} "
-                     f"({error.strerror}): free some space there, or name another folder (the "
-                     f"environment variable {name})")
+                     f"({error.strerror}): {remedy}")
 
 
 def cache_folder() -> Path:

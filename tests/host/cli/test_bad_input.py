@@ -449,7 +449,13 @@ def test_disk_that_is_full_later(tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    def read_only(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
     monkeypatch.setattr(os, "fsync", full)
     assert fails(capsys, "predict", "m.npz", "X.npz", "--out", "p.txt") == (
-        "p.txt cannot be written: No space left on device; free some space, or write to another "
-        "folder")
+        "p.txt cannot be written: No space left on device; free some space there, or write to "
+        "another folder")
+    monkeypatch.setattr(os, "fsync", read_only)
+    assert fails(capsys, "predict", "m.npz", "X.npz", "--out", "p.txt") == (
+        "p.txt cannot be written: Read-only file system; write to another folder")

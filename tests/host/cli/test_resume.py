@@ -544,8 +544,8 @@ def test_output_that_cannot_be_written(command):
                              env=environment, timeout=60)
     name = "bitstep info" if command == ["info"] else "bitstep"
     assert (run.returncode, run.stderr) == (1, (
-        f"{name}: error: the output cannot be written: No space left on device; free some space, "
-        "or write to another folder\n"))
+        f"{name}: error: the output cannot be written: No space left on device; free some space "
+        "there, or write to another folder\n"))
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as closed:
