@@ -65,7 +65,7 @@ def _failures(configs):
 def each_signal_has_a_name(monkeypatch):
     """Names are what waveforms show and what the placer sorts by. Amaranth reads a name from the
     bytecode around the call, and from ``a, b = Signal(), Signal()`` it reads one, or with Python
-    3.13 and later none.
+    3.13 and later none. Its own memories are its own affair.
     """
     name_of, unnamed = tracer.get_var_name, set()
 
@@ -73,8 +73,8 @@ def each_signal_has_a_name(monkeypatch):
         if default is None:
             return name_of(depth + 1)
         name = name_of(depth + 1, default)
-        if name == default:
-            caller = sys._getframe(depth)
+        caller = sys._getframe(depth)
+        if name == default and not caller.f_globals["__name__"].startswith("amaranth."):
             unnamed.add(f"{caller.f_code.co_filename}:{caller.f_lineno}")
         return name
 

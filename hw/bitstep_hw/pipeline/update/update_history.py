@@ -119,7 +119,8 @@ class UpdateMemory(UpdateHistory):
         self._idle_rows = idle_rows
         m.submodules.updates = self._updates = memory.Memory(
             shape=signed(UPDATE_WIDTH), depth=1 << config.lookahead.bit_length(), init=[])
-        write = self._write = self._updates.write_port()
+        write = self._updates.write_port()
+        self._write = write
         # Number of the row that enters, and of the one with one cycle left; rows before it.
         self._entered = Signal.like(write.addr)
         self._pushed = Signal.like(write.addr)
