@@ -82,7 +82,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         prog="bitstep", description="Train dense linear models on FPGAs, or on a simulated board, "
         "from data streamed at 1 to 8 bits per value.",
         epilog="`bitstep COMMAND --help` explains a command. Exit code: 0, 1 (it failed), 2 (wrong "
-        "use), 130 (Ctrl-C), 143 (SIGTERM).")
+        "use), 130 (Ctrl-C), 143 (SIGTERM), 129 (closed terminal).")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("--version", action="version", version=f"bitstep {bitstep.__version__}",
                         help="print the version")
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, 1 if the command failed, 130 after Ctrl-C, or 143 after SIGTERM.
+        0, 1 if the command failed, 130 after Ctrl-C, 143 after SIGTERM, or 129 after SIGHUP.
 
     Raises
     ------

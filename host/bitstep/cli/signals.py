@@ -1,20 +1,24 @@
-"""Ctrl-C and SIGTERM of a command: the first ends it in order, the second at once."""
+"""Ctrl-C, SIGTERM and a closed terminal end a command in order; a second signal ends it at once."""
 
+import os
 import signal
+import stat
 import sys
 import threading
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_S = 0.05      # from an exception that Python has dropped to the next
 
 
 class StopSignals:
-    """SIGINT (Ctrl-C) and SIGTERM while a command runs, as a context manager.
+    """SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal was closed) while a command runs, as a
+    context manager.
 
-    The first of them raises KeyboardInterrupt. From then on both have the system's own effect, so
-    that a second one ends the process at once.
+    The first of them raises KeyboardInterrupt. From then on SIGINT and SIGTERM have the system's
+    own effect, so that a second one ends the process at once. A terminal that is closed may send
+    several SIGHUP, so others are ignored, and what is printed to it is dropped.
 
     Python drops an exception that is raised in a finalizer or in a callback from C, as of a
     compiler, and goes on. KeyboardInterrupt is then raised again, until it is outside of them.
@@ -40,7 +44,7 @@ class StopSignals:
     @property
     def code(self) -> int:
         """Exit code of a command that was stopped, as shells have it: 130 after Ctrl-C, 143 after
-        SIGTERM.
+        SIGTERM, 129 after SIGHUP.
         """
         return 128 + (self.received or signal.SIGINT)
 
@@ -65,7 +69,9 @@ class StopSignals:
     def _stop(self, number: int, _: FrameType | None) -> None:
         self.received = number
         for each in self._before:
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, signal.SIG_IGN if each == signal.SIGHUP else signal.SIG_DFL)
+        if number == signal.SIGHUP:
+            _leave_terminal()
         self._raise()
 
     def _raise(self, *_: object) -> None:
@@ -84,6 +90,15 @@ class StopSignals:
         before = signal.signal(signal.SIGALRM, self._raise)
         self._alarm = before if self._alarm is None else self._alarm
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+
+
+def _leave_terminal() -> None:
+    """Drop what is printed to a terminal, which gives an error once it is closed."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 stop_signals = StopSignals()        # there is one set of signals in a process

@@ -65,7 +65,7 @@ class TrainedModel:
         Largest weight that was representable, as a multiple of the largest label; the largest of
         the outputs.
     interrupted : bool
-        True if Ctrl-C or SIGTERM ended the training.
+        True if Ctrl-C, SIGTERM or a closed terminal ended the training.
     ends : sequence of int, or None
         Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
     planes : ndarray of int, shape (epochs_done, n_outputs), or None

@@ -3,6 +3,7 @@
 import functools
 import sys
 
+from bitstep.cli.signals import stop_signals
 from bitstep.writing import drop_output, open_streams, space_or
 from bitstep_hw.boards import pynq, release
 from bitstep_hw.boards.ecp5 import flow as ecp5
@@ -13,14 +14,21 @@ BOARDS = {"ecp5-85": ecp5.main,
 
 
 def main(arguments: list[str]) -> int:
-    """Hand the options to the flow of the board."""
+    """Hand the options to the flow of the board. Tools that it started end with it, after Ctrl-C,
+    SIGTERM or SIGHUP, too.
+    """
     open_streams()
     try:
-        code = _run(arguments)
-        sys.stdout.flush()
-        return code
+        with stop_signals:
+            code = _run(arguments)
+            sys.stdout.flush()
+            return code
     except BrokenPipeError:         # who read our output has seen enough, as in `... | head`
         drop_output()
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from the steps that were finished",
+              file=sys.stderr)
+        return stop_signals.code
     except OSError as error:        # a folder that is none, or a full disk
         print(f"{error}: {space_or('choose another folder', error)}", file=sys.stderr)
     return 1

@@ -17,7 +17,7 @@ from fakes import FakeDevice
 
 from bitstep.cli import main, outputs
 from bitstep.cli.progress import CommandWatch
-from bitstep.cli.signals import StopSignals, stop_signals
+from bitstep.cli.signals import SIGNALS, StopSignals, stop_signals
 from bitstep.pipeline.registers import Error
 from bitstep.training.files.checkpoint import Checkpoint, load_checkpoint
 from bitstep.training.files.model_file import LinearModel, load_model
@@ -319,6 +319,7 @@ def test_init_that_does_not_fit(numbers, tmp_path, capsys):
 PROGRAM = (
     "import os, signal, sys, time, bitstep.cli, bitstep.cli.progress as progress\n"
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
     "call, number, at = progress.CommandWatch.__call__, int(sys.argv[1]), int(sys.argv[2])\n"
     "def stop(watch, done):\n"
     "    call(watch, done)\n"
@@ -327,15 +328,15 @@ PROGRAM = (
     "sys.exit(bitstep.cli.main(sys.argv[3:]))\n")
 
 
-def process(number, epoch, *arguments):
+def process(number, epoch, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
     """The command as a process that gets a signal after an epoch."""
     return subprocess.run([sys.executable, "-c", PROGRAM, str(int(number)), str(epoch), "train",
                            *map(str, arguments), "--device", "golden", "--quiet"],
-                          capture_output=True,
-                          text=True, timeout=60)
+                          stdout=stdout, stderr=stderr, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
+                                          (signal.SIGHUP, 129)])
 def test_signals_keep_finished_epochs(numbers, tmp_path, number, code):
     out, kept = tmp_path / "model.npz", tmp_path / "run.ckpt"
     sgd = numbers[0], "--solver", "sgd", "--epochs", 20
@@ -349,6 +350,17 @@ def test_signals_keep_finished_epochs(numbers, tmp_path, number, code):
     assert (run.returncode, run.stderr) == (code, "")
     assert load_model(out).config["epochs"] == 20
     assert not json.loads((tmp_path / "run.json").read_text())["interrupted"]
+
+
+def test_terminal_that_is_closed(numbers, tmp_path):
+    """Nothing more can be printed, but the model is written."""
+    there, here = os.openpty()
+    os.close(there)
+    run = process(signal.SIGHUP, 3, numbers[0], "--solver", "sgd", "--epochs", 20, "--out",
+                  out := tmp_path / "model.npz", stdout=here, stderr=here)
+    os.close(here)
+    assert run.returncode == 129
+    assert load_model(out).config["epochs"] == 3
 
 
 def test_signal_before_training(tmp_path):
@@ -465,7 +477,7 @@ def test_signals_that_are_ignored_stay_so():
 
 
 def test_handlers_are_put_back():
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(number) for number in SIGNALS]
     with StopSignals() as stop:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -475,7 +487,7 @@ def test_handlers_are_put_back():
         stop.deferred = True
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.received == signal.SIGTERM
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
     assert stop_signals is not stop
 
 

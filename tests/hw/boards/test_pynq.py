@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -367,6 +368,25 @@ def test_flow_that_is_under_way(tmp_path, install):
         (found[0].parent / "go").touch()
         path = first.result()
     assert run_flow(tmp_path, install(action="raise SystemExit(1)")) == path
+
+
+def test_vivado_ends_with_the_command(tmp_path, install):
+    """It works for hours, and a second one would work in the same folder."""
+    install(action="import os; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)")
+    command = ("import signal, sys; from bitstep_hw.boards.__main__ import main\n"
+               "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"      # which nohup has ignored
+               f"sys.exit(main(['pynq-z2', '--folder', {str(tmp_path)!r}, {TEXT!r}]))")
+    with subprocess.Popen([sys.executable, "-c", command], stderr=subprocess.PIPE, text=True,
+                          cwd=tmp_path) as process:
+        while not (found := [path for path in tmp_path.rglob("pid") if path.read_text()]):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGHUP)
+        said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (
+        129, "interrupted; the same command goes on from the steps that were finished\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(found[0].read_text()), 0)
 
 
 TEXT = "bits=4,max_features=32,lookahead=0"         # SMALL
