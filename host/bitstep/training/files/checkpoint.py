@@ -125,13 +125,14 @@ class Checkpoint:
         OSError
             If it cannot be written; a file of that name stays as it is.
         """
-        arrays = {}
+        # Written again after every epoch: as text they would be most of a file of few features.
+        arrays = {"steps": np.array(self.steps, np.float64)}
         for number, result in enumerate(self.results):
             arrays |= {f"models_{number}": result.models, f"intercepts_{number}": result.intercepts}
         for number, state in enumerate(self.centred):
             arrays |= {f"centred_{number}_{name}": array for name, array in state.arrays.items()}
         KIND.write(path, {
-            "settings": self.settings, "data": self.data, "steps": self.steps,
+            "settings": self.settings, "data": self.data,
             "n_outputs": self.n_outputs, "jobs": self.jobs, "seconds": self.seconds,
             "stopped": self.stopped, "restarts": [asdict(one) for one in self.restarts],
             "counters": [dict(result.counters) for result in self.results],
@@ -143,7 +144,7 @@ class Checkpoint:
         # Of a word; of a bit-centred training the model, its move and its change of the gradient.
         size = 24 if self.settings.get("solver") else 4
         model = size * (self.data["features"] + 1)
-        header = 16384 + 32 * len(self.steps) + self.n_outputs * 2048
+        header = 16384 + 8 * len(self.steps) + self.n_outputs * 2048
         return self.n_outputs * len(self.steps) * model + header
 
 
@@ -162,11 +163,12 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         centred = [CentredState(numbers, {
             name: arrays[f"centred_{number}_{name}"] for name in names}, ended)
             for number, (numbers, names, ended) in enumerate(header.get("centred", []))]
+        steps = arrays["steps"].tolist() if "steps" in arrays else header["steps"]
         found = {name: header[name] for name in (
-            "settings", "data", "steps", "n_outputs", "jobs", "seconds")}
+            "settings", "data", "n_outputs", "jobs", "seconds")}
     except KeyError as error:
         raise CheckpointError(f"{path}: the checkpoint lacks {error}; {KIND.remedy}") from error
-    return Checkpoint(**found, results=results, centred=centred,
+    return Checkpoint(**found, steps=steps, results=results, centred=centred,
                       stopped=header.get("stopped", False),
                       restarts=[Restart(**one) for one in header.get("restarts", [])])
 

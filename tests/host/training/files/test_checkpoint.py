@@ -363,12 +363,14 @@ def test_what_a_checkpoint_is_of():
         assert (describe_job(jobs[0]) != describe_job(jobs[1])) == matters
 
 
-def test_size_is_estimated_from_above(tmp_path):
-    """At the sizes that matter: many features, classes and epochs."""
-    results = [RunResult(np.zeros((200, 512), np.int32), np.zeros(200, np.int32),
-                         dict.fromkeys(("cycles", "beats", "flush"), 1 << 62))] * 10
-    state = Checkpoint({"steps": "x"}, {"features": 512}, (RNG.random(200) / 3).tolist(), 10,
-                       [{"epoch table": "0" * 64}] * 10, results)
+@pytest.mark.parametrize("n_features, epochs, outputs", [(512, 200, 10), (2, 20000, 1)])
+def test_size_is_estimated_from_above(tmp_path, n_features, epochs, outputs):
+    """At the sizes that matter: many features and classes, or many epochs of few."""
+    results = [RunResult(np.zeros((epochs, n_features), np.int32), np.zeros(epochs, np.int32),
+                         dict.fromkeys(("cycles", "beats", "flush"), 1 << 62))] * outputs
+    state = Checkpoint({"steps": "x"}, {"features": n_features},
+                       (RNG.random(epochs) / 3).tolist(), outputs,
+                       [{"epoch table": "0" * 64}] * outputs, results)
     state.save(tmp_path / "a")
     assert 0.9 < (tmp_path / "a").stat().st_size / state.final_bytes() <= 1
 
