@@ -21,13 +21,16 @@ from bitstep.cli.report import REPORT_VERSION, print_report, versions
 from bitstep.cli.times import print_times
 from bitstep.data import dataset_names, load
 from bitstep.data.sources import BUNDLED, REMOTE
+from bitstep.options.table import OPTIONS
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import FLOAT_GUARD
+from bitstep.pipeline.manifest import read_manifest
+from bitstep.pipeline.parts.formats import BIT_PLANES, FLOAT_GUARD
 from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.pipeline.registers import table as register_table
 from bitstep.quantization import load_quantized
+from bitstep.training.files.checkpoint import is_checkpoint, load_checkpoint
 from bitstep.training.files.model_file import is_model, load_model
-from bitstep.writing import text_table
+from bitstep.writing import duration, text_table
 
 FEATURES = (8, 16, 90, 1000, 4096)      # rows that the table of look-ahead shows
 
@@ -37,20 +40,24 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "info", help="show versions, a configuration, the register map, or what a file holds",
         description="Without FILE: versions, and the derived numbers of the configuration that the "
-        "options describe. With FILE: what a model, a quantized data set, a report or a data set "
-        "holds; of a data set, too, how long a training takes here, on each board (by the cycle "
-        "model, with assumed clocks) and by scikit-learn.",
+        "options describe. With FILE: what a model, a checkpoint, a quantized data set, a report, "
+        "a bitstream's manifest or a data set holds; of a data set, too, how long a training takes "
+        "here, on each board (by the cycle model, with assumed clocks) and by scikit-learn.",
         epilog="Examples: bitstep info --bits 1 --bus-width 512; bitstep info breast_cancer")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("file", nargs="?", metavar="FILE",
-                      help="a model, a quantized data set, a report (.json), a data set or its "
-                      "name")
+                      help="a model, a checkpoint, a quantized data set, a report or manifest "
+                      "(.json), a data set or its name")
     what.add_argument("--registers", action="store_true", help="show the register map only")
     what.add_argument("--data", action="store_true", help="show the data sets that have a name")
     add_options(parser, "label_column")
-    add_configuration_options(parser.add_argument_group(
-        "pipeline", "Without FILE."), bus_width=str(USUAL_BUS_WIDTH))   # type: ignore[arg-type]
+    _add_pipeline(parser.add_argument_group("pipeline", "Without FILE."))
     return parser
+
+
+def _add_pipeline(parser: Any) -> None:
+    add_configuration_options(parser, bus_width=str(USUAL_BUS_WIDTH))
+    OPTIONS["bit_planes"].declare(parser, help="show a pipeline for bit-plane rows")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_no_pipeline(arguments: argparse.Namespace) -> None:
     """Raise UsageError for options of a pipeline, of which nothing is shown beside a file."""
     usual = argparse.ArgumentParser()
-    add_configuration_options(usual)
+    _add_pipeline(usual)
     given = [f"--{name.replace('_', '-')}" for name, value in vars(usual.parse_args([])).items()
              if getattr(arguments, name) != value]
     if given:
@@ -125,7 +132,10 @@ def _show_configuration(config: PipelineConfig) -> None:
                          _pitch(config, beats), config.ahead.idle_rows(used, beats)])
     columns = len(heads) if config.carries_on else len(heads) - 1
     print(text_table(heads[:columns], [row[:columns] for row in rows]))
+    # A slot takes a value a lane; a beat of the bus has a bit plane of bus_width values.
     more = "; a row that is read again takes more" if config.refetch else \
+        f"; k bit planes take at least k / {config.bus_width // config.rows.lanes} cycles a beat" \
+        if config.row_format == BIT_PLANES else \
         "; the rows without data between two batches take as many" if config.carries_on else ""
     print(f"\nCycles per row: with memory that is always ready{more}.")
 
@@ -159,9 +169,11 @@ def _show_file(path: str, arguments: argparse.Namespace) -> None:
     if is_quantized(path):
         _show_quantized(path)
     elif Path(path).suffix == ".json" and Path(path).is_file():
-        print(_text_of_report(path), end="")
+        _show_json(path)
     elif is_model(path):
         _show_model(path)
+    elif is_checkpoint(path):
+        _show_checkpoint(path)
     else:
         _show_data(load(path, label_column=label_column(arguments)))
 
@@ -192,6 +204,29 @@ def _show_model(path):
               if name not in hidden and value is not None}})
 
 
+def _show_checkpoint(path):
+    state = load_checkpoint(path)
+    _show({"file": f"checkpoint, {Path(path).stat().st_size:,} bytes",
+           "of": ("finished, " if state.finished else "") + state.position(),
+           "time so far": duration(state.seconds),
+           "rows": state.data["rows"], "features": state.data["features"],
+           **{name.replace("_", " "): value for name, value in state.settings.items()
+              if value is not None}})
+
+
+def _show_manifest(path):
+    manifest = read_manifest(path, "a bitstream")
+    _show({"file": f"manifest of a bitstream, {Path(path).stat().st_size:,} bytes",
+           "board": manifest.board, "pipeline": manifest.config.name,
+           "identity": f"{manifest.identity:032x}",
+           **{f"clock, {name}": f"{value} MHz" for name, value in manifest.clock_mhz.items()},
+           **{f"slack of {name}": f"{ns} ns" for name, ns in (manifest.slack_ns or {}).items()},
+           **{name: f"{one['used']:,} of {one['available']:,}"
+              for name, one in manifest.resources.items()},
+           **{name.replace("_", " "): value for name, value in manifest.system.items()},
+           **manifest.tools})
+
+
 def _show_data(dataset):
     labels = dataset.labels
     classes = np.unique(labels)
@@ -206,9 +241,22 @@ def _show_data(dataset):
     print_times(dataset)
 
 
-def _text_of_report(path):
-    """What a report says; of one that is damaged no line."""
-    report = _report(path)
+def _show_json(path):
+    """Show a report or a manifest; of one that is damaged no line."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict) and {"board", "identity"} <= content.keys():
+        _show_manifest(path)
+    elif isinstance(content, dict) and content.get("report_version") == REPORT_VERSION:
+        print(_text_of_report(path, content), end="")
+    else:
+        raise ValueError(f"{path}: this is not a report of `bitstep train --report` that this "
+                         "version reads, and no manifest of a bitstream")
+
+
+def _text_of_report(path, report):
     try:
         with redirect_stdout(io.StringIO()) as text:
             print_report(report)
@@ -217,17 +265,6 @@ def _text_of_report(path):
                          f"({type(error).__name__}: {error}); `bitstep train --report` writes one"
                          ) from error
     return text.getvalue()
-
-
-def _report(path):
-    try:
-        report = json.loads(Path(path).read_text(encoding="utf-8"))
-        if report["report_version"] == REPORT_VERSION:
-            return report
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise ValueError(f"{path}: this is not a report of `bitstep train --report` that this version "
-                     "reads")
 
 
 def _classes(values):

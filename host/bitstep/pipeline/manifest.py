@@ -148,8 +148,19 @@ def read_manifest(path: str | Path, kind: str, *needed: str) -> Manifest:
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError,
             RecursionError) as error:
-        raise DeviceError(f"{path} is no manifest of {kind}: {type(error).__name__}: {error}; take "
-                          "the .json file that was made beside the bitstream") from error
+        raise DeviceError(f"{path} is no manifest of {kind}: {_reason(error)}; take the .json "
+                          "file that was made beside the bitstream") from error
+
+
+def _reason(error):
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, OSError):
+        return error.strerror
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not JSON ({error})"
+    return f"it lacks {error}" if isinstance(error, KeyError) else \
+        f"{type(error).__name__}: {error}"
 
 
 def _once(pairs):

@@ -30,6 +30,8 @@ from bitstep.training.planning import plan
 from bitstep.writing import duration
 from bitstep.writing import numbers as column
 
+ROOT = Path(__file__).parents[3]
+
 REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "versions", "clock_hz",
                "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted",
                "resumed_epochs", "kept_epoch", "stopped_early", "restarts", "history",
@@ -547,6 +549,10 @@ def test_info(capsys):
     assert f"latency        {config.latency} cycles" in shown
     assert re.search(rf"^ +90 +6 +\d+ +0 +{config.latency + 5}$", shown, re.MULTILINE)
     assert "a row that is read again takes more" in shown
+    assert main(["info", "--bit-planes"]) == 0
+    shown = capsys.readouterr().out
+    assert "w64-b16-planes-n4096-" in shown
+    assert "; k bit planes take at least k / 4 cycles a beat." in shown     # 16 lanes of 64 bits
     assert main(["info", "--registers"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("| `0x") == len(REGISTERS)
@@ -578,6 +584,29 @@ def test_info_of_a_model(numbers, tmp_path, capsys):
     text = capsys.readouterr().out
     assert "classes         2, 5" in text
     assert "encoding        stochastic" in text
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("bitstreams/*.json")), ids=lambda p: p.stem)
+def test_info_of_a_manifest(path, capsys):
+    manifest = json.loads(path.read_text())
+    assert main(["info", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert manifest["identity"] in shown
+    assert re.search(rf"^clock, achieved +{manifest['clock_mhz']['achieved']} MHz$", shown,
+                     re.MULTILINE)
+    assert re.search(rf"^MULT18 +{manifest['resources']['MULT18']['used']} of 156$", shown,
+                     re.MULTILINE)
+
+
+def test_info_of_a_checkpoint(numbers, tmp_path, capsys):
+    kept = str(tmp_path / "run.ckpt")
+    train(numbers[1], "--solver", "sgd", "--epochs", 2, "--checkpoint", kept)
+    capsys.readouterr()
+    assert main(["info", kept]) == 0
+    shown = capsys.readouterr().out
+    assert re.search("^of +finished, epoch 2 of 2$", shown, re.MULTILINE)
+    assert re.search("^rows +60$", shown, re.MULTILINE)
+    assert re.search("^encoding +stochastic$", shown, re.MULTILINE)
 
 
 def test_info_of_other_files(numbers, tmp_path, capsys):

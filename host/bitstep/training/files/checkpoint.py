@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.npz import has_arrays
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.parts.widths import USUAL_BUS_WIDTH
 from bitstep.pipeline.results import RunResult
@@ -146,6 +147,11 @@ class Checkpoint:
         model = size * (self.data["features"] + 1)
         header = 16384 + 8 * len(self.steps) + self.n_outputs * 2048
         return self.n_outputs * len(self.steps) * model + header
+
+
+def is_checkpoint(path: str | Path) -> bool:
+    """True if a file is an .npz with the members of a checkpoint."""
+    return has_arrays(path, "header", "checksum", "steps")
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
