@@ -9,7 +9,7 @@ BOARD ?= ecp5-85
 
 .PHONY: demo test test-slow night test-arm test-pynq test-torch test-torch-slow test-wheel test-oldest sim lint rtl speed
 .PHONY: pipelines area wheel release bitstream bitstream-check prove prove-all prove-mutations docs
-.PHONY: coverage coverage-rtl coverage-jobs coverage-faults site examples clean
+.PHONY: coverage coverage-rtl coverage-jobs coverage-faults site examples help clean
 .DEFAULT_GOAL := demo
 , := ,
 
@@ -203,5 +203,8 @@ examples: $(VENV)/.stamp        ## plots of the gallery, by the scripts in docs/
 site: $(VENV)/.stamp $(VENV)/.stamp-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-clean:                          ## everything that is generated
+help:                           ## this list
+	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "%-16s %s\n", $$1, $$2 }' Makefile
+
+clean:                          ## remove everything that is generated
 	rm -rf build dist $(VENV)

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from bitstep import __version__
 from bitstep.cli.configuration import add_configuration_options, configuration
 from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import StatusLine
@@ -40,7 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
         text = verilog_of(config)
     finally:
         status.clear()
+    number = f"{identity(config):032x}"
+    text = (f"// bitstep {__version__}, pipeline {config.name}, identity {number}\n"
+            f"// SPDX-License-Identifier: Apache-2.0\n{text}")
     write_text(arguments.out, text)
-    print(f"wrote {arguments.out}: {config.name}, {len(text):,} characters, identity "
-          f"{identity(config):032x}")
+    print(f"wrote {arguments.out}: {config.name}, {len(text):,} characters, identity {number}")
     return 0

@@ -88,9 +88,12 @@ class BoardFacts:
             If there is none.
         """
         if bits not in self.bus_widths:
-            raise ValueError(f"The default bitstreams of {self.name} are for "
-                             f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
-                             "whole configuration, such as bits=3,update_interval=1")
+            widths = max(self.bus_widths.values())
+            raise ValueError(
+                f"The default bitstreams of {self.name} are for "
+                f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; for others give a whole "
+                f"configuration, such as bits=3,bus_width={widths},row_ports="
+                f"{self.ports_for(widths)},update_interval=1")
         bus_width = self.bus_widths[bits]
         return PipelineConfig(bus_width=bus_width, row_ports=self.ports_for(bus_width), bits=bits,
                               update_interval=1, lookahead=0).with_lookahead()

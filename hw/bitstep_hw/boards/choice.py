@@ -30,7 +30,10 @@ def parse_config(text: str, *, bit_planes: bool = False) -> PipelineConfig:
         choices |= {"row_format": BIT_PLANES, "bits": BIT_PLANE_BITS}
     given: set[str] = set()
     for item in filter(None, text.split(",")):
-        name, _, value = item.partition("=")
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise ValueError(f"A configuration must be field=value,..., such as bits=4, not "
+                             f"{text!r}; fields are: {', '.join(fields)}")
         if name not in fields:
             raise ValueError(f"{name!r} is no field of a configuration; fields are: "
                              f"{', '.join(fields)}")

@@ -88,7 +88,9 @@ def _parser(board):
         "nevertheless.")
     parser.add_argument(
         "configs", nargs="*", metavar="CONFIG",
-        help="bits of a default pipeline, or field=value,... (default: "
+        help="bits of one of the board's default pipelines, or field=value,... for another, of "
+        f"which a field that is not named is not the board's (bus_width={PipelineConfig.bus_width}"
+        f", update_interval={PipelineConfig.update_interval}, ...; default: "
         f"{' '.join(map(str, BUILD_ORDER))}; with --collect those of them that are there, and the "
         "default one for bit-plane rows)")
     parser.add_argument("--bit-planes", action="store_true", help="pipelines for bit-plane rows "

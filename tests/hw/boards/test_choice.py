@@ -28,6 +28,7 @@ def test_bit_plane_rows():
 
 
 @pytest.mark.parametrize(("text", "message"), [
+    ("4", "A configuration must be field=value,..., such as bits=4, not '4'; fields are: bus_"),
     ("lanes=4", "'lanes' is no field of a configuration; fields are: bus_width, bits"),
     ("bits=four", "bits must be an integer, not 'four'"),
     ("minibatch=no", "minibatch must be True or False, not 'no'"),

@@ -1,6 +1,7 @@
 """Bit-plane rows on the simulated board: models, counters, endings."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -166,5 +167,7 @@ def test_verilog_by_the_command_line(tmp_path, capsys):
                  "--out", str(out)]) == 0
     assert "w64-b16-planes-n64-d1-c2-nocorr, " in capsys.readouterr().out
     assert out.read_text().count("module bitstep_top") >= 1
+    assert re.match(r"// bitstep \S+, pipeline w64-b16-planes-n64-d1-c2-nocorr, identity "
+                    "[0-9a-f]{32}\n// SPDX-License-Identifier: Apache-2.0\n", out.read_text())
     with pytest.raises(SystemExit):
         main(["rtl", "--bit-planes", "--bits", "4", "--out", str(out)])

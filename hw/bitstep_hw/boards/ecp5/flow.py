@@ -43,6 +43,8 @@ LATE_NS = 9.0
 # Of bitstreams with each kind of memory. An SDRAM takes minutes to fill, so its line has the
 # highest rate of the board's USB bridge, to which its clock can be divided.
 BITSTREAM_MHZ = {"on-chip": 40.0, "sdram": 75.0}
+N_BLOCKS = 208          # block memories of the chip, of 2 KiB
+MOST_KIB = 1 << (2 * N_BLOCKS).bit_length() - 1     # in them, a power of two
 BAUD = {"on-chip": 1_000_000, "sdram": 3_000_000}
 
 
@@ -290,6 +292,10 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.placer == "static" and chosen.placer_alpha is not None:
         parser.error("--placer-alpha is of the placer heap; leave one of the two out")
+    if chosen.memory == "on-chip" and (chosen.memory_kib or 0) > MOST_KIB:
+        parser.error(f"--memory-kib must be at most {MOST_KIB}, the largest power of two that the "
+                     f"chip's {N_BLOCKS} block memories hold, not {chosen.memory_kib}; give less, "
+                     "or --memory sdram")
     if chosen.clock_only and (chosen.memory_kib, chosen.baud) != (None, None):
         parser.error("--memory-kib and --baud are of a bitstream, and --clock-only makes none; "
                      "leave them out")

@@ -80,7 +80,8 @@ class PortedMemory(wiring.Component):
         """Raise ValueError unless there are memories of so many bytes."""
         if not cls.SMALLEST <= n_bytes <= cls.LARGEST or n_bytes & (n_bytes - 1):
             raise ValueError(f"The size of this memory must be a power of two from {cls.SMALLEST} "
-                             f"to {cls.LARGEST} bytes, not {n_bytes}")
+                             f"to {cls.LARGEST} bytes ({cls.SMALLEST // 1024} to "
+                             f"{cls.LARGEST // 1024} KiB), not {n_bytes} ({n_bytes / 1024:g} KiB)")
 
 
 class ReadSlave(wiring.Component):

@@ -152,7 +152,7 @@ def test_pll_out_of_reach(mhz):
 @pytest.mark.parametrize(("options", "message"), [
     ({"pipeline": PipelineConfig(bus_width=128)}, "row bus must have 64 bits .*, not 128"),
     ({"memory": "flash"}, "memory must be one of on-chip, sdram, not flash"),
-    ({"memory": "sdram", "memory_bytes": 4096}, "from 8192 to 33554432 bytes, not 4096"),
+    ({"memory": "sdram", "memory_bytes": 4096}, "from 8192 to 33554432 bytes (8 to 32768 KiB), not 4096"),
     ({"memory": "sdram", "memory_bytes": 1 << 25, "clock_hz": 140_000_000},
      "clock must be at most 133 MHz, not 140"),
     ({"clock_hz": 40_000_000, "baud": 3_000_000},
@@ -296,8 +296,8 @@ def test_sdram_of_the_build(monkeypatch, capsys):
     capsys.readouterr()
     for options, message in (
             (["--clock-mhz", "110"], "time for data on its way back, which lack 0.5 ns at 110"),
-            (["--memory-kib", "65536"], "power of two from 8192 to 33554432 bytes, not 67108864"),
-            (["--memory-kib", "3000"], "bytes, not 3072000"),
+            (["--memory-kib", "65536"], "33554432 bytes (8 to 32768 KiB), not 67108864"),
+            (["--memory-kib", "3000"], "not 3072000 (3000 KiB)"),
             (["--clock-mhz", "5", "--baud", "500000"], "at least 6 MHz, not 5"),
             (["--clock-mhz", "40"], "not 3000000; the nearest is 3076923")):
         assert ecp5.main([TINY_TEXT, "--memory", "sdram", *options]) == 1
@@ -439,6 +439,7 @@ def test_the_placer_is_in_the_manifest(seeds, tmp_path, more, alpha):
     ("--placer static --placer-alpha 0.05", "--placer-alpha is of the placer heap; leave one"),
     ("--clock-only --memory-kib 8", "--memory-kib and --baud are of a bitstream"),
     ("--clock-only --baud 500000", "--memory-kib and --baud are of a bitstream"),
+    ("--memory-kib 512", "--memory-kib must be at most 256, the largest power of two that the"),
     ("--clock-only --memory sdram bits=8", "--memory chooses the CONFIG that --clock-only"),
     ("--late-ns 8", "--late-ns is of --clock-only; give both, or none")])
 def test_options_that_would_do_nothing(options, message, capsys):
