@@ -407,7 +407,7 @@ def test_no_timing_is_shorter_than_a_chip_needs():
     (lambda: cycles(1), "refreshed every 7812 ns, .* at least 6 MHz, not 1"),
     (lambda: SdramController(cycles=cycles(), row_bits=14), "1 to 13, not 14"),
     (lambda: SdramMemory(n_bytes=4096, base=0, cycles=cycles()),
-     "power of two from 8192 to 33554432 bytes (8 to 32768 KiB), not 4096"),
+     "power of two from 8192 to 33554432 bytes .8 to 32768 KiB., not 4096"),
     (lambda: SdramMemory(n_bytes=2 * N_BYTES, base=0, cycles=cycles()), "not 67108864"),
     (lambda: SdramMemory(n_bytes=3 << 20, base=0, cycles=cycles()), "not 3145728"),
     (lambda: SdramMemory(n_bytes=SIZE, base=8, cycles=cycles()),
