@@ -13,6 +13,7 @@ from bitstep.devices.deploy import (
     deploy_remote,
     find_wheel,
 )
+from bitstep.pipeline.boards import FACTS
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -24,7 +25,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         epilog="Examples: bitstep deploy pynq-z2 xilinx@pynq --data cadata.npz; on the board "
         "itself: sudo bitstep deploy pynq-z2 --local --bitstream FILE.bit. docs/boards-pynq.md "
         "begins with a fresh SD card.")
-    parser.add_argument("board", metavar="BOARD", help="pynq-z1, pynq-z2, ultra96 or kv260")
+    parser.add_argument("board", metavar="BOARD", choices=tuple(FACTS), help=", ".join(FACTS))
     parser.add_argument("host", metavar="HOST", nargs="?", help="where ssh finds it, such as "
                         "xilinx@192.168.2.99; it must let you in by key")
     parser.add_argument("--local", action="store_true", help="this machine is the board")
@@ -52,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.local == (arguments.host is not None):
         raise UsageError("Either HOST or --local must be given, not "
                          + ("both" if arguments.local else "neither"))
+    if (arguments.host or "").startswith("-"):      # ssh would take it for an option
+        raise UsageError(f"HOST must be a name or an address, not {arguments.host!r}")
     payload = collect(arguments.board, arguments.bitstream, arguments.data)
 
     def tell(line: str) -> None:

@@ -81,9 +81,9 @@ def collect(board: str, bitstreams: Sequence[Path], data: Sequence[Path] = (),
     DeviceError
         If a bitstream does not agree with its manifest.
     """
-    chosen = list(bitstreams) or sorted(source.glob(f"{board}-*.bit"))
-    if not chosen and board not in FACTS:
+    if board not in FACTS:
         raise DeployError(f"There is no board {board!r}; there are {', '.join(FACTS)}")
+    chosen = list(bitstreams) or sorted(source.glob(f"{board}-*.bit"))
     if not chosen:
         raise DeployError(f"There is no bitstream for {board} in {source}: build it with `make "
                           f"bitstream BOARD={board}` where Vivado is, or name one with "

@@ -165,9 +165,19 @@ def test_bad_limit_of_time(value, capsys):
     assert "argument --timeout: must be a number between 0 and 1e+06" in capsys.readouterr().err
 
 
-def test_unknown_board(capsys):
-    assert main(["deploy", "pynq-z9", "--local"]) == 1
-    assert "There is no board 'pynq-z9'; there are pynq-z1, pynq-z2, " in capsys.readouterr().err
+def test_unknown_board(tmp_path, capsys):
+    """It is told before what else is wrong."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["deploy", "pynq-z9"])
+    assert "argument BOARD: invalid choice: 'pynq-z9' (choose from " in capsys.readouterr().err
+    with pytest.raises(DeployError, match="no board 'pynq-z9'; there are pynq-z1, pynq-z2, "):
+        collect("pynq-z9", [tmp_path / "none.bit"])
+
+
+def test_host_that_is_an_option_of_ssh(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["deploy", "pynq-z2", "-oProxyCommand=touch x"])
+    assert "HOST must be a name or an address, not '-oProxyC" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("program", "said", "code", "message"), [
