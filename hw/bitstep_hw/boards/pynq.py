@@ -37,7 +37,8 @@ def _chosen(board: PynqBoard, texts: list[str], bit_planes: bool) -> list[Pipeli
     if bit_planes and not texts:
         return [board.facts.bit_plane_config()]
     defaults = [str(bits) for bits in BUILD_ORDER if bits in board.facts.bus_widths]
-    return [_parse(board, text, bit_planes) for text in texts or defaults]
+    configs = (_parse(board, text, bit_planes) for text in texts or defaults)
+    return list(dict.fromkeys(configs))
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
@@ -52,6 +53,7 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     if chosen.tcl_only is not None:
+        chosen.tcl_only.mkdir(parents=True, exist_ok=True)    # an error comes before the work
         again = shlex.join([name, *["--bit-planes"] * chosen.bit_planes, "--collect",
                             str(chosen.tcl_only), *chosen.configs])
         for config in configs:
