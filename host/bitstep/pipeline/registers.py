@@ -232,11 +232,13 @@ and the driver are made from; version {MAP_VERSION} of the map.
 Every register is a 32-bit word on an AXI4-Lite bus with {ADDRESS_WIDTH}-bit byte addresses; `_LO`
 and `_HI` are the halves of a 64-bit value. Access is read only (`ro`), read and write (`rw`) or
 write only (`wo`); bits above a register's width read as 0. While STATUS says busy, writes to all
-but CONTROL are ignored. Addresses without a register read as 0.
+but CONTROL are ignored. Bytes whose strobe is 0 keep their value, and CONTROL needs the lowest one.
+The two lowest bits of an address are ignored. Addresses without a register read as 0.
 
 A run is busy from the answer to the write that starts it. It ends by itself, with an error or by
 an abort; then STATUS says done, and STATUS, ERROR, EPOCHS_DONE, OVERFLOW and the counters stay
-until the next one starts. A start while busy and an abort while not do nothing.
+until the next one starts. A run that fails tells so, in STATUS and ERROR, while it is busy until
+its buses are idle. A start while busy and an abort while not do nothing.
 
 The interrupt is a level: bit 1 of STATUS, done. The next start or a reset lowers it, nothing else.
 
