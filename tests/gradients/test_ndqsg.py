@@ -278,6 +278,23 @@ def test_other_side_information_is_refused():
         codec.decode(message, Key(12), side)
 
 
+@pytest.mark.parametrize("count, settings, nested", [
+    (5000, {"levels": 7, "alpha": 0.8, "payload": "radix"}, True), (8, {"alpha": 0.5}, False)])
+def test_side_information_that_is_added(count, settings, nested):
+    """With alpha < 1 one that gives the same indices gives other values, so it is refused, too."""
+    vector, side = vectors(count, 0.02)
+    codec = Ndqsg(**settings)
+    message = codec.encode(vector, KEY, side)
+    assert codec.nesting(message).nested == nested
+    same = codec.decode(message, KEY, side)
+    assert (codec.decode(message, KEY, np.where(side == 0, np.float32(-0.0), side)) == same).all()
+    other = side.copy()
+    other[-1] = np.nextafter(other[-1], np.float32(0))
+    for wrong in (other, np.zeros_like(side)):
+        with pytest.raises(MessageError, match="with other side information"):
+            codec.decode(message, KEY, wrong)
+
+
 def test_every_truncation_and_change_of_a_nested_message():
     vector, side = vectors(300, 0.15)
     codec = Ndqsg()

@@ -38,7 +38,10 @@ from bitstep_gradients.vectors import checked_side, checked_vector, of_buckets
 
 ALPHA_BITS = 15
 PLAIN, NESTED, SHRUNK = range(3)    # first byte of the body; SHRUNK: all fine indices, and side
+CHECKSUM_BYTES = 4
 MAX_RATIO = 254
+OTHER_SIDE = ("the message was encoded with other side information, or another key; all ranks must "
+              "have the same side")
 
 
 class Nesting(NamedTuple):
@@ -106,10 +109,12 @@ class Ndqsg(Uniform):
         side, mode = self._clipped(side, scales), PLAIN
         if side is not None and self._is_near(flat, side, scales):
             symbols, coarse = self._nest(flat, side, scales, key)
-            sent, mode = self._nested(symbols, coarse), NESTED
+            sent, mode = self._nested(symbols, coarse, side), NESTED
         else:
             symbols = self._symbols(flat, scales, key)
         whole = self.coding.encode(symbols, self.n_symbols)
+        if mode == NESTED and self.alpha < 1:
+            whole = self._checksum(symbols, side) + whole
         if mode == PLAIN or len(whole) <= len(sent):
             sent, mode = whole, PLAIN if mode == PLAIN or self.alpha == 1 else SHRUNK
         return bytes([mode]) + scales.astype("<f4").tobytes() + sent
@@ -122,9 +127,13 @@ class Ndqsg(Uniform):
                                "side that encode got")
         side = self._clipped(side, scales)
         if mode == NESTED:
-            symbols = self._unnested(sent, side, scales, key)
+            symbols, checksum = self._unnested(sent, side, scales, key)
         else:
+            start = CHECKSUM_BYTES if mode == SHRUNK else 0
+            checksum, sent = sent[:start], sent[start:]
             symbols = self.coding.decode(sent, count, self.n_symbols, np.uint8)
+        if mode != PLAIN and self._checksum(symbols, side) != checksum:
+            raise MessageError(OTHER_SIDE)
         return self._received(symbols, scales, key, None if mode == PLAIN else side)
 
     def _encode(self, values, key):
@@ -141,20 +150,19 @@ class Ndqsg(Uniform):
         scales, sent = read_scales(body[1:], self.n_buckets(count))
         return body[0], scales, sent
 
-    def _nested(self, symbols, coarse) -> bytes:
+    def _nested(self, symbols, coarse, side) -> bytes:
         """Corrections, checksum, remainders."""
-        return encode_corrections(coarse, self.most_coarse) + self._checksum(symbols) \
+        return encode_corrections(coarse, self.most_coarse) + self._checksum(symbols, side) \
             + self.coding.encode(fold_symbols(symbols, self.levels, self.ratio), self.ratio)
 
-    def _unnested(self, sent, side, scales, key) -> np.ndarray:
-        """The symbols of :meth:`_nested`."""
+    def _unnested(self, sent, side, scales, key) -> tuple[np.ndarray, bytes]:
+        """The symbols of :meth:`_nested`, and the checksum that came with them."""
         coarse, rest = decode_corrections(sent, side.size, self.most_coarse)
-        folded = self.coding.decode(rest[4:], side.size, self.ratio, np.uint8)
+        folded = self.coding.decode(rest[CHECKSUM_BYTES:], side.size, self.ratio, np.uint8)
         symbols, sound = self._unnest(folded, coarse, side, scales, key)
-        if not sound or self._checksum(symbols) != rest[:4]:
-            raise MessageError("the message was encoded with other side information, or another "
-                               "key; all ranks must have the same side")
-        return symbols
+        if not sound:
+            raise MessageError(OTHER_SIDE)
+        return symbols, rest[:CHECKSUM_BYTES]
 
     def _nest(self, values, side, scales, key) -> tuple[np.ndarray, np.ndarray]:
         """Symbols of the fine indices, and coarse steps of corrections: integers, shape (count,)"""
@@ -210,9 +218,15 @@ class Ndqsg(Uniform):
     def _scaled(self, values):
         return values if self.alpha == 1 else np.float32(self.alpha) * values
 
-    def _checksum(self, symbols) -> bytes:
+    def _checksum(self, symbols, side) -> bytes:
+        """Of all that received values depend on: the fine indices, and, if it is added to them
+        (alpha < 1), the side information.
+        """
         indices = symbols.astype(np.int8) - np.int8(self.levels)
-        return zlib.crc32(indices.tobytes()).to_bytes(4, "little")
+        checksum = zlib.crc32(indices.tobytes())
+        if self.alpha < 1:
+            checksum = zlib.crc32((side + np.float32(0)).astype("<f4").tobytes(), checksum)  # no -0
+        return checksum.to_bytes(CHECKSUM_BYTES, "little")
 
     def _clipped(self, side, scales):
         """Side information within the scale, for no value lies beyond it; None if there is none."""
@@ -288,7 +302,10 @@ class Ndqsg(Uniform):
         folded = np.bincount(fold(lower, self.ratio) + shift, 1 - places, self.ratio) \
             + np.bincount(fold(lower + 1, self.ratio) + shift, places, self.ratio)
         values, dtype = checked_vector(vector)
-        nested = self.overhead_bits(values.shape, dtype) + 8 + 32 * scales.size + 32 \
+        checksum = 8 * CHECKSUM_BYTES
+        if self.alpha < 1:
+            plain += checksum
+        nested = self.overhead_bits(values.shape, dtype) + 8 + 32 * scales.size + checksum \
             + corrections_bits(round(self.expected_overloads(vector, side)), flat.size,
                                self.most_coarse) \
             + self.coding.expected_bits(flat.size, folded / count)
