@@ -221,7 +221,7 @@ def load(state, is_open, **settings):
     ({"bits": 3}, r"state of a\.weight is of .*parameter=7.* the model has .*parameter=3, "),
     ({"bucket_size": 32}, "bucket_size=64, .* the model has .*bucket_size=32, .*same settings"),
     ({"payload": "huffman"}, "payload='fixed'.* the model has .*payload='huffman'"),
-    ({"error_feedback": 0.25}, "weight=0.5, and the model has .* weight=0.25; give")])
+    ({"error_feedback": 0.25}, "weight=0.5>, and the model has .* weight=0.25>; give")])
 def test_state_of_other_settings(settings, text, is_open):
     state = saved(exchange="two-phase", **OF_FEEDBACK)
     same = {"exchange": "two-phase", **OF_FEEDBACK}

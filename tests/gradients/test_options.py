@@ -44,6 +44,24 @@ def test_wrong_types(option):
                 make(name, **{option: value})
 
 
+OTHER = {"levels": 6, "bits": 5, "bucket_size": 64, "samples": 7, "ratio": 4, "share": 0.25,
+         "alpha": 0.5, "p": 0.4, "clip": 1.5, "unbiased": False, "zero": True, "symmetric": False,
+         "norm": "linf", "per": "tensor"}
+
+
+def test_text_has_every_option():
+    """Ranks compare texts, and a state is refused by them, so no option may be left out."""
+    for name in list_codecs():
+        for option in set(options_of(name)) - {"payload"}:
+            value = OTHER[option]
+            if name == "nuqsgd":        # whose levels have 0 by default
+                value = {"zero": False, "levels": 5}.get(option, value)
+            found = repr(make_codec(name, **{option: value}))
+            assert found != repr(make_codec(name)), (name, option)
+    dqsg = make_codec("dqsg")
+    assert repr(ErrorFeedback(dqsg, weight=0.5)) != repr(ErrorFeedback(dqsg))
+
+
 def test_wrong_types_around_codecs():
     for value in WRONG["weight"]:
         with pytest.raises(ValueError, match=r"^weight must be"):

@@ -57,6 +57,7 @@ class Codec(ABC):
         self.payload = payload
 
     preset: ClassVar[tuple[str, ...]] = ()      # options of a base that the family itself chooses
+    told: ClassVar[tuple[str, ...]] = ()        # settings that ``repr`` tells and no header
 
     # What a family defines
 
@@ -234,7 +235,9 @@ class Codec(ABC):
                       self.parameter, self.state_tag, self.bucket_size, tuple(shape))
 
     def __repr__(self):
+        """With all settings: ranks compare their texts, and states are refused by them."""
         settings = f"parameter={self.parameter}, bucket_size={self.bucket_size}"
         if self.payload:
             settings += f", payload={self.payload!r}"
+        settings += "".join(f", {name}={getattr(self, name)!r}" for name in self.told)
         return f"<codec {self.name}, {settings}>"

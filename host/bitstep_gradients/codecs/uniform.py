@@ -227,7 +227,7 @@ class TernGrad(Uniform):
         See :class:`bitstep_gradients.codecs.base.Codec`.
     """
 
-    name, number, preset = "terngrad", 5, ("levels", "bits")
+    name, number, preset, told = "terngrad", 5, ("levels", "bits"), ("clip",)
 
     def __init__(self, *, clip: float | None = 2.5, **common):
         super().__init__(levels=1, **common)

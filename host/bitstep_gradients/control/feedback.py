@@ -87,6 +87,8 @@ class ErrorFeedback(Wrapped):
         Name of a tensor by its number, for errors.
     """
 
+    told = ("weight",)
+
     def __init__(self, codec: Codec, *, weight: float = 1.0):
         super().__init__(codec)
         if isinstance(codec, ErrorFeedback):    # what a message lost would be added twice

@@ -70,4 +70,5 @@ class Wrapped(Codec):
         self.codec.update(statistics, **options)
 
     def __repr__(self):
-        return f"<{type(self).__name__} around {self.codec!r}>"
+        settings = "".join(f", {name}={getattr(self, name)!r}" for name in self.told)
+        return f"<{type(self).__name__} around {self.codec!r}{settings}>"

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from bitstep_gradients.codecs.base import Codec
 from bitstep_gradients.control.feedback import ErrorFeedback
 from bitstep_gradients.exchange.entries import Entry
 from bitstep_gradients.exchange.schemes import Exchange
@@ -17,18 +16,10 @@ def saved_entries(entries: Sequence[Entry]) -> dict[str, Any]:
     information, and if its update is late.
     """
     return {entry.name: {
-        "codec": entry.codec.name, "settings": _settings(entry.codec), "shape": list(entry.shape),
+        "codec": entry.codec.name, "settings": repr(entry.codec), "shape": list(entry.shape),
         "has_feedback": isinstance(entry.codec, ErrorFeedback), "state": entry.codec.state_dict(),
         "side": None if entry.side is None else entry.side.copy(), "is_late": entry.is_late}
         for entry in entries}
-
-
-def _settings(codec: Codec) -> str:
-    """Settings of a codec as text, which is the same in every process: its ``repr``, and the weight
-    of error feedback.
-    """
-    weight = f", weight={codec.weight!r}" if isinstance(codec, ErrorFeedback) else ""
-    return f"{codec!r}{weight}"
 
 
 def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], exchange: Exchange,
@@ -82,7 +73,7 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], exchange
             restored.load_state_dict(one["state"])
         except ValueError as failure:
             error = failure
-        found = _settings(restored)         # of the same state: a codec's text may depend on it
+        found = repr(restored)         # of the same state: a codec's text may depend on it
         if one.get("settings", found) != found:                 # older states do not tell
             raise ValueError(f"the state of {entry.name} is of {one['settings']}, and the model "
                              f"has {found}; give the same settings, or load no state: residuals "

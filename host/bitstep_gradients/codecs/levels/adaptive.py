@@ -42,6 +42,7 @@ class Adaptive(Levelled):
     adapts = True
     by_norm = True          # weights of buckets: squares of their norms; else all alike
     preset = ("norm",)
+    told = *Levelled.told, "samples"
 
     def __init__(self, *, samples: int = 20, **common):
         super().__init__(**common)

@@ -38,6 +38,8 @@ class Levelled(Scaled):
         See :class:`bitstep_gradients.codecs.base.Codec`.
     """
 
+    told = "symmetric", "zero", "norm"
+
     def __init__(self, *, levels: int | None = None, bits: int | None = None,
                  symmetric: bool = True, zero: bool = False, norm: str = "l2", **common):
         super().__init__(**common)
@@ -149,6 +151,7 @@ class NuQsgd(Levelled):
 
     name, number = "nuqsgd", 7
     preset = ("symmetric",)
+    told = "p", "zero", "norm"
 
     def __init__(self, *, p: float = 0.5, zero: bool = True, **common):
         super().__init__(zero=zero, **common)
@@ -158,6 +161,7 @@ class NuQsgd(Levelled):
         if p**(count - 1) < 2.0**-30:
             raise ValueError(f"the least level p**{count - 1} must be at least 2**-30, which "
                              f"{p}**{count - 1} is not; take fewer bits or a greater p")
+        self.p = float(p)
         self.levels = around_zero(exponential(p, count), zero=self.zero)
 
 
