@@ -48,6 +48,24 @@ def test_codec_of_the_page(halves):
         halves(limit=9).decode(codec.encode(VECTOR, Key(1)), Key(1))
 
 
+@pytest.mark.parametrize("change, message", [
+    ({"number": 256}, "number must be an integer from 0 to 255, not 256"),
+    ({"parameter": 1 << 32}, "parameter must be an integer from 0 to 4294967295, not 4294967296"),
+    ({"parameter": -1}, "parameter must be an integer from 0 to 4294967295, not -1")])
+def test_numbers_that_no_header_holds(halves, change, message):
+    with pytest.raises(ValueError, match=message):
+        type("Own", (halves,), change)().encode(VECTOR, Key(1))
+
+
+@pytest.mark.parametrize("decoded", [
+    np.zeros(VECTOR.size), np.zeros(VECTOR.size - 1, np.float32), [0.0] * VECTOR.size,
+    np.full(VECTOR.size, np.nan, np.float32)], ids=["float64", "one too few", "a list", "NaN"])
+def test_values_that_none_may_decode(halves, decoded):
+    codec = type("Own", (halves,), {"_decode": lambda *_: decoded})()
+    with pytest.raises(MessageError, match="_decode of halves must return 3030 finite float32 val"):
+        codec.decode(codec.encode(VECTOR, Key(1)), Key(1))
+
+
 def test_what_the_base_gives(halves):
     """No bias, of the vector's shape; no state, and no choice of payloads."""
     class Payloads(halves):

@@ -17,6 +17,9 @@ from bitstep_gradients.wire.payloads import PAYLOADS, Payload
 MAX_BUCKET = 2**32 - 1
 
 
+FIRST_OWN = 128         # number of codecs of other packages, and those after it
+
+
 class Codec(ABC):
     """Coding of vectors as bytes.
 
@@ -174,7 +177,10 @@ class Codec(ABC):
         """
         header, body = self._opened(message)
         side = checked_side(side, header.shape)
-        return self._decode_shaped(body, header.shape, key, side).reshape(header.shape)
+        values = self._decode_shaped(body, header.shape, key, side)
+        if self.number >= FIRST_OWN:
+            self._check_own(values, prod(header.shape))
+        return values.reshape(header.shape)
 
     # Codecs whose state follows the gradients
 
@@ -230,7 +236,15 @@ class Codec(ABC):
                     "decode with the codec, the settings and the state that encoded it")
         return header, body
 
+    def _check_own(self, values, count) -> None:
+        """Raise MessageError unless a codec of another package decoded what it must."""
+        if not (isinstance(values, np.ndarray) and values.dtype == np.float32
+                and values.size == count and np.isfinite(values).all()):
+            raise MessageError(f"_decode of {self.name} must return {count} finite float32 values")
+
     def _header(self, shape, dtype) -> Header:
+        check_integer("number", self.number, 0, 255)
+        check_integer("parameter", self.parameter, 0, 2**32 - 1)
         return Header(self.number, dtype, self.coding.number if self.payload else 0,
                       self.parameter, self.state_tag, self.bucket_size, tuple(shape))
 

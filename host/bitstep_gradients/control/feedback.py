@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -230,18 +230,31 @@ class ErrorFeedback(Wrapped):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of :meth:`state_dict`. Raise ValueError if it does not fit."""
-        if set(state) != {"codec", "tensors"}:
+        if set(state) != {"codec", "tensors"} or not isinstance(state["tensors"], dict):
             raise ValueError("the state of error feedback has codec and tensors, not "
                              f"{', '.join(map(str, state)) or 'nothing'}")
-        restored = {int(tensor): Entry(self._restored(tensor, one["residual"]),
-                                       None if one["pending"] is None
-                                       else self._restored(tensor, one["pending"]),
-                                       int(one["step"]),
-                                       float(one["largest"]),       # older states have no before
-                                       float(one.get("before", one["largest"])))
-                    for tensor, one in state["tensors"].items()}
+        try:
+            restored = {int(tensor): self._entry(tensor, one)
+                        for tensor, one in state["tensors"].items()}
+        except (KeyError, TypeError) as error:
+            raise ValueError("the state of error feedback is damaged "
+                             f"({type(error).__name__}: {error})") from error
         self.codec.load_state_dict(state["codec"])
         self._entries, self._rank = restored, None
+
+    def _entry(self, tensor: Any, one: dict[str, Any]) -> Entry:
+        residual, pending = self._restored(tensor, one["residual"]), one["pending"]
+        entry = Entry(residual, None if pending is None else self._restored(tensor, pending),
+                      int(one["step"]), float(one["largest"]),
+                      float(one.get("before", one["largest"])))     # older states have none
+        if not (isfinite(entry.largest) and isfinite(entry.before)):
+            raise ValueError(f"the largest residual of {self.name_of(int(tensor))} must be finite; "
+                             "the state is damaged")
+        if entry.pending is not None and entry.pending.shape != entry.residual.shape:
+            raise ValueError(f"the residuals of {self.name_of(int(tensor))} must have one shape, "
+                             f"not {entry.residual.shape} and {entry.pending.shape}; the state is "
+                             "damaged")
+        return entry
 
     def _restored(self, tensor: Any, values: Any) -> np.ndarray:
         residual = np.array(values, np.float32)

@@ -395,3 +395,17 @@ def test_bad_parameters():
         ErrorFeedback(ErrorFeedback(make_codec("dqsg")))
     with pytest.raises(TypeError, match="must be made by"):
         ErrorFeedback("dqsg")   # pyright: ignore[reportArgumentType]
+
+
+ONE = {"residual": np.zeros(3), "step": 0, "pending": None, "largest": 1.0}
+
+
+@pytest.mark.parametrize("tensors, message", [
+    (None, "has codec and tensors"), ({1: {}}, "is damaged .KeyError: 'residual'"),
+    ({1: None}, "is damaged .TypeError"), ({1: {**ONE, "largest": np.nan}}, "must be finite"),
+    ({1: {**ONE, "pending": np.zeros(4)}}, r"must have one shape, not \(3,\) and \(4,\)")])
+def test_state_that_is_damaged(tensors, message):
+    feedback = ErrorFeedback(make_codec("top-k"))
+    with pytest.raises(ValueError, match=message):
+        feedback.load_state_dict({"codec": {}, "tensors": tensors})
+    assert feedback.state_dict()["tensors"] == {}
