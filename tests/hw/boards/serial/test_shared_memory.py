@@ -207,9 +207,9 @@ def test_outside(address):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"n_bytes": 2048}, "power of two from 4096 to 268435456 bytes, not 2048"),
-    ({"n_bytes": 5000}, "power of two from 4096 to 268435456 bytes, not 5000"),
-    ({"n_bytes": 1 << 29}, "to 268435456 bytes, not 536870912"),
+    ({"n_bytes": 2048}, "power of two from 4096 to 268435456 bytes .4 to 262144 KiB., not 2048"),
+    ({"n_bytes": 5000}, "bytes .4 to 262144 KiB., not 5000 .4.88281 KiB."),
+    ({"n_bytes": 1 << 29}, "to 262144 KiB., not 536870912"),
     ({"base": 8}, r"multiple of its size \(4096\), not 0x8"),
     ({"n_readers": 0}, "at least 1 more read port, not 0"),
 ])
