@@ -204,7 +204,7 @@ site: $(VENV)/.stamp $(VENV)/.stamp-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 help:                           ## this list
-	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "%-16s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 clean:                          ## remove everything that is generated
 	rm -rf build dist $(VENV)

@@ -40,12 +40,11 @@ def open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def space_or(other: str, error: OSError | None) -> str:
+def space_or(other: str, error: OSError) -> str:
     """What to do about a folder that took no file: free some space, if that is what it lacks, or
-    ``other``. None is an error of another kind.
+    ``other``.
     """
-    full = error is not None and error.errno in _FULL
-    return f"free some space there, or {other}" if full else other
+    return f"free some space there, or {other}" if error.errno in _FULL else other
 
 
 def drop_output() -> None:

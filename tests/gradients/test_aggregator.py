@@ -289,6 +289,27 @@ def test_error_while_loading_changes_nothing():
     run_ranks(1, work)
 
 
+@pytest.mark.parametrize("change, message", [
+    (lambda state: state.update(tensors=None), "tensors of a state must be a dictionary, not None"),
+    (lambda state: state["tensors"]["b.bias"].pop("codec"), "damaged .KeyError: 'codec'"),
+    (lambda state: state["tensors"]["b.bias"].update(state=5), "state is damaged .TypeError"),
+    (lambda state: state["tensors"]["b.bias"].update(shape=None), "state is damaged .TypeError"),
+    (lambda state: state["tensors"]["b.bias"].update(side=np.zeros(99)),
+     r"side information of b.bias must be finite, of shape .*, not \(99,\)"),
+    (lambda state: state["tensors"]["b.bias"]["side"].fill(np.nan), "side .* must be finite")])
+def test_damaged_state_changes_nothing(change, message):
+    def work(transport):
+        aggregator = Aggregator("ndqsg", min_size=0)
+        averages(aggregator, transport, 0)
+        state, before = aggregator.state_dict(), repr(aggregator.state_dict())
+        change(state)
+        with pytest.raises(ValueError, match=message):
+            aggregator.load_state_dict(state)
+        assert repr(aggregator.state_dict()) == before
+
+    run_ranks(1, work)
+
+
 def test_damaged_residual_of_the_last_tensor_changes_no_other():
     def work(transport):
         aggregator = Aggregator("dqsg", error_feedback=0.5, min_size=0)

@@ -15,9 +15,7 @@ from bitstep_gradients.wire.header import Header, pack_message, unpack_message
 from bitstep_gradients.wire.payloads import PAYLOADS, Payload
 
 MAX_BUCKET = 2**32 - 1
-
-
-FIRST_OWN = 128         # number of codecs of other packages, and those after it
+FIRST_OWN = 128         # numbers of codecs of other packages begin here
 
 
 class Codec(ABC):
@@ -253,5 +251,7 @@ class Codec(ABC):
         settings = f"parameter={self.parameter}, bucket_size={self.bucket_size}"
         if self.payload:
             settings += f", payload={self.payload!r}"
-        settings += "".join(f", {name}={getattr(self, name)!r}" for name in self.told)
-        return f"<codec {self.name}, {settings}>"
+        return f"<codec {self.name}, {settings}{self._told()}>"
+
+    def _told(self) -> str:
+        return "".join(f", {name}={getattr(self, name)!r}" for name in self.told)

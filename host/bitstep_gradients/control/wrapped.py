@@ -70,5 +70,4 @@ class Wrapped(Codec):
         self.codec.update(statistics, **options)
 
     def __repr__(self):
-        settings = "".join(f", {name}={getattr(self, name)!r}" for name in self.told)
-        return f"<{type(self).__name__} around {self.codec!r}{settings}>"
+        return f"<{type(self).__name__} around {self.codec!r}{self._told()}>"

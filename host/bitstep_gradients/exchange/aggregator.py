@@ -279,6 +279,8 @@ class Aggregator:
             raise ValueError(f"the state has seed {state['seed']}, and this has {self.seed}; give "
                              "the same seed")
         check_integer("step", state["step"], 0, WORD - 1)
+        if not isinstance(state["tensors"], Mapping):
+            raise ValueError(f"tensors of a state must be a dictionary, not {state['tensors']!r}")
         if not state["tensors"]:
             self._entries, self._loaded, self._place = [], None, None
         elif self._place is not None:

@@ -40,6 +40,14 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], exchange
     ValueError
         For other tensors or codecs, or error feedback of another exchange, rank or number of ranks.
     """
+    try:
+        _restore(state, entries, exchange, rank, n_ranks)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the state is damaged ({type(error).__name__}: {error}); load one that "
+                         "state_dict gave") from error
+
+
+def _restore(state, entries, exchange, rank, n_ranks):
     saved = state["tensors"]
     if list(saved) != [entry.name for entry in entries]:
         raise ValueError(f"the state has the tensors {', '.join(list(saved)[:10]) or 'none'}, and "
@@ -80,8 +88,12 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], exchange
                              "and codecs begin anew then") from error
         if error is not None:
             raise error
-        codecs.append((entry, one))
-    for entry, one in codecs:
+        side = None if one["side"] is None else np.array(one["side"], np.float32)
+        if side is not None and (side.shape != entry.shape or not np.isfinite(side).all()):
+            raise ValueError(f"the side information of {entry.name} must be finite, of shape "
+                             f"{entry.shape}, not {side.shape}; the state is damaged")
+        codecs.append((entry, one, side))
+    for entry, one, side in codecs:
         entry.codec.load_state_dict(one["state"])
-        entry.side = None if one["side"] is None else np.array(one["side"], np.float32)
+        entry.side = side
         entry.is_late = bool(one.get("is_late", False))     # older states do not tell

@@ -90,9 +90,10 @@ def _parser(board):
         "nevertheless.")
     parser.add_argument(
         "configs", nargs="*", metavar="CONFIG",
-        help="bits of one of the board's default pipelines, or field=value,... for another, of "
-        f"which a field that is not named is not the board's (bus_width={PipelineConfig.bus_width}"
-        f", update_interval={PipelineConfig.update_interval}, ...; default: "
+        help="bits of one of the board's default pipelines, or field=value,... for another, whose "
+        "other fields are the package's defaults, not the board's "
+        f"(bus_width={PipelineConfig.bus_width}, "
+        f"update_interval={PipelineConfig.update_interval}, ...; default: "
         f"{' '.join(map(str, BUILD_ORDER))}; with --collect those of them that are there, and the "
         "default one for bit-plane rows)")
     parser.add_argument("--bit-planes", action="store_true", help="pipelines for bit-plane rows "

@@ -363,6 +363,17 @@ def test_terminal_that_is_closed(numbers, tmp_path):
     assert load_model(out).config["epochs"] == 3
 
 
+def test_terminal_that_is_closed_without_streams(numbers, tmp_path):
+    """As ``bitstep train ... >&- 2>&-``."""
+    out = tmp_path / "model.npz"
+    run = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", sys.executable, "-c", PROGRAM,
+                          str(int(signal.SIGHUP)), "3", "train", numbers[0], "--solver", "sgd",
+                          "--epochs", "20", "--out", out, "--device", "golden", "--quiet"],
+                         timeout=60)
+    assert run.returncode == 129
+    assert load_model(out).config["epochs"] == 3
+
+
 def test_signal_before_training(tmp_path):
     """SIGTERM ends every command with one line, as Ctrl-C does."""
     program = ("import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"

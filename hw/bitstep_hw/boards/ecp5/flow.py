@@ -44,7 +44,7 @@ LATE_NS = 9.0
 # highest rate of the board's USB bridge, to which its clock can be divided.
 BITSTREAM_MHZ = {"on-chip": 40.0, "sdram": 75.0}
 N_BLOCKS = 208          # block memories of the chip, of 2 KiB
-MOST_KIB = 1 << (2 * N_BLOCKS).bit_length() - 1     # in them, a power of two
+MOST_KIB = 1 << (2 * N_BLOCKS).bit_length() - 1     # a power of two that they hold
 BAUD = {"on-chip": 1_000_000, "sdram": 3_000_000}
 
 

@@ -264,7 +264,7 @@ class CorrectionEngine(wiring.Component):
                 write.addr.eq(address), write.data.eq(pair.replicate(per_group)),
                 write.en.eq(Mux(load, 1 << in_group, 0)),
             ]
-            read = words.read_port()
+            read = words.read_port()        # Amaranth takes its name from this
             return read
 
         coefficients = store("coefficients", COEFFICIENT_WIDTH, self.load & ~is_constant)
