@@ -104,8 +104,8 @@ def counted():
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_default_pipelines_fit(board):
-    """A default that is changed must be counted again (`bitstep_sim.reports.area.synthesize`). A
-    tenth is for what the block design adds.
+    """A default that is changed must be counted again (`python -m bitstep_sim.reports.area --board
+    NAME`). A tenth is for what the block design adds.
     """
     pipelines = counted()
     available = [board.facts.resources[name] for name in ("LUT", "FF", "RAMB36", "DSP")]

@@ -1,10 +1,12 @@
 """The pipelines whose area is counted, and how."""
 
 import functools
+import sys
 from dataclasses import asdict
 
 import pytest
 
+from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_sim.netlists import xc7
 from bitstep_sim.reports import area
@@ -67,8 +69,8 @@ def test_without_yosys(monkeypatch):
 
 @pytest.mark.parametrize("bits", [1, 4, 8])
 def test_an_option_changes_one_choice(bits):
-    table = {label: asdict(config) for label, config in options(64, bits).items()}
-    base = table.pop("all defaults")
+    table = {label: asdict(config) for label, config in options(PipelineConfig(bits=bits)).items()}
+    base = table.pop("none")
     for label, config in table.items():
         changed = {name for name in base if config[name] != base[name]}
         if "look-ahead" in label:
@@ -80,3 +82,50 @@ def test_an_option_changes_one_choice(bits):
             assert len(changed - {"lookahead", "update_interval"}) == n_changed, label
     assert ("two samples a value" in table) == (bits >= 2)
     assert ("codebooks" in table) == (bits <= 5)
+
+
+@pytest.fixture
+def table(monkeypatch, capsys):
+    """Run the command with counts that are the pipelines' bits, and give what it printed."""
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["area", *arguments])
+        monkeypatch.setattr(xc7, "package", lambda: "pyosys")
+        monkeypatch.setattr(area, "synthesize", lambda config: dict.fromkeys(
+            ("LUT", "FF", "RAMB36", "DSP"), float(config.bits)))
+        area.main()
+        _, head, _, *lines = capsys.readouterr().out.splitlines()
+        return head, [line.strip("| ").split(" | ") for line in lines]
+    return run
+
+
+def test_every_default_pipeline_of_a_board_is_counted(table):
+    head, lines = table("--board", "kv260")
+    assert head == "| configuration | LUT | FF | RAMB36 | DSP | of a xck26 |"
+    facts = FACTS["kv260"]
+    names = [line[0].strip("`") for line in lines]
+    assert names[:4] == [facts.config(bits).name for bits in (1, 2, 4, 8)]
+    assert names[4:] == ["w128-b1-one-n4096-d5-c4", "w256-b2-one-n4096-d5-c4-ports2",
+                         "w512-b4-one-n4096-d5-c4-ports4", "w512-b8-one-n4096-d4-c4-ports4",
+                         facts.bit_plane_config().name]
+    assert lines[4][1:] == ["1", "1", "1", "1", "1%"]   # 1 of 144 block memories
+
+
+def test_pipelines_are_named_as_for_a_bitstream(table):
+    head, lines = table("bits=4,update_interval=4,models=2", "bits=8,lookahead=0")
+    assert head.endswith("of a xc7z020 |")
+    assert [line[0] for line in lines] == ["`w64-b4-one-n4096-d4-c4-m2`",
+                                           "`w64-b8-one-n4096-d0-c2`"]
+    assert lines[1][1:] == ["8", "8", "8", "8", "6%"]
+    assert [line[0] for line in table()[1]][:2] == ["`w64-b1-one-n4096-d0-c2`",
+                                                   "`w64-b1-one-n4096-d7-c2`"]
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--options"], "Options are of one CONFIG, not of 0; give one, such as bits=4"),
+    (["--options", "bits=4", "bits=2"], "not of 2"),
+    (["bit=4"], "'bit' is no field of a configuration"),
+    (["--options", "bits=4,packed=True,max_features=8"], "packed")])
+def test_what_is_no_pipeline(table, capsys, arguments, message):
+    with pytest.raises(SystemExit, match="2"):
+        table(*arguments)
+    assert message in capsys.readouterr().err
