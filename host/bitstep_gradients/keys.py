@@ -28,7 +28,7 @@ class Key:
     step : int
         From 0 to 2**32 - 1.
     rank : int
-        The sender, from 0 to 2**32 - 2.
+        The sender, from 0 to 2**32 - 2; 2**32 - 1 is that of :attr:`shared`.
     tensor : int
         Number of the tensor, from 0 to 2**32 - 1.
 
@@ -65,6 +65,7 @@ class Key:
         Parameters
         ----------
         count : int
+            At most as many as there are from ``start`` on.
         stream : int
             From 0 to 2**32 - 1: one for each use within a codec, so that no word serves twice.
         start : int
@@ -73,7 +74,15 @@ class Key:
         Returns
         -------
         words : ndarray of uint32, shape (count,)
+
+        Raises
+        ------
+        ValueError
+            For a number outside its range.
         """
+        check_integer("stream", stream, 0, WORD - 1)
+        check_integer("start", start, 0, 2 * WORD - 1)
+        check_integer("count", count, 0, 2 * WORD - start)
         first, end = start // 2, (start + count + 1) // 2
         loops = kernels.find_kernels()
         if loops:

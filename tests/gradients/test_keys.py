@@ -35,3 +35,24 @@ def test_numbers_of_numpy(kind):
 def test_bad_fields(field, value):
     with pytest.raises(ValueError, match=f"{field} must be an integer from 0"):
         Key(**{"seed": 0, field: value})
+
+
+@pytest.mark.parametrize("kernels_off", [False, True])
+def test_words_end_at_the_last_counter(monkeypatch, kernels_off):
+    if kernels_off:
+        monkeypatch.setattr("bitstep_gradients.kernels.find_kernels", lambda: None)
+    key, last = Key(5, 6, 7, 8), 2**32 - 1
+    inner = threefry((5, 6), (7, 8))
+    pair = threefry((int(inner[0]), int(inner[1])), (np.uint32(last), np.uint32(last)))
+    assert key.words(2, stream=last, start=2**33 - 2).tolist() == [int(word) for word in pair]
+
+
+@pytest.mark.parametrize("numbers, message", [
+    ({"count": 1, "start": 2**33}, "start must be an integer from 0 to 8589934591"),
+    ({"count": 2, "start": 2**33 - 1}, "count must be an integer from 0 to 1,"),
+    ({"count": -1}, "count must be an integer from 0"),
+    ({"count": 1, "start": -1}, "start must be an integer"),
+    ({"count": 1, "stream": 2**32}, "stream must be an integer")])
+def test_words_that_would_come_twice(numbers, message):
+    with pytest.raises(ValueError, match=message):
+        Key(1).words(**numbers)
