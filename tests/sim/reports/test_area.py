@@ -118,14 +118,3 @@ def test_pipelines_are_named_as_for_a_bitstream(table):
     assert lines[1][1:] == ["8", "8", "8", "8", "6%"]
     assert [line[0] for line in table()[1]][:2] == ["`w64-b1-one-n4096-d0-c2`",
                                                    "`w64-b1-one-n4096-d7-c2`"]
-
-
-@pytest.mark.parametrize("arguments, message", [
-    (["--options"], "Options are of one CONFIG, not of 0; give one, such as bits=4"),
-    (["--options", "bits=4", "bits=2"], "not of 2"),
-    (["bit=4"], "'bit' is no field of a configuration"),
-    (["--options", "bits=4,packed=True,max_features=8"], "packed")])
-def test_what_is_no_pipeline(table, capsys, arguments, message):
-    with pytest.raises(SystemExit, match="2"):
-        table(*arguments)
-    assert message in capsys.readouterr().err

@@ -70,13 +70,15 @@ def test_options(report, option, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("report", "words", "message"), [
-    (area, "--bits 9", "bits must be an integer from 1 to 8, not 9"),
-    (area, "--bus-width 100", "--bus-width: invalid choice: 100"),
-    (area, "--models 9", "models must be an integer from 1 to 8, not 9"),
-    (area, "--packed 65", "on a bus of 64 must have 1 to 64 features"),
-    (area, "--packed 0", "--packed: must be an integer of at least 1, not '0'"),
+    (area, "bits=9", "bits must be an integer from 1 to 8, not 9"),
+    (area, "bit=4", "'bit' is no field of a configuration"),
+    (area, "bits=4,models=9", "models must be an integer from 1 to 8, not 9"),
+    (area, "packed=True,max_features=65,lookahead=0", "on a bus of 64 must have 1 to 16 features"),
+    (area, "--board zcu102", "--board: invalid choice: 'zcu102'"),
     (area, "--jobs 0", "--jobs: must be an integer of at least 1, not '0'"),
-    (area, "--row-format float32", "bits of row format 'float32' must be one of 32, not 1"),
+    (area, "row_format=float32", "bits of row format 'float32' must be one of 32, not "),
+    (area, "--options", "Options are of one CONFIG, not of 0; give one, such as bits=4"),
+    (area, "--options bits=4 bits=2", "Options are of one CONFIG, not of 2"),
     (batches, "--bits 0", "--bits: must be an integer from 1 to 8, not '0'"),
     (batches, "--bus-width 100", "--bus-width: invalid choice: 100"),
     (batches, "--features 4097", "--features: must be an integer from 1 to 4096, not '4097'"),
@@ -119,7 +121,7 @@ def test_data_that_are_missing(report, words, monkeypatch):
 def test_area_without_yosys(monkeypatch, capsys):
     """It says so before it begins."""
     monkeypatch.setattr(xc7, "find_spec", lambda name: None)
-    monkeypatch.setattr(sys, "argv", ["report", "--bits", "1"])
+    monkeypatch.setattr(sys, "argv", ["report", "bits=1"])
     with pytest.raises(SystemExit, match=r"^error: Yosys was not found"):
         area.main()
     assert capsys.readouterr().out == ""
@@ -325,12 +327,3 @@ def test_epochs_until_float_sgd_is_as_close(goal, epochs):
     targets = features @ np.array([[1.0, 2.0], [0.5, -1.0], [0.0, 1.0]])
     case = models.Case("", "", 1, features, targets, [], [np.full(models.EPOCHS, 0.1)] * 2)
     assert models._float_sgd(case, goal)[1] == epochs
-
-
-def test_pipelines_of_packed_rows_to_synthesize():
-    arguments = SimpleNamespace(packed=8, bus_width=64, bits=[4], row_format="one_level",
-                                models=[1, 3])
-    found = list(area.chosen(arguments).values())           # type: ignore[arg-type]
-    assert [(config.models, config.corrections) for config in found] == [
-        (1, False), (1, True), (3, False), (3, True)]
-    assert all(config.packed and config.max_features == 8 for config in found)
