@@ -277,7 +277,7 @@ def test_recorded_resources(name):
         found[family] = [bits for bits in range(1, 9) if recorded(board.pipeline(
             PipelineConfig(bits=bits, bus_width=board.bus_width(bits), loss_family=family,
                            update_interval=interval), 100))]
-    assert found == {"linear": [1, 2, 4, 8] if name == "ultra96" else [1, 2, 4], "logistic": []}
+    assert found == {"linear": [1, 2, 4, 8], "logistic": []}
     assert recorded(FACTS[name].bit_plane_config())
 
 
