@@ -28,6 +28,7 @@ from bitstep.data import Dataset
 from bitstep.devices import DeviceError, open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.estimators import base
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import RangeOverflowError
 from bitstep.training.pipelines import pipeline_for
 
@@ -705,3 +706,23 @@ def test_a_chosen_step_by_which_nothing_is_learned(step, epochs, ways):
     model.set_params(warm_start=True).fit(features, labels)
     LowPrecisionRegressor(step=1e-6, solver="sgd", fit_intercept=False, random_state=0).fit(
         features, labels + labels.max())
+
+
+@pytest.mark.parametrize("step", [0.003, 0.0003])
+def test_a_pipeline_for_short_rows_trains_the_same_model(step):
+    """Its dot products have fewer bits, which small model ranges would have left to labels."""
+    rows, labels = [[-1.0], [0.3], [1.0], [-0.4], [0.7]], [0, 1, 1, 0, 1]
+    short = PipelineConfig(bits=4, max_features=16, row_weights=True)
+
+    def trained(device):
+        made = LowPrecisionClassifier(
+            loss="squared_hinge", solver="sgd", bits=4, encoding="nearest", epochs=3, step=step,
+            batch=64, shuffle=False, random_state=0, device=device)
+        return made.fit(rows, labels)
+
+    golden = trained("golden")
+    assert golden.coef_[0, 0] > 0
+    for device in ("cpu", {"name": "cpu", "packed": True}, open_device("cpu", short)):
+        found = trained(device)
+        assert found.coef_.tobytes() == golden.coef_.tobytes()
+        assert found.intercept_.tobytes() == golden.intercept_.tobytes()

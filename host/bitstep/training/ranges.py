@@ -109,7 +109,9 @@ def largest_stored(data: QuantizedDataset) -> int:
 
 def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objective,
                 model_range: float) -> int:
-    """Largest label shift that keeps ``model_range`` times the largest label in a model word.
+    """Largest label shift that keeps ``model_range`` times the largest label in a model word, and
+    labels within the dot products of every pipeline that can run the rows: one for longer rows
+    has wider ones, which must not change the model.
 
     Parameters
     ----------
@@ -137,7 +139,7 @@ def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objec
         raise ValueError(f"model_range must be at most {_room(data, config, objective):.6g} for "
                          f"the logistic loss, not {model_range:.6g}")
     return min(math.floor(math.log2(room) - math.log2(model_range)), config.rows.max_label_shift,
-               config.rows.dot_width - 1 - STORED_WIDTHS[data.label_format])
+               config.rows.dot_width_of(data.n_features) - 1 - STORED_WIDTHS[data.label_format])
 
 
 def _room(data, config, objective):

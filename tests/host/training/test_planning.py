@@ -48,13 +48,13 @@ def with_scale(data, scale):
 
 
 def test_model_unit_by_hand():
-    # 2**31 mu >= 32 * 100 label_scale with mu = 7 label_scale / 2**shift: 2**shift <= 4,697,620
-    made = plan(DATA, CONFIG, steps=[0.1], model_range=32)
-    assert made.job.label_shift == 22
-    assert made.units.model_unit == pytest.approx(0.02 * 7 / 2**22)
+    # 2**31 mu >= 64 * 100 label_scale with mu = 7 label_scale / 2**shift: 2**shift <= 2,348,810
+    made = plan(DATA, CONFIG, steps=[0.1], model_range=64)
+    assert made.job.label_shift == 21
+    assert made.units.model_unit == pytest.approx(0.02 * 7 / 2**21)
     assert made.job.intercept_level == 7
-    assert 2**31 * made.units.model_unit >= 32 * 100 * 0.02
-    assert 2**30 * made.units.model_unit < 32 * 100 * 0.02
+    assert 2**31 * made.units.model_unit >= 64 * 100 * 0.02
+    assert 2**30 * made.units.model_unit < 64 * 100 * 0.02
 
 
 def test_model_unit_of_signs():
@@ -65,11 +65,19 @@ def test_model_unit_of_signs():
     assert made.units.model_unit == 7 / 2**28
 
 
-def test_label_shift_leaves_labels_within_the_dot_product():
-    narrow = PipelineConfig(bits=4, max_features=1)     # 16 lanes: 32 + 7 + 1 bits
+@pytest.mark.parametrize("max_features", [1, 16, 64, 4096])
+@pytest.mark.parametrize("packed", [False, True])
+def test_label_shift_leaves_labels_within_every_dot_product(max_features, packed):
+    """2 terms of at most 7: 32 + 4 + 1 bits, whatever the pipeline, which must not change models.
+    """
+    if packed and max_features > 16:
+        pytest.skip("packed rows are shorter")
+    config = PipelineConfig(bits=4, max_features=max_features, packed=packed, lookahead=0)
     data = quantized([[7], [-7]], [1, -1], label_format=LabelFormat.INT16)
-    made = plan(data, narrow, steps=[0.1], model_range=1)
-    assert made.job.label_shift == narrow.rows.dot_width - 1 - 16
+    made = plan(data, config, steps=[0.1], model_range=0.1)     # for which 22 bits would do
+    assert made.job.label_shift == 37 - 1 - 16
+    signs = quantized([[7], [-7]], [1, -1], label_format=LabelFormat.SIGN)
+    assert plan(signs, config, steps=[0.1], model_range=0.1).job.label_shift == 37 - 1 - 1
 
 
 def test_step_by_hand():
@@ -514,7 +522,7 @@ def test_box_by_hand():
     assert (job.box_limit, job.epochs[0].threshold, job.proximal_period) == (10, 0, 1)
     assert plan(DATA, PROXIMAL, steps=[0.1], box=1e9).job.box_limit == MODEL_LIMIT
     assert plan(DATA, PROXIMAL, steps=[0.1], box=unit, model_range=32).job.box_limit == 1
-    with pytest.raises(ValueError, match=r"box must be at least 3\.33786e-08, .* not 3\.3e-08"):
+    with pytest.raises(ValueError, match=r"box must be at least 6\.67572e-08, .* not 3\.3e-08"):
         plan(DATA, PROXIMAL, steps=[0.1], box=3.3e-8, model_range=32)
 
 
@@ -592,11 +600,12 @@ def test_float_labels():
     assert (job.label_format, job.label_shift) == (LabelFormat.INT32, 22)
     job = plan(float_data(label_bits=16), FLOAT, steps=[0.5]).job
     assert (job.label_format, job.label_shift) == (LabelFormat.INT16, 33)
-    # The largest shift of the register is the end.
+    # 2^31 2^22 / range: the end are the 32 + 24 + 1 bits of products with 2 features.
     assert plan(float_data(task="classification"), FLOAT, steps=[0.5],
-                model_range=2.0**-8).job.label_shift == 61
-    assert plan(float_data(task="classification"), FLOAT, steps=[0.5],
-                model_range=2.0**-20).job.label_shift == 62
+                model_range=0.5).job.label_shift == 54
+    for small in (2.0**-8, 2.0**-20):
+        assert plan(float_data(task="classification"), FLOAT, steps=[0.5],
+                    model_range=small).job.label_shift == 55
 
 
 def test_float_corrections_wait_for_the_lookahead():

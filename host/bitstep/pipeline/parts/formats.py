@@ -256,7 +256,11 @@ class RowFormat:
     @property
     def dot_width(self) -> int:
         """Bits of a dot product, wide enough for every model and row of the configuration."""
-        terms = self.capacity + 1      # and the intercept
+        return self.dot_width_of(self.capacity)
+
+    def dot_width_of(self, n_features: int) -> int:
+        """Bits that dot products of rows with so many features have in every pipeline."""
+        terms = n_features + 1      # and the intercept
         return MODEL_WIDTH + (self.level_limit * terms).bit_length() + 1
 
     @property
